@@ -1,4 +1,4 @@
-"""Further seeds that would decide what is undecided, as a sweep for the harness."""
+"""Estimates how many more seeds are needed, and writes the command that trains them."""
 
 import argparse
 import collections
@@ -27,8 +27,8 @@ from parallax.analysis.plan.planning import (
     plan_seeds,
 )
 from parallax.analysis.plan.sweeps import format_script, make_sweeps
-from parallax.analysis.report.render_csv import rows_to_csv
-from parallax.analysis.report.sections.consistency import make_sequential_row
+from parallax.analysis.report.render_csv import table_to_csv
+from parallax.analysis.report.sections.consistency import make_sequential_table
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -120,7 +120,7 @@ def _make_plan(
         raise CommandError(str(error)) from error
     found = judge_sequentially(group_runs(loaded), options, looks)
     with open_output_folder(table.parent):
-        write_text(table, rows_to_csv([make_sequential_row(item) for item in found]))
+        write_text(table, table_to_csv(make_sequential_table(found)))
     words = collections.Counter(item.verdict for item in found)
     lines = [
         f"Looks after every {looks.batch} seeds, {looks.max_seeds} at most: {words[DIFFERENT]} "

@@ -18,7 +18,7 @@ from parallax.analysis.commands.common import (
     make_options,
     open_output_folder,
 )
-from parallax.analysis.report.render_csv import rows_to_csv
+from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.sections.overall import format_omnibus
 from parallax.analysis.report.sections.scores import (
     make_score_tables,
@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
     console = make_console()
-    told = *summarize_verdicts(verdicts), *loaded.conflicts, *format_unused(loaded)
-    for line in (*told, *(f"Table: {name}" for name in names)):
+    lines = *summarize_verdicts(verdicts), *loaded.conflicts, *format_unused(loaded)
+    for line in (*lines, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
 
@@ -86,7 +86,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
         ("Reproduction, thesis' form", [(i.verdict_thesis_interval, main(i)) for i in published]),
         ("Reproduction, two-sided", [(i.verdict_two_sided_test, main(i)) for i in published]),
         ("Consistency", [(i.verdict, main(i)) for i in pairs]),
-        ("Each framework's own defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
+        ("Library defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
         ("Ranking", [(i.verdict, verdicts.is_main_ranking(i)) for i in ranked]),
     ):
         lines.append(f"{name}: {_format_verdict_counts([word for word, own in words if own])}")
@@ -126,6 +126,6 @@ def _format_verdict_counts(words: Sequence[str]) -> str:
 def write_verdict_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
     """Writes a table for each question and for each other way to look; returns their paths."""
     tables = make_verdict_tables(verdicts)
-    for name, rows in tables.items():
-        write_text(output / name, rows_to_csv(rows))
+    for name, table in tables.items():
+        write_text(output / name, table_to_csv(table))
     return [output / name for name in tables]

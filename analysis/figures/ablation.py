@@ -41,7 +41,7 @@ def make_ablation_figure_spec(item: AblationVerdict) -> FigureSpec:
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): return with each "
         f"intervention less that without, mean over {count} pairs of seeds, with 95% intervals of "
         "Student's paired test. Red: significant after Holm's correction; green: within the margin "
-        f"of equivalence; grey: undecided. Dashed lines: the gap that was there, shaded by its "
+        f"of equivalence; grey: inconclusive. Dashed lines: the gap that was there, shaded by its "
         f"interval. {gaps}"
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, item.framework, cell.variant)

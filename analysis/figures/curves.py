@@ -151,7 +151,7 @@ def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | M
 
 
 def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
-    """One line per framework with a run in a setting, be it that of own defaults."""
+    """Return one line per framework with a run in a setting, library defaults included."""
     found = material.framework_cells.get(cell, {})
     return tuple(make_cell_line(material, own, name, name) for name, own in found.items())
 
@@ -259,7 +259,7 @@ def _make_ranking_curve_figure_spec(
     )
     if all(sum(len(panel) > 1 for panel in row) < 2 for row in panels):
         return None
-    words = "each framework's own defaults" if hps == LIBRARY_DEFAULTS else get_recipe_label(hps)
+    words = LIBRARY_DEFAULTS if hps == LIBRARY_DEFAULTS else get_recipe_label(hps)
     return make_curve_grid_figure_spec(
         make_file_name("ranking", hps, *material.suffix(study, variant)),
         f"Algorithms in each framework; hyperparameters: {words}",

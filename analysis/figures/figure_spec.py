@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import PIL.Image
 from matplotlib.figure import Figure
 
 from parallax.analysis.data.runs import StudyCell
@@ -69,6 +70,24 @@ def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     """
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+PALETTE_COLORS = 96  # a figure has fewer hues; the rest smooths edges
+
+
+def reduce_png_colors(content: bytes) -> bytes:
+    """Return a PNG with a palette of few colors, which is a quarter as large.
+
+    Args:
+        content: A PNG with all colors.
+    """
+    with PIL.Image.open(io.BytesIO(content)) as picture:
+        reduced = picture.convert("RGB").quantize(
+            PALETTE_COLORS, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE
+        )
+    buffer = io.BytesIO()
+    reduced.save(buffer, "png")
     return buffer.getvalue()
 
 
@@ -139,7 +158,7 @@ def render_figures(
     if jobs <= 1:
         return ((sheet, render_figure(sheet, kinds, dpi)) for sheet in sheets)
     # Forked workers need not import everything again. They start here and not with the first
-    # figure asked for: by then a progress display may run a thread, which forks do not survive.
+    # figure requested: by then a progress display may run a thread, which forks do not survive.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
     waiting = [pool.submit(render_figure, sheet, kinds, dpi) for sheet in sheets]
     return _collect_files(pool, sheets, waiting)

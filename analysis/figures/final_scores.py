@@ -163,7 +163,7 @@ def _describe_dots(lines: list[CurveLine]) -> str:
     return " Circles: seeds." if any(len(line.scores) for line in lines) else ""
 
 
-OVERVIEW_NAME, DEFAULTS_NAME = "overview", "as_they_come"
+OVERVIEW_NAME, DEFAULTS_NAME = "overview", "library_defaults"
 _OVERVIEW_COLUMNS = 3
 
 
@@ -181,7 +181,7 @@ class OverviewPanel:
 
 
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """The figure of what frameworks share, and that of their own defaults."""
+    """The figure of what frameworks share, and that of library defaults."""
     shared, own = _select_overview_cells(material)
     title = "Final scores by algorithm, task and framework"
     return [
@@ -195,9 +195,9 @@ def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | Miss
         _make_overview_figure_spec(
             material,
             DEFAULTS_NAME,
-            "Final scores of each framework under its own defaults",
+            "Final scores under library defaults",
             own,
-            "no two frameworks have a run used under their own defaults",
+            "no two frameworks have a run used under library defaults",
         ),
     ]
 
@@ -237,7 +237,7 @@ def _make_overview_figure_spec(
 def _select_overview_cells(
     material: StudyResults,
 ) -> tuple[tuple[StudyCell, ...], tuple[StudyCell, ...]]:
-    """Per algorithm and task of what the study is about a shared setting, and own defaults."""
+    """Per algorithm and task of what the study is about a shared setting, and library defaults."""
     sizes: collections.Counter[StudyCell] = collections.Counter()
     for cell, framework in material.curves:
         if material.verdicts.is_main_variant(cell):

@@ -304,7 +304,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
 
 
 def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -> FigureSpec:
-    """The figure that was asked for.
+    """Return the figure of requested panels.
 
     Runs of variants, that is of side experiments, are taken only where there are no others.
 
@@ -325,7 +325,7 @@ def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -
         panels += [panel for panel, _ in found]
         cells += [cell for _, own in found for cell in own]
     title = "Chosen settings"
-    how = "as asked for: " + ", ".join(":".join(setting) for setting in choice.settings)
+    how = "as requested: " + ", ".join(":".join(setting) for setting in choice.settings)
     cells = sorted(set(cells))
     contexts = sorted({material.context(cell.study, cell.variant) for cell in cells})
     shared = kind == ALGORITHM_LINES and len(choice.settings) == 1
@@ -393,13 +393,13 @@ def _format_choice_title(cell: StudyCell, recipe: str, several: bool) -> str:
 
 
 def _explain_unknown_panel(material: StudyResults, env: str, algorithm: str, hps: str) -> str:
-    """What is asked for and what there is instead, the closest first."""
+    """Return a message with the settings that there are, the closest first."""
     known = {(cell.env, cell.algorithm, cell.hps) for cell, _ in material.curves}
     if algorithm == ALL_ALGORITHMS:
         known = {(one, ALL_ALGORITHMS, recipe) for one, _, recipe in known}
     texts = sorted(":".join(setting) for setting in known)
-    asked = f"{env}:{algorithm}:{hps}"
-    close = difflib.get_close_matches(asked, texts, 3, 0.0) if texts else []
-    return f"--panels={asked}: no run can be used. There are: {', '.join(close) or 'none'}" + (
+    requested = f"{env}:{algorithm}:{hps}"
+    close = difflib.get_close_matches(requested, texts, 3, 0.0) if texts else []
+    return f"--panels={requested}: no run can be used. There are: {', '.join(close) or 'none'}" + (
         f" and {len(texts) - len(close)} more." if len(texts) > len(close) else "."
     )

@@ -49,7 +49,7 @@ def _make_replay_figure_spec(
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}). Left: mean return at "
         "evaluations. Middle: mean absolute percentage error of predicted priorities in each third "
         "of training. Right: CPU time of a minibatch. Bands and bars are 95% intervals of "
-        f"Student's t over runs. Runs complete of asked for: {counts}."
+        f"Student's t over runs. Runs completed of requested: {counts}."
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, framework, cell.variant)
     draw_it = functools.partial(draw_replay_figure, ways)

@@ -1,6 +1,6 @@
 """How figures look: colours, lines and markers, sizes, and the settings of text.
 
-A framework or an algorithm looks the same in every figure. All colours can be told apart by
+A framework or an algorithm looks the same in every figure. All colours are distinguishable by
 colour-blind readers, and none carries a meaning by itself: line, marker or a word goes with it.
 """
 

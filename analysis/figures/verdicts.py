@@ -102,7 +102,7 @@ def _make_verdict_figure_spec(
         f"test after Holm's correction over {items[0].family}: {items[0].family_size} tests, and "
         f"a permutation test): the sign tells whether the upper framework's mean is above (>) or "
         f"below (<) the lower one's. Equivalent: within {options.margin_description}. "
-        f"Undecided: seeds per framework that would decide it at "
+        f"Inconclusive: seeds per framework needed for "
         f"{options.power:.0%} power, 1k+ for more than {_MAX_SEEDS_SHOWN:,}. n = "
         f"{format_range(sizes)} runs used per framework."
     )
@@ -144,7 +144,7 @@ def draw_verdict_figure(blocks: tuple[VerdictBlock, ...], tasks: tuple[str, ...]
         texts = {
             "different (> <)": VERDICT_COLORS[DIFFERENT],
             "equivalent (=)": VERDICT_COLORS[EQUIVALENT],
-            "undecided (seeds needed)": VERDICT_COLORS[INCONCLUSIVE],
+            "inconclusive (seeds needed)": VERDICT_COLORS[INCONCLUSIVE],
         }
         draw_patch_legend(figure, texts)
     return figure

@@ -1,4 +1,4 @@
-"""Verdicts in words: what a statement is, and how its parts are written."""
+"""Sentences with the runs behind them, and how their parts are formatted."""
 
 import collections
 import dataclasses
@@ -91,7 +91,7 @@ def group_by_variant(
     """Items by algorithm and variant, each with these in words.
 
     Args:
-        items: What is told apart.
+        items: What is grouped.
         cells: All settings; what their variants have in common is left out.
         cell_of: The setting of an item.
     """
@@ -118,7 +118,7 @@ def split_main_variants(
     """What a headline is about, and everything by algorithm and variant.
 
     Args:
-        items: What is told apart.
+        items: What is grouped.
         is_main: Whether a setting is of its study's main variant.
         cell_of: The setting of an item.
 
@@ -138,7 +138,7 @@ def split_main_variants(
 
 
 def format_higher_minus_lower_interval(difference: float, low: float, high: float) -> str:
-    """Ends of an interval for "the higher less the lower", in brackets.
+    """Ends of an interval for "higher - lower", in brackets.
 
     Args:
         difference: Its middle, of either sign.
@@ -153,7 +153,7 @@ def format_higher_minus_lower_interval(difference: float, low: float, high: floa
 def describe_recipe(hps: str) -> str:
     """A set of hyperparameters in words."""
     if hps == LIBRARY_DEFAULTS:
-        return "each framework's own defaults"
+        return "library defaults"
     known = {"original": "the original papers' values", "zoo": "RL Baselines3 Zoo's values"}
     return known.get(hps, f"{get_label(hps)}'s defaults")
 
@@ -169,7 +169,7 @@ def describe_group_sizes(groups: Iterable[ScoreGroup]) -> str:
 
 
 def format_verdict_counts(words: Sequence[str], order: Sequence[str]) -> str:
-    """Such as `3 different, 1 equivalent, 20 undecided`."""
+    """Such as `3 different, 1 equivalent, 20 inconclusive`."""
     found = collections.Counter(words)
     return ", ".join(f"{found[word]:,} {word}" for word in order)
 

@@ -16,7 +16,7 @@ from parallax.analysis.figures.final_scores import DEFAULTS_NAME, OVERVIEW_NAME
 from parallax.analysis.labels import INTERVAL_FORMULAS, escape_markdown
 from parallax.analysis.report.document import ReportSection
 from parallax.analysis.report.phrases import format_count
-from parallax.analysis.report.render_csv import rows_to_csv as rows_to_csv
+from parallax.analysis.report.render_csv import rows_to_csv, table_to_csv
 from parallax.analysis.report.sections import (
     ablation,
     consistency,
@@ -40,11 +40,6 @@ from parallax.analysis.verdicts.study import StudyResults
 PUBLICATION_PAGE_NAME, FIGURES, TABLES = "README.md", "figures", "tables"
 SECTION_BEGIN = "<!-- parallax study publish: begin (edits here are lost) -->"
 SECTION_END = "<!-- parallax study publish: end -->"
-_FAMILY_PHRASES = {
-    "algorithm": "all pairs of an algorithm",
-    "setting": "all pairs of a setting",
-    "all": "all pairs",
-}
 _LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{6,}(e[+-]?\d+)?(?![\w.])")
 
 
@@ -58,8 +53,8 @@ class StudyPublication:
         folder: The folder, as seen from where the command runs.
         command: What makes all of it again.
         material: Runs, verdicts and curves.
-        sheets: Figures; the overview, and that of own defaults, if there is one.
-        grid: What was asked for; None where no file tells.
+        sheets: Figures; the overview, and that of library defaults, if there is one.
+        grid: The planned runs; None where no file lists them.
         causes: What changes of one thing did, from files of their own.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
         note: What readers must know first; stands below the title.
@@ -96,7 +91,7 @@ def make_publication_texts(study: StudyPublication) -> dict[str, str]:
     verdicts, loaded = study.material.verdicts, study.material.loaded
     scores = make_score_tables(verdicts, study.material.method)
     tables = {f"{table.name}.csv": score_table_to_csv(table) for table in scores}
-    tables |= {name: rows_to_csv(rows) for name, rows in make_verdict_tables(verdicts).items()}
+    tables |= {name: table_to_csv(one) for name, one in make_verdict_tables(verdicts).items()}
     tables["causes.csv"] = rows_to_csv(
         [row for one in study.causes for row in make_ablation_rows(one.item)]
     )
@@ -128,7 +123,7 @@ def make_publication_page(study: StudyPublication) -> str:
         ablation.render_explanations(study.causes),
         *_render_figures(study.find_figure_specs(OVERVIEW_NAME)),
         _render_html_link(study),
-        "## What is decided, setting by setting",
+        "## Verdicts, setting by setting",
         _describe_terms(study),
         consistency.make_setting_summary(verdicts, same),
         overall.describe_omnibus(verdicts),
@@ -143,7 +138,7 @@ def make_publication_page(study: StudyPublication) -> str:
         ranking.describe_unranked(verdicts),
         "## What was published",
         *map(escape_markdown, reproduction.describe_published(verdicts)),
-        "## What was asked for, and what was run",
+        "## Runs requested, completed and used",
         runs.make_counts_table(loaded, study.grid),
         *runs.describe_unused_runs(loaded, study.grid),
         *runs.render_provenance(loaded),
@@ -205,20 +200,13 @@ def _join_blocks(blocks: Sequence[str]) -> str:
 
 
 def _describe_terms(study: StudyPublication) -> str:
-    options = study.material.verdicts.options
-    return (
-        f"*Different*: at {options.alpha:.0%} by Welch's test after Holm's correction over "
-        f"{_FAMILY_PHRASES[options.family]}, and by a permutation test. *Equivalent*: shown to be within "
-        f"{options.margin_description}, even if runs that were not seen fail as often as these leave "
-        "possible; where nothing is known of a task, of the compared means. The margin stands in "
-        "the table. *Undecided* is neither; the seeds needed are those of each that would decide "
-        f"either way with {options.power:.0%} power, if the measured values were the true "
-        "ones. Intervals are Welch's, one by one: with the correction, or with fewer than four "
-        "runs each, by which no permutation test can be significant, a pair may be undecided "
-        "though its interval leaves 0 out. n is the number of runs used per framework. *Above "
-        "random actions*: by Welch's test too, one by one, against episodes of actions drawn at "
-        f"random. All pairs and numbers are in [{TABLES}/]({TABLES}/)."
+    terms = consistency.describe_verdict_terms(study.material.verdicts.options)
+    others = (
+        "n: runs used per framework.",
+        "Better than random: Welch's test, uncorrected, against episodes of random actions.",
     )
+    lines = [f"- {escape_markdown(text)}" for text in (*terms, *others)]
+    return "\n".join([*lines, "", f"All pairs and numbers are in [{TABLES}/]({TABLES}/)."])
 
 
 def _render_sections(found: Sequence[ReportSection], otherwise: str) -> list[str]:
@@ -230,10 +218,11 @@ def _render_defaults(study: StudyPublication, own: Sequence[PairVerdict]) -> lis
         return []
     verdicts = study.material.verdicts
     return [
-        "## As each framework comes",
-        "Each framework under its own defaults, so that frameworks differ in hyperparameters too "
-        f"([listed](#{hyperparameters.HYPERPARAMETERS_ANCHOR})){hyperparameters.describe_common_overrides(study.material.loaded.runs)}. Tests are "
-        "corrected apart from those above.",
+        "## Library defaults",
+        "Each framework runs under the defaults of its library, so that frameworks differ in "
+        f"hyperparameters too ([listed](#{hyperparameters.HYPERPARAMETERS_ANCHOR}))"
+        f"{hyperparameters.describe_common_overrides(study.material.loaded.runs)}. These tests are "
+        "corrected separately from those above.",
         runs.describe_equal_runs(study.material.loaded),
         *_render_figures(study.find_figure_specs(DEFAULTS_NAME)),
         consistency.make_setting_summary(verdicts, own),
@@ -284,8 +273,8 @@ def _warn_of_equal_runs(study: StudyPublication) -> str:
     if not count:
         return ""
     return (
-        f" {format_count(count, 'mean')} of equal runs, as at the most that a task allows: intervals "
-        "without width, which say nothing of runs that were not seen."
+        f" {format_count(count, 'mean')} of equal runs, such as those at a task's maximum, "
+        "have an interval of width 0, which says nothing about possible unobserved failures."
     )
 
 
@@ -299,10 +288,10 @@ def _render_score_tables(study: StudyPublication) -> list[str]:
 
 
 def _render_commands(study: StudyPublication) -> list[str]:
-    loaded, blocks = study.material.loaded, ["## Make it again"]
+    loaded, blocks = study.material.loaded, ["## Reproduce this page"]
     if study.grid:
         made: list[RequestedRun] = [
-            asked for item in loaded.folders if (asked := requested_run_from_folder(item))
+            planned for item in loaded.folders if (planned := requested_run_from_folder(item))
         ]
         names = sorted({cell.study for cell in loaded.cells})
         packing = (

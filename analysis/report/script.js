@@ -44,7 +44,8 @@ const sort = (head) => {
   const key = (row) => {
     const cell = row.cells[at];
     if (!numeric) return cell.textContent;
-    return cell.dataset.v ? Number(cell.dataset.v.replace("inf", "Infinity")) : NaN;
+    const text = cell.dataset.v ?? cell.textContent.replaceAll(",", "");
+    return text ? Number(text.replace("inf", "Infinity")) : NaN;
   };
   const rows = Array.from(body.rows, (row) => [key(row), row]);
   rows.sort(([a], [b]) => {

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
 from parallax.analysis.figures import families
@@ -11,33 +12,29 @@ from parallax.analysis.figures.figure_spec import (
     FigureFiles,
     FigureSpec,
     MissingFigure,
+    reduce_png_colors,
     render_figures,
 )
-from parallax.analysis.report.document import SortableTable
+from parallax.analysis.report.document import Table
 from parallax.analysis.report.phrases import QuestionAnswer, RunLinks, make_links
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections import consistency, ranking, reproduction
 from parallax.analysis.report.sections import runs as study
 from parallax.analysis.report.sections.ablation import AblationReport
 from parallax.analysis.report.sections.consistency import (
-    make_consistency_row,
     make_consistency_table,
     make_defaults_table,
 )
 from parallax.analysis.report.sections.overall import (
     answer_paired,
     answer_pooled,
-    make_omnibus_row,
+    make_omnibus_table,
     make_overall_table,
-    make_paired_row,
     make_paired_table,
-    make_pooled_rows,
     make_pooled_table,
     make_pooled_tasks_table,
 )
-from parallax.analysis.report.sections.ranking import make_ranking_rows, make_ranking_table
+from parallax.analysis.report.sections.ranking import make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
-    make_reproduction_row,
     make_reproduction_table,
 )
 from parallax.analysis.report.sections.runs import (
@@ -50,10 +47,10 @@ from parallax.analysis.report.sections.runs import (
     summarize_provenance,
 )
 from parallax.analysis.report.sections.scores import ScoreTable, make_score_tables
-from parallax.analysis.report.sections.vs_random import make_vs_random_row
+from parallax.analysis.report.sections.vs_random import make_vs_random_table
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
 
-DPI = 150
+DPI = 130  # as many pixels as the page shows, by template.html
 
 DrawnFigure = tuple[FigureSpec, FigureFiles]
 ProgressWrapper = Callable[[Iterable[DrawnFigure], int], Iterable[DrawnFigure]]
@@ -107,7 +104,7 @@ def draw_pictures(
     pictures: dict[str, list[ReportPicture]] = {family: [] for family in found}
     drawn = render_figures(sheets, ["png"], DPI, jobs)
     for sheet, files in progress(drawn, len(sheets)):
-        content = files["png"]
+        content = reduce_png_colors(files["png"])
         width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
         data = base64.b64encode(content).decode("ascii")
         picture = ReportPicture(
@@ -156,7 +153,7 @@ class ReportContent:
     pictures: Mapping[str, tuple[ReportPicture, ...]]
     missing_figures: tuple[MissingFigure, ...]
     scores: tuple[ScoreTable, ...]
-    tables: Mapping[str, SortableTable]
+    tables: Mapping[str, Table[Any]]
     runs: tuple[RunRow, ...]
     diagnosis: tuple[str, ...]
     videos: tuple[tuple[str, str], ...]
@@ -189,14 +186,13 @@ def gather_content(
     found = families.make_family_figure_specs(material, [])
     drawn = found | {"causes": [one.figure_spec for one in ablations]}
     names = sorted({cell.study for cell in loaded.cells})
-    of_verdicts = (
-        *(make_reproduction_table, make_consistency_table, make_defaults_table, make_ranking_table),
-        *(make_pooled_table, make_pooled_tasks_table, make_paired_table),
-    )
-    sortable = [make(verdicts, links) for make in of_verdicts]
-    sortable.append(make_overall_table(material.overall, verdicts, links))
     diagnosed = read_diagnosis_summary(loaded)
-    sortable.append(make_diagnosis_table(diagnosed, links))
+    tables: list[Table[Any]] = [
+        *make_verdict_tables(verdicts).values(),
+        make_pooled_table(verdicts.pooled),
+        make_overall_table(material.overall, verdicts),
+        make_diagnosis_table(diagnosed, verdicts),
+    ]
     return ReportContent(
         title=f"Parallax report: {', '.join(names)}",
         command=command,
@@ -217,7 +213,7 @@ def gather_content(
             item for items in found.values() for item in items if isinstance(item, MissingFigure)
         ),
         scores=make_score_tables(verdicts, material.method),
-        tables={table.name: table for table in sortable},
+        tables={table.name: table for table in tables},
         runs=make_run_rows(loaded, links),
         diagnosis=describe_diagnosis(diagnosed),
         videos=study.find_videos(loaded, links),
@@ -226,15 +222,15 @@ def gather_content(
     )
 
 
-def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, list[TableRow]]:
-    """A table for each question and for each other way to look, by the name of its file."""
+def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
+    """Return a table for each question and for each other analysis, by the name of its file."""
     return {
-        "reproduction.csv": [make_reproduction_row(item) for item in verdicts.reproduction],
-        "consistency.csv": [make_consistency_row(item) for item in verdicts.consistency],
-        "defaults.csv": [make_consistency_row(item) for item in verdicts.defaults],
-        "ranking.csv": [row for item in verdicts.rankings for row in make_ranking_rows(item)],
-        "existence.csv": [make_omnibus_row(item) for item in verdicts.omnibus],
-        "pooled.csv": [row for pair in verdicts.pooled for row in make_pooled_rows(pair)],
-        "paired.csv": [make_paired_row(item) for item in verdicts.paired],
-        "learning.csv": [make_vs_random_row(item) for item in verdicts.vs_random],
+        "reproduction.csv": make_reproduction_table(verdicts),
+        "consistency.csv": make_consistency_table(verdicts),
+        "defaults.csv": make_defaults_table(verdicts),
+        "ranking.csv": make_ranking_table(verdicts),
+        "omnibus.csv": make_omnibus_table(verdicts.omnibus),
+        "pooled.csv": make_pooled_tasks_table(verdicts.pooled),
+        "paired.csv": make_paired_table(verdicts.paired),
+        "vs_random.csv": make_vs_random_table(verdicts.vs_random),
     }

@@ -1,4 +1,4 @@
-"""What causes differences of a study, as far as runs with one thing changed tell."""
+"""Ablations: what single changes do, and which share of a gap they explain."""
 
 import dataclasses
 import math
@@ -12,7 +12,11 @@ from parallax.analysis.escaping import format_table
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.labels import escape_markdown, format_number, get_label
-from parallax.analysis.report.document import make_setting_columns, make_size_columns
+from parallax.analysis.report.document import (
+    format_bare_p_value,
+    list_setting_values,
+    list_size_values,
+)
 from parallax.analysis.report.phrases import format_count, format_p_value
 from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
@@ -32,9 +36,9 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.reading import decode_record
 
-ABLATION_HEADING = "What causes differences, as far as ablations tell"
+ABLATION_HEADING = "Causes of differences, by ablation"
 ABLATION_ANCHOR = ABLATION_HEADING.lower().replace(",", "").replace(" ", "-")
-EXPLANATIONS_HEADING = "What causes some of the differences, by ablation"
+EXPLANATIONS_HEADING = "Some differences are explained by ablations"
 ABLATION_TERMS = (
     "A framework is changed in what is named and in nothing else, and runs of equal seeds with and "
     "without the change are compared by Student's paired test, with Holm's correction over the "
@@ -62,7 +66,7 @@ class AblationRow:
         p: Corrected p-value, and that by sign flips, corrected too.
         verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
-        added_up: What the parts do one by one, added up; empty where that is not known.
+        sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
         alone: Of several, whether one does it alone, in words; empty where that is not known.
     """
 
@@ -155,17 +159,17 @@ def _get_setting_key(cell: StudyCell) -> tuple[str, str, str, str]:
 def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
     own = item.effects[0].baseline
     sizes = f"{own.requested}/{own.completed}/{own.n}"
-    told = [
-        f"As it is: {format_number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
+    sentences = [
+        f"Unchanged: {format_number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
         f"{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
     ]
-    told += [
-        f"{get_label(gap.other)} as it is lies {_format_effect_size(gap.result)} from it, "
+    sentences += [
+        f"{get_label(gap.other)} differs from it by {_format_effect_size(gap.result)}, "
         f"n = {format_count(gap.result.n, 'pair')}{_format_same_runs(gap.group, theirs)}{_format_runs_at_maximum(gap.group)}."
         for gap in item.gaps
     ]
     tests = item.effects[0].family_size
-    return " ".join([*told, f"Tests corrected together: {tests}. {item.cell.variant}."])
+    return " ".join([*sentences, f"Tests corrected together: {tests}. {item.cell.variant}."])
 
 
 def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
@@ -193,7 +197,7 @@ def _make_ablation_row(effect: InterventionEffect, item: AblationVerdict) -> Abl
         tuple((name, _find_description(name, effect)) for name in names),
         _format_effect_size(effect.result),
         tuple(_format_share(effect.shares.get(gap.other), effect) for gap in item.gaps),
-        (_format_bare_p_value(effect.p_holm), _format_bare_p_value(effect.p_sign_flips_holm)),
+        (format_bare_p_value(effect.p_holm), format_bare_p_value(effect.p_sign_flips_holm)),
         _format_effect_verdict(effect),
         f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
         f"{format_count(effect.result.n, 'pair')}{_format_runs_at_maximum(effect.changed)}",
@@ -207,33 +211,29 @@ def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str
     if not all(name in known for name in names):
         return ""
     decided = sum(known[name] == CHANGES for name in names)
-    return f", of which {decided or 'none'} {'is' if decided < 2 else 'are'} decided alone"
+    return f", of which {decided or 'none'} {'has' if decided < 2 else 'have'} an effect alone"
 
 
 def _find_description(name: str, effect: InterventionEffect) -> str:
     """What a change is, by the record of the first run with it; empty where none tells."""
     for run in effect.changed.runs:
-        told = decode_record(run.record).get("interventions", {}).get(name)
-        if told:
-            return " ".join(str(told["does"]).split())
+        recorded = decode_record(run.record).get("interventions", {}).get(name)
+        if recorded:
+            return " ".join(str(recorded["does"]).split())
     return ""
 
 
 def _format_effect_verdict(effect: InterventionEffect) -> str:
     if effect.result.low == effect.result.high == 0:
-        return "never came to bear"
+        return "never took effect"
     margin, far = effect.pair.margin.size, max(abs(effect.result.low), abs(effect.result.high))
     if effect.verdict == NO_EFFECT:
         return f"{NO_EFFECT} beyond {format_number(margin)}"
     if effect.verdict == CHANGES and far < margin:
         return f"{CHANGES}, by less than the margin of {format_number(margin)}"
     if effect.verdict == INCONCLUSIVE and effect.pair.is_limited_by_unobserved_failures:
-        return f"{INCONCLUSIVE}; no effect beyond {format_number(margin)} but for runs not seen"
+        return f"{INCONCLUSIVE}; no effect beyond {format_number(margin)} but for possible unobserved failures"
     return effect.verdict
-
-
-def _format_bare_p_value(value: float) -> str:
-    return format_p_value(value).removeprefix("p = ").removeprefix("p ")
 
 
 def _format_effect_size(result: PairedDifference) -> str:
@@ -244,7 +244,7 @@ def _format_effect_size(result: PairedDifference) -> str:
 
 def _format_share(share: MeanRatio | None, effect: InterventionEffect) -> str:
     if share is None or not share.is_bounded:
-        return "cannot be told"
+        return "unknown"
     fewer = f", {format_count(share.n, 'pair')}" if share.n != effect.result.n else ""
     return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]{fewer}"
 
@@ -301,7 +301,7 @@ def _format_explanation(
     return (
         f"{where}: final return {change.effect}, which is {share} of the gap to "
         f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = {format_count(effect.result.n, 'pair')}, "
-        f"corrected {format_p_value(effect.p_holm)} ({_format_bare_p_value(effect.p_sign_flips_holm)} by sign flips), with"
+        f"corrected {format_p_value(effect.p_holm)} ({format_bare_p_value(effect.p_sign_flips_holm)} by sign flips), with"
     )
 
 
@@ -316,7 +316,7 @@ def render_explanations(found: Sequence[AblationReport], page: str = "") -> str:
         f"- {escape_markdown(words)} {_join_names(change)}{change.single_effects_remark}. {_format_descriptions(change.parts)}".rstrip()
         for words, change in find_explanations(found)
     ]
-    head = f"{EXPLANATIONS_HEADING} ([how, with which runs, and what was tried in vain]({page}#{ABLATION_ANCHOR})):"
+    head = f"{EXPLANATIONS_HEADING} ([how, with which runs, and what had no effect]({page}#{ABLATION_ANCHOR})):"
     return "\n".join([head, "", *lines]) if lines else ""
 
 
@@ -343,7 +343,9 @@ def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[
         one: The setting.
         picture: Its figure and caption, in Markdown.
     """
-    told = "\n".join(f"- `{name}`: {escape_markdown(does)}" for name, does in one.texts if does)
+    descriptions = "\n".join(
+        f"- `{name}`: {escape_markdown(does)}" for name, does in one.texts if does
+    )
     rows = [
         [_format_row_names(change), *map(escape_markdown, list_row_values(change))]
         for change in one.changes
@@ -351,7 +353,15 @@ def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[
     table = format_table(rows, one.heads)
     strange = "" if one.in_study else "The study has no runs in this setting."
     source = f"From `{one.source}`, which `parallax study ablation` reads too."
-    return [f"### {one.where}", strange, escape_markdown(one.base), told, table, *picture, source]
+    return [
+        f"### {one.where}",
+        strange,
+        escape_markdown(one.base),
+        descriptions,
+        table,
+        *picture,
+        source,
+    ]
 
 
 def list_row_values(change: AblationRow) -> tuple[str, ...]:
@@ -369,7 +379,7 @@ def format_joint_remark(change: AblationRow) -> str:
     if len(change.parts) == 1:
         return ""
     return ", together" + (
-        f" (one by one they add up to {change.sum_of_parts})" if change.sum_of_parts else ""
+        f" (their single effects add up to {change.sum_of_parts})" if change.sum_of_parts else ""
     )
 
 
@@ -379,12 +389,12 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
     gaps = {gap.other: gap for gap in item.gaps}
     return [
         {
-            **make_setting_columns(item.cell),
+            **list_setting_values(item.cell),
             "framework": item.framework,
             "intervention": effect.name,
             "verdict": effect.verdict,
-            **make_size_columns("changed", effect.changed),
-            **make_size_columns("baseline", effect.baseline),
+            **list_size_values("changed", effect.changed),
+            **list_size_values("baseline", effect.baseline),
             "pairs": effect.result.n,
             "seeds": " ".join(map(str, effect.seeds)),
             "effect": effect.result.difference,
@@ -439,7 +449,7 @@ def format_ablation(item: AblationVerdict) -> list[str]:
     lines = [head]
     for gap in item.gaps:
         lines.append(
-            f"  {get_label(gap.other)} as it is lies {_format_difference(gap.result)} from it "
+            f"  {get_label(gap.other)} differs from it by {_format_difference(gap.result)} "
             f"({gap.result.n} pairs of seeds)."
         )
     for effect in item.effects:
@@ -463,16 +473,14 @@ def _format_effect(effect: InterventionEffect) -> str:
     if effect.verdict == TOO_FEW_PAIRS:
         return f"{effect.name}: too few pairs of seeds to tell ({_format_counts(effect)})."
     if effect.result.low == effect.result.high == 0:
-        return (
-            f"{effect.name} changed no return: it never came to bear in {_format_counts(effect)}."
-        )
-    return f"{effect.name}: undecided, {size}."
+        return f"{effect.name} changed no return: it never took effect in {_format_counts(effect)}."
+    return f"{effect.name}: inconclusive, {size}."
 
 
 def _format_counts(effect: InterventionEffect) -> str:
     changed, plain = effect.changed, effect.baseline
     return (
-        f"{effect.result.n} pairs of {changed.requested} and {plain.requested} runs asked for, "
+        f"{effect.result.n} pairs of {changed.requested} and {plain.requested} runs requested, "
         f"{changed.completed} and {plain.completed} complete"
     )
 
@@ -480,8 +488,8 @@ def _format_counts(effect: InterventionEffect) -> str:
 def _format_gap_share(other: str, share: MeanRatio) -> str:
     if not share.is_bounded:
         return (
-            f"No share of the gap to {get_label(other)} can be told: over {share.n} seeds the gap may "
-            "as well be 0."
+            f"The share of the gap to {get_label(other)} is unknown: over {share.n} seeds the gap "
+            "may be 0."
         )
     return (
         f"Of the gap to {get_label(other)} it is {share.share:.0%} "

@@ -1,8 +1,8 @@
-"""Consistency on the page: do frameworks score the same under equal settings?"""
+"""Consistency (RQ2): words and tables on whether frameworks score the same."""
 
 import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.escaping import format_table
@@ -16,18 +16,21 @@ from parallax.analysis.labels import (
     get_label,
 )
 from parallax.analysis.report.document import (
+    Column,
     ReportSection,
-    SortableTable,
-    TableCell,
+    Table,
+    format_bare_p_value,
     format_list,
-    list_setting_columns,
-    make_interval_cell,
+    format_sizes,
+    make_csv_column,
     make_interval_columns,
-    make_number_cell,
-    make_p_value_cell,
+    make_number_column,
+    make_p_value_column,
+    make_pair_columns,
     make_setting_columns,
     make_size_columns,
-    make_sizes_cell,
+    make_text_column,
+    make_verdict_column,
 )
 from parallax.analysis.report.phrases import (
     LinkedSentence,
@@ -44,7 +47,6 @@ from parallax.analysis.report.phrases import (
     make_answer,
     split_main_variants,
 )
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections import hyperparameters, vs_random
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
@@ -53,11 +55,16 @@ from parallax.analysis.verdicts.sequential import SequentialVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.analysis.verdicts.vs_random import RandomVerdict
 
+_FAMILY_PHRASES = {
+    "algorithm": "all pairs of an algorithm in a study",
+    "setting": "all pairs of a setting",
+    "all": "all pairs",
+}
 _VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
 
 
 def answer_consistency(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
-    """Do frameworks score the same under equal settings?"""
+    """Answer whether frameworks score the same under equal settings."""
     items = verdicts.consistency
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
@@ -98,14 +105,14 @@ def answer_consistency(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnsw
 
 
 def _describe_defaults(verdicts: StudyVerdicts, links: RunLinks) -> tuple[LinkedSentence, ...]:
-    """A sentence for each algorithm and variant whose frameworks ran under their own defaults."""
+    """Return a sentence for each algorithm and variant that ran under library defaults."""
     _, begun = split_main_variants(
         verdicts.defaults, verdicts.is_main_variant, lambda item: item.cell
     )
     found = []
     for words, own in begun:
         counts = format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)
-        text = f"{words}, each framework under its own defaults: {counts}."
+        text = f"{words} under library defaults: {counts}."
         text += _describe_failures(own, verdicts.options.alpha) + _describe_learned_count(
             own, verdicts
         )
@@ -121,8 +128,8 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
         if (item.study, item.algorithm, item.variant) == (cell.study, cell.algorithm, cell.variant):
             count = item.count
             text += (
-                f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant one "
-                f"by one, {count.expected_under_null:.1f} if nothing differed ({format_p_value(count.p)})."
+                f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
+                f"uncorrected, {count.expected_under_null:.1f} if nothing differed ({format_p_value(count.p)})."
             )
     return (
         text
@@ -143,44 +150,68 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
             groups.setdefault(group.framework, {})[item.cell] = failed, size
     if not known:
         return ""
-    told = ", ".join(
+    counts = ", ".join(
         f"{get_label(name)} {sum(k for k, _ in cells.values())} of {sum(n for _, n in cells.values())}"
         for name, cells in sorted(groups.items())
     )
     differ = sum(item.failures.p_holm < alpha for item in known)
-    return f" Failed runs: {told}; they differ in {format_count(differ, 'pair')}."
+    return f" Failed runs: {counts}; they differ in {format_count(differ, 'pair')}."
 
 
 def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
     found = [item for cell in cells for item in verdicts.vs_random_by_cell.get(cell, ())]
-    above = vs_random.count_above_random(found)
-    return f" Means above random actions: {above}." if above != MISSING else ""
+    better = vs_random.count_better_than_random(found)
+    return f" Better than random: {better} means." if better != MISSING else ""
 
 
 def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
     words = format_verdict_counts([item.verdict for item in items], _VERDICT_ORDER)
-    head = (
-        f"Of {format_count(len(items), 'pair')} of frameworks in equal settings: {words}. Different: at "
-        f"{options.alpha:.0%} after Holm's correction over {_describe_families(items)}. Equivalent: shown "
-        f"to be within {options.margin_description}, even if runs that were not seen fail as often as "
-        "these leave possible. Undecided is neither. "
-        + describe_group_sizes(group for item in items for group in (item.first, item.second))
+    inconclusive = [item for item in items if item.verdict == INCONCLUSIVE]
+    sentences = [
+        f"Of {format_count(len(items), 'pair')} of frameworks with equal hyperparameters: {words}.",
+        describe_group_sizes(group for item in items for group in (item.first, item.second)),
+        f"Tests are corrected together in families of {_describe_families(items)}.",
+        describe_seeds_needed(inconclusive, options),
+        "parallax plan lists the seeds needed and their cost." if inconclusive else "",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
+    """Return what the verdicts on a pair of frameworks mean, a sentence for each.
+
+    Args:
+        options: Settings of the verdicts.
+    """
+    return (
+        f"Different: Welch's test is significant at {options.alpha:.0%} after Holm's correction "
+        f"over {_FAMILY_PHRASES[options.family]}, and so is a permutation test by itself.",
+        "Equivalent: two one-sided tests show the difference to be within "
+        f"{options.margin_description}, even if runs not observed fail as often as the runs "
+        "observed leave possible.",
+        "Inconclusive: neither is shown.",
+        f"Seeds needed: runs per framework that would show either with {options.power:.0%} power, "
+        "if the measured means and deviations were the true ones.",
+        "Intervals are Welch's and uncorrected: a pair can be inconclusive though its interval "
+        "leaves out 0. With fewer than four runs each, no permutation test is significant at 5%.",
     )
-    needed = sorted(
-        item.seeds_needed
-        for item in items
-        if item.verdict == INCONCLUSIVE and not math.isnan(item.seeds_needed)
-    )
-    if needed:
-        middle = needed[len(needed) // 2]
-        seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
-        head += (
-            f" Half of the undecided pairs would need {seeds} seeds per framework for "
-            f"{options.power:.0%} power, if the measured values were the true ones: "
-            "python -m analysis plan lists them with their cost."
-        )
-    return head
+
+
+def describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
+    """Return how many seeds half of some inconclusive pairs need; empty where none is known.
+
+    Args:
+        items: The inconclusive pairs.
+        options: Settings of the verdicts.
+    """
+    needed = sorted(item.seeds_needed for item in items if not math.isnan(item.seeds_needed))
+    if not needed:
+        return ""
+    middle = needed[len(needed) // 2]
+    seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
+    who = "Half of the inconclusive pairs need" if len(items) > 1 else "The inconclusive pair needs"
+    return f"{who} {seeds} seeds per framework for {options.power:.0%} power."
 
 
 def _describe_families(items: Sequence[PairVerdict]) -> str:
@@ -292,63 +323,86 @@ def _format_score(group: ScoreGroup) -> str:
     return f"{get_label(group.framework)} ({mean}, n = {group.n})"
 
 
-def make_consistency_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per pair of frameworks in a setting."""
-    return _make_pairs_table(
-        "t-consistency", "Every pair of frameworks", verdicts.consistency, links
-    )
+def make_consistency_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+    """Return a table with a row for each pair of frameworks in a setting."""
+    return _make_pairs_table("t-consistency", "Every pair of frameworks", verdicts.consistency)
 
 
-def make_defaults_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per pair of frameworks, each under its own defaults."""
-    title = "Every pair of frameworks, each under its own defaults"
-    return _make_pairs_table("t-defaults", title, verdicts.defaults, links)
+def make_defaults_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+    """Return a table with a row for each pair of frameworks under library defaults."""
+    title = "Every pair of frameworks under library defaults"
+    return _make_pairs_table("t-defaults", title, verdicts.defaults)
 
 
-def _make_pairs_table(
-    name: str, title: str, items: Sequence[PairVerdict], links: RunLinks
-) -> SortableTable:
-    heads = list_setting_columns([item.cell for item in items])
-    names = (
-        *("difference", "95% interval", "p corrected", "p permuted", "p equivalence", "margin"),
-        *("failed", "p failed", "P(first better)", "seeds needed"),
-    )
-    columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
-    columns += [("verdict", False), *((name, True) for name in names)]
-    columns += [("n", True), ("mind", False)]
-    rows = tuple(
-        (
-            (*(TableCell(get(item.cell)) for _, get in heads), *_make_pair_cells(item)),
-            links.of([item.first, item.second]),
-        )
-        for item in items
-    )
-    return SortableTable(name, title, tuple(columns), rows)
-
-
-def _make_pair_cells(item: PairVerdict) -> list[TableCell]:
-    return [
-        TableCell(item.first.framework),
-        TableCell(item.second.framework),
-        TableCell(item.verdict, kind=item.verdict),
-        make_number_cell(item.difference),
-        make_interval_cell(item.low, item.high),
-        *map(make_p_value_cell, (item.p_holm, item.p_permutation, item.p_equivalence_holm)),
-        make_number_cell(item.margin.size),
-        TableCell(" ".join(item.failures.counts), _format_sort_key(item.failures.difference)),
-        make_p_value_cell(item.failures.p_holm),
-        make_number_cell(item.improvement[0]),
-        make_number_cell(item.seeds_needed, format_seeds_needed(item.seeds_needed)),
-        TableCell(
-            f"{make_sizes_cell(item.first).text} {make_sizes_cell(item.second).text}",
-            str(min(item.first.n, item.second.n)),
+def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Table[PairVerdict]:
+    columns: tuple[Column[PairVerdict], ...] = (
+        *make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
+        *make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        make_csv_column("detectable", lambda i: i.detectable),
+        *make_size_columns("first", lambda i: i.first),
+        *make_size_columns("second", lambda i: i.second),
+        make_number_column("difference", "difference", lambda i: i.difference),
+        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        make_csv_column("p_welch", lambda i: i.p_welch),
+        make_p_value_column("p_permutation", "p permuted", lambda i: i.p_permutation),
+        make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
+        make_csv_column("p_tost", lambda i: i.p_tost),
+        make_csv_column("p_unobserved_failures", lambda i: i.p_unobserved_failures),
+        make_csv_column("p_equivalence", lambda i: i.p_equivalence),
+        make_p_value_column("p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm),
+        make_number_column("margin", "margin", lambda i: i.margin.size),
+        make_csv_column("margin_from", lambda i: i.margin.zero),
+        make_csv_column("margin_to", lambda i: i.margin.reference),
+        make_csv_column("margin_of", lambda i: i.margin.source),
+        make_csv_column("range_low", lambda i: i.range.low),
+        make_csv_column("range_high", lambda i: i.range.high),
+        make_csv_column("range_of", lambda i: i.range.source),
+        Column(
+            "",
+            "failed",
+            lambda i: i.failures,
+            lambda failures: " ".join(failures.counts),
+            lambda failures: failures.difference,
         ),
-        TableCell("; ".join(item.caveats)),
+        make_csv_column("failed_below", lambda i: i.failures.threshold),
+        make_csv_column("first_failed", lambda i: (i.failures.failed or ("", ""))[0]),
+        make_csv_column("second_failed", lambda i: (i.failures.failed or ("", ""))[1]),
+        make_csv_column("p_failed", lambda i: i.failures.p),
+        make_p_value_column("p_failed_holm", "p failed", lambda i: i.failures.p_holm),
+        *_make_estimate_columns(
+            "failed_difference", lambda i: (i.failures.difference, i.failures.low, i.failures.high)
+        ),
+        make_csv_column("family", lambda i: i.family),
+        make_csv_column("family_size", lambda i: i.family_size),
+        make_number_column(
+            "seeds_needed", "seeds needed", lambda i: i.seeds_needed, format_seeds_needed
+        ),
+        *_make_estimate_columns("hedges_g", lambda i: i.hedges_g),
+        make_number_column("", "P(first better)", lambda i: i.improvement[0]),
+        *_make_estimate_columns("improvement", lambda i: i.improvement),
+        make_csv_column("is_rounding_sensitive", lambda i: i.is_rounding_sensitive),
+        Column(
+            "",
+            "n",
+            lambda i: (i.first, i.second),
+            lambda groups: " ".join(map(format_sizes, groups)),
+            lambda groups: min(group.n for group in groups),
+        ),
+        make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
+    )
+    return Table(name, title, columns, tuple(items), lambda i: (i.first, i.second))
+
+
+def _make_estimate_columns(
+    key: str, get_values: Callable[[PairVerdict], tuple[float, float, float]]
+) -> list[Column[PairVerdict]]:
+    """Return an estimate and both ends of its interval, for CSV files."""
+    return [
+        make_csv_column(key, lambda i: get_values(i)[0]),
+        make_csv_column(f"{key}_low", lambda i: get_values(i)[1]),
+        make_csv_column(f"{key}_high", lambda i: get_values(i)[2]),
     ]
-
-
-def _format_sort_key(value: float) -> str:
-    return "" if math.isnan(value) else repr(value)
 
 
 def make_setting_sections(
@@ -412,10 +466,10 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
             format_size_range(own),
         ]
         found = verdicts.vs_random_by_cell.get(cell, ())
-        above = vs_random.count_above_random(found) + vs_random.format_below_count(found)
+        better = vs_random.count_better_than_random(found) + vs_random.format_below_count(found)
         margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
-        rows.append([*named, above, margin, str(len(own)), *counts])
-    heads = ["algorithm", "task", "hyperparameters", "n", "above random actions", "margin"]
+        rows.append([*named, better, margin, str(len(own)), *counts])
+    heads = ["algorithm", "task", "hyperparameters", "n", "better than random", "margin"]
     heads += ["pairs", DIFFERENT, EQUIVALENT, INCONCLUSIVE]
     return format_table(rows, heads)
 
@@ -444,9 +498,9 @@ def _render_setting(
         head = f"{lead}: {len(own) or 'none'} of {format_count(len(pairs), 'pair')}"
         head += f" (n = {format_size_range(pairs)})" * (not own)
         blocks.append(format_list(head, [describe_pair(item) for item in own]))
-    undecided = [item for item in pairs if item.verdict == INCONCLUSIVE]
+    inconclusive = [item for item in pairs if item.verdict == INCONCLUSIVE]
     blocks += [
-        _describe_inconclusive(undecided, len(pairs), options),
+        _describe_inconclusive(inconclusive, len(pairs), options),
         _describe_equivalent_so_far(pairs, options),
     ]
     if not all(item.range.known for item in pairs):
@@ -467,8 +521,8 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
     if not found:
         return ""
     return (
-        f"Of the undecided, {format_count(len(found), 'pair')} would be equivalent but for runs that "
-        f"were not seen, by two one-sided tests at {options.alpha:.0%}, one by one: "
+        f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved failures, "
+        f"by two one-sided tests at {options.alpha:.0%}, uncorrected: "
         f"{', '.join(found)}."
     )
 
@@ -509,11 +563,11 @@ def _render_pairs_table(pairs: Sequence[PairVerdict]) -> str:
     """A table of all pairs, folded."""
     rows = [
         [
-            f"{get_label(item.first.framework)} less {get_label(item.second.framework)}",
+            f"{get_label(item.first.framework)} - {get_label(item.second.framework)}",
             format_number(item.difference),
             f"\\[{format_number(item.low)}, {format_number(item.high)}]",
             f"{item.first.n} and {item.second.n}",
-            escape_markdown(format_p_value(item.p_holm).removeprefix("p = ").removeprefix("p ")),
+            escape_markdown(format_bare_p_value(item.p_holm)),
             item.verdict,
             escape_markdown(format_seeds_needed(item.seeds_needed))
             if item.verdict == INCONCLUSIVE
@@ -532,30 +586,21 @@ def _describe_inconclusive(
     items: Sequence[PairVerdict], total: int, options: VerdictOptions
 ) -> str:
     if not items:
-        return f"Undecided: none of {format_count(total, 'pair')}."
+        return f"Inconclusive: none of {format_count(total, 'pair')}."
     gaps = sorted(abs(item.difference) for item in items)
     known = [item for item in items if not math.isnan(item.low)]
     apart = " to ".join(dict.fromkeys((format_number(gaps[0]), format_number(gaps[-1]))))
     text = (
-        f"Undecided: {len(items)} of {format_count(total, 'pair')}, by n = {format_size_range(items)} runs "
-        f"per framework. {'Their means are' if len(items) > 1 else 'Its means are'} {apart} apart."
+        f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = {format_size_range(items)} runs "
+        f"per framework). {'Their means are' if len(items) > 1 else 'Its means are'} {apart} apart."
     )
     if known:
         widest = max(known, key=lambda item: item.high - item.low)
         text += (
-            f" The widest 95% interval, of {get_label(widest.first.framework)} less "
+            f" The widest 95% interval, of {get_label(widest.first.framework)} - "
             f"{get_label(widest.second.framework)}, is [{format_number(widest.low)}, {format_number(widest.high)}]."
         )
-    needed = sorted(item.seeds_needed for item in items if not math.isnan(item.seeds_needed))
-    if needed:
-        middle = needed[len(needed) // 2]
-        seeds = f"at least {middle:.0f}" if math.isfinite(middle) else "more than 1,000"
-        who = "Half of them" if len(items) > 1 else "It"
-        text += (
-            f" {who} would need {seeds} seeds per framework for {options.power:.0%} power, "
-            "if the measured values were the true ones."
-        )
-    return text
+    return f"{text} {describe_seeds_needed(items, options)}".rstrip()
 
 
 def format_size_range(items: Sequence[PairVerdict]) -> str:
@@ -563,70 +608,20 @@ def format_size_range(items: Sequence[PairVerdict]) -> str:
     return format_range(group.n for item in items for group in (item.first, item.second))
 
 
-def make_consistency_row(item: PairVerdict) -> TableRow:
-    """One pair of frameworks in one setting."""
-    return {
-        **make_setting_columns(item.cell),
-        "first": item.first.framework,
-        "second": item.second.framework,
-        "verdict": item.verdict,
-        "detectable": item.detectable,
-        **make_size_columns("first", item.first),
-        **make_size_columns("second", item.second),
-        "difference": item.difference,
-        "low": item.low,
-        "high": item.high,
-        "p_welch": item.p_welch,
-        "p_permutation": item.p_permutation,
-        "p_holm": item.p_holm,
-        "p_tost": item.p_tost,
-        "p_unobserved_failures": item.p_unobserved_failures,
-        "p_equivalence": item.p_equivalence,
-        "p_equivalence_holm": item.p_equivalence_holm,
-        "margin": item.margin.size,
-        "margin_from": item.margin.zero,
-        "margin_to": item.margin.reference,
-        "margin_of": item.margin.source,
-        "range_low": item.range.low,
-        "range_high": item.range.high,
-        "range_of": item.range.source,
-        **_make_failure_columns(item),
-        "family": item.family,
-        "family_size": item.family_size,
-        "seeds_needed": item.seeds_needed,
-        **make_interval_columns("hedges_g", item.hedges_g),
-        **make_interval_columns("improvement", item.improvement),
-        "is_rounding_sensitive": item.is_rounding_sensitive,
-        "caveats": "; ".join(item.caveats),
-    }
-
-
-def _make_failure_columns(item: PairVerdict) -> TableRow:
-    found = item.failures
-    first, second = found.failed or ("", "")
-    return {
-        "failed_below": found.threshold,
-        "first_failed": first,
-        "second_failed": second,
-        "p_failed": found.p,
-        "p_failed_holm": found.p_holm,
-        **make_interval_columns("failed_difference", (found.difference, found.low, found.high)),
-    }
-
-
-def make_sequential_row(item: SequentialVerdict) -> TableRow:
-    """One pair of frameworks in one setting, after the looks so far."""
-    return {
-        **make_setting_columns(item.first.cell),
-        "first": item.first.framework,
-        "second": item.second.framework,
-        "verdict": item.verdict,
-        **make_size_columns("first", item.first),
-        **make_size_columns("second", item.second),
-        "checks": " ".join(map(str, item.check_sizes)),
-        "next_check": item.next_check_size or "",
-        "p_holm": item.p,
-        "p_permutation": item.p_permutation,
-        "p_equivalence_holm": item.p_equivalence,
-        "family": item.family,
-    }
+def make_sequential_table(items: Sequence[SequentialVerdict]) -> Table[SequentialVerdict]:
+    """Return a table with a row for each pair of frameworks, after the checks so far."""
+    columns: tuple[Column[SequentialVerdict], ...] = (
+        *make_setting_columns(lambda i: i.first.cell, [item.first.cell for item in items]),
+        *make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *make_size_columns("first", lambda i: i.first),
+        *make_size_columns("second", lambda i: i.second),
+        make_csv_column("checks", lambda i: " ".join(map(str, i.check_sizes))),
+        make_csv_column("next_check", lambda i: i.next_check_size or ""),
+        make_csv_column("p_holm", lambda i: i.p),
+        make_csv_column("p_permutation", lambda i: i.p_permutation),
+        make_csv_column("p_equivalence_holm", lambda i: i.p_equivalence),
+        make_csv_column("family", lambda i: i.family),
+    )
+    title = "Every pair of frameworks, by the sequential test"
+    return Table("t-sequential", title, columns, tuple(items), lambda i: (i.first, i.second))

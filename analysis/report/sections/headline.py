@@ -1,4 +1,4 @@
-"""Three findings of a study, picked by a rule and never by hand."""
+"""Three findings of a study, selected by a rule and never by hand."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,11 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 SELECTION_RULE = (
-    "They are picked by a rule: of all pairs of frameworks in one setting, the largest difference "
-    "that is decided; the pair whose interval stays closest to 0, of those that are equivalent if "
-    "there are any, and of two that are above random actions by more than a margin if there are "
-    "any; and of the undecided pairs, that with the widest interval. How large, close or wide "
-    "something is, is counted in its setting's margins of equivalence, since returns of different "
-    "tasks cannot be compared."
+    "A rule selects them from all pairs of frameworks in one setting: the largest difference that "
+    "is shown; the pair whose interval stays closest to 0, among equivalent pairs and among pairs "
+    "better than random by more than a margin, as far as there are any; and the inconclusive pair "
+    "with the widest interval. Sizes are compared in margins of equivalence, since returns of "
+    "different tasks cannot be compared."
 )
 
 HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
@@ -56,16 +55,21 @@ def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
     found = max(own or pairs, key=lambda item: _divide_by_margin(item, abs(item.difference)))
     if own:
         return (
-            f"The largest of {len(own)} decided differences, of {_format_pair_count(pairs)}",
+            f"Largest difference ({len(own)} of {_format_pair_count(pairs)} are different)",
             found,
         )
-    return f"No difference is decided in {_format_pair_count(pairs)}; the largest, undecided", found
+    return (
+        f"No difference is shown in {_format_pair_count(pairs)}; the largest, inconclusive",
+        found,
+    )
 
 
 def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
     own = [item for item in pairs if item.verdict == EQUIVALENT]
     better = [
-        item for item in own or pairs if vs_random.is_clearly_above_random(item, verdicts.vs_random)
+        item
+        for item in own or pairs
+        if vs_random.is_clearly_better_than_random(item, verdicts.vs_random)
     ]
     found = min(
         better or own or pairs,
@@ -74,11 +78,13 @@ def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     share = f"{verdicts.options.margin_share:.0%}"
     if own:
         return (
-            f"{len(own)} of {_format_pair_count(pairs)} are equivalent within {share}, the closest",
+            f"Closest pair ({len(own)} of {_format_pair_count(pairs)} are equivalent within {share})",
             found,
         )
-    but = _explain_unreachable_equivalence(pairs, verdicts.options)
-    head = f"None of {_format_pair_count(pairs)} is shown to be equivalent within {share}{but}; the closest"
+    head = (
+        f"No pair of {len(pairs)} is shown to be equivalent within {share}"
+        f"{_explain_unreachable_equivalence(pairs, verdicts.options)}; the closest"
+    )
     return head, found
 
 
@@ -91,25 +97,24 @@ def _explain_unreachable_equivalence(pairs: Sequence[PairVerdict], options: Verd
         if item.range.known
     ]
     small = sorted(need for item, need in least if min(item.first.n, item.second.n) < need)
-    told = [f"{blind} cannot be, since no range is known"] if blind else []
+    reasons = [f"for {blind} of them no range of returns is known"] if blind else []
     if small:
-        told.append(
-            f"{len(small)} of them could not be, however alike: runs that were not seen leave too "
-            f"much open below some {format_range(map(int, small))} runs each, by setting, and below more "
-            "with the correction"
+        reasons.append(
+            f"for {len(small)} of them the study has too few seeds to show it: at least "
+            f"{format_range(map(int, small))} runs each are needed, by setting"
         )
-    return f" ({'; '.join(told)})" if told else ""
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _find_widest_interval(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
     own = [item for item in pairs if item.verdict == INCONCLUSIVE]
     if not own:
         return (
-            f"None of {_format_pair_count(pairs)} is undecided, by n = {format_size_range(pairs)}",
+            f"None of {_format_pair_count(pairs)} is inconclusive (n = {format_size_range(pairs)})",
             None,
         )
     found = max(own, key=lambda item: _divide_by_margin(item, item.high - item.low))
-    return f"{len(own)} of {_format_pair_count(pairs)} are undecided, the widest", found
+    return f"Widest interval ({len(own)} of {_format_pair_count(pairs)} are inconclusive)", found
 
 
 def _format_pair_count(pairs: Sequence[PairVerdict]) -> str:

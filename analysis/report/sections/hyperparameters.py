@@ -1,4 +1,4 @@
-"""Which hyperparameters all frameworks of a setting were held to, and which are each one's own."""
+"""Hyperparameters set equal in a setting, and those that differ between frameworks."""
 
 import collections
 import json
@@ -12,7 +12,7 @@ from parallax.analysis.report.phrases import describe_recipe, format_count
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
 from parallax.harness.record.reading import decode_record
 
-HYPERPARAMETERS_HEADING = "What is held alike, and what is not"
+HYPERPARAMETERS_HEADING = "Hyperparameters set equal, and those that are not"
 HYPERPARAMETERS_ANCHOR = HYPERPARAMETERS_HEADING.lower().replace(",", "").replace(" ", "-")
 ValuesByFramework = dict[str, dict[str, list[str]]]
 SettingKey = tuple[str, str, str]  # algorithm, recipe, variant
@@ -31,7 +31,7 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> s
 
     Args:
         runs: All runs.
-        has_ablations: Whether ablations are told of that explain something.
+        has_ablations: Whether ablations explain something.
     """
     own = "the framework and the seed"
     if describe_unequal_recipes(runs):
@@ -39,7 +39,7 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> s
             "the framework, those hyperparameters that not every framework exposes, which stay at "
             "each one's default even where a framework could take the recipe's value "
             f"([listed](#{HYPERPARAMETERS_ANCHOR}), beside the recipe's; each heading has how many of the recipe's "
-            "values are held), and the seed"
+            "values are set), and the seed"
         )
     silent = "comparisons alone do not say what in a framework makes a difference"
     but = ", only the ablations below do, for some" if has_ablations else ""
@@ -75,7 +75,7 @@ def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[Co
         fields = ", ".join(f"`{field}`" for field in unlike)
         text = f"; {len(unlike)} of {format_count(len(of), 'hyperparameter')} {verb} ({fields})"
     counted = [
-        f"{words}: {', '.join(f'{get_label(name)} {format_range(told)}' for name, told in by_name.items())}"
+        f"{words}: {', '.join(f'{get_label(name)} {format_range(counts)}' for name, counts in by_name.items())}"
         for words, by_name in _count_updates([*first, *second]).items()
         if len(by_name) == 2 and _is_count_different(*by_name.values())
     ]
@@ -88,52 +88,57 @@ def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
 
 
 def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
-    """How many of a recipe's values groups of runs are held to; empty where it is all of them.
+    """Return how many of a recipe's values are set; empty where all of them are.
 
-    Of a framework's own defaults it is all; some have other units than what is held.
+    Under library defaults all are; some of these have other units.
 
     Args:
         groups: Runs of one framework each, under one recipe.
     """
     counts, total = [], 0
     for runs in groups:
-        told = [
+        recorded = [
             (run.effective_hyperparameters, run.spec.get("hyperparameters"))
             for run in runs
             if run.id.cell.hps != run.id.framework
         ]
         shares = [
             sum(
-                _format_value(held[field]) == _format_value(asked[field])
-                for field in held
-                if field in asked
+                _format_value(effective[field]) == _format_value(requested[field])
+                for field in effective
+                if field in requested
             )
-            for held, asked in told
-            if held and asked
+            for effective, requested in recorded
+            if effective and requested
         ]
         counts += shares
-        total = max([total, *(len(held) for held, asked in told if held and asked)])
+        total = max(
+            [
+                total,
+                *(len(effective) for effective, requested in recorded if effective and requested),
+            ]
+        )
     if not counts or min(counts) == total:
         return ""
-    return f" ({format_range(counts)} of {total} held)"
+    return f" ({format_range(counts)} of {total} set)"
 
 
 def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
-    """How many hyperparameters of some runs are alike, in a sentence; empty where none are told."""
+    """Return how many hyperparameters of some runs are equal; empty where no run records them."""
     of: ValuesByFramework = {}
     for run in runs:
         _add_run_values(of, run)
     if not of:
         return ""
-    return f" {len(of) - len(_select_unequal(of))} of {len(of)} hyperparameters are [alike](#{HYPERPARAMETERS_ANCHOR})."
+    return f" {len(of) - len(_select_unequal(of))} of {len(of)} hyperparameters are [equal](#{HYPERPARAMETERS_ANCHOR})."
 
 
 def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
-    """What the study sets although frameworks are under their own defaults; empty if nothing."""
+    """Return what a study overrides under library defaults; empty if nothing."""
     own = [run for run in runs if run.id.cell.hps == run.id.framework]
     fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
     names = ", ".join(f"`{field}`" for field in fields)
-    return f", but for what the study sets itself in some of these runs: {names}" if fields else ""
+    return f", except what the study overrides in some of these runs: {names}" if fields else ""
 
 
 def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]:
@@ -146,16 +151,16 @@ def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]
         frameworks = _list_frameworks(of)
         name = f"**{get_label(algorithm)} under {describe_recipe(hps)}**"
         name += f" ({escape_markdown(variant)})" if named[algorithm, hps] > 1 else ""
-        asked = _find_recipe_values(runs, (algorithm, hps, variant))
+        requested = _find_recipe_values(runs, (algorithm, hps, variant))
         alike = ", ".join(
-            _format_equal_field(field, of[field], asked) for field in of if field not in unlike
+            _format_equal_field(field, of[field], requested) for field in of if field not in unlike
         )
         count = format_count(len(frameworks), "framework")
-        blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} alike: {alike}.")
+        blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} set equal: {alike}.")
         rows = [
             [
                 f"`{field}`",
-                *([escape_markdown(asked.get(field, "-"))] if asked else []),
+                *([escape_markdown(requested.get(field, "-"))] if requested else []),
                 *(escape_markdown(" or ".join(values.get(f, ["-"]))) for f in frameworks),
             ]
             for field, values in unlike.items()
@@ -164,38 +169,38 @@ def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]
         rows += [
             [
                 name,
-                *([""] if asked else []),
+                *([""] if requested else []),
                 *(format_range(values.get(f, [])) or "-" for f in frameworks),
             ]
             for name, values in counted.items()
-            if len({tuple(sorted(set(told))) for told in values.values()}) > 1
+            if len({tuple(sorted(set(counts))) for counts in values.values()}) > 1
         ]
         if rows:
-            heads = ["each one's own", *(["recipe"] if asked else []), *map(get_label, frameworks)]
+            heads = ["not equal", *(["recipe"] if requested else []), *map(get_label, frameworks)]
             blocks.append(format_table(rows, heads))
     return blocks
 
 
 def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> dict[str, str]:
-    """What a recipe asks for, by field; empty where each framework has its own."""
-    asked = [
+    """Return what a recipe requests, by field; empty under library defaults."""
+    requested = [
         run.spec.get("hyperparameters") or {}
         for run in runs
         if (run.id.cell.algorithm, run.id.cell.hps, run.id.cell.variant) == setting
     ]
-    if setting[1] == LIBRARY_DEFAULTS or not asked:
+    if setting[1] == LIBRARY_DEFAULTS or not requested:
         return {}
-    return {field: _format_value(value) for field, value in asked[0].items()}
+    return {field: _format_value(value) for field, value in requested[0].items()}
 
 
 def _format_equal_field(
-    field: str, values: Mapping[str, Sequence[str]], asked: Mapping[str, str]
+    field: str, values: Mapping[str, Sequence[str]], requested: Mapping[str, str]
 ) -> str:
     """A field that is alike, and its value where the recipe has another."""
     own = next(iter(values.values()))
-    if field not in asked or list(own) == [asked[field]]:
+    if field not in requested or list(own) == [requested[field]]:
         return f"`{field}`"
-    return f"`{field}` (but {escape_markdown(' or '.join(own))}, recipe {escape_markdown(asked[field])})"
+    return f"`{field}` (but {escape_markdown(' or '.join(own))}, recipe {escape_markdown(requested[field])})"
 
 
 def _count_updates_by_setting(
@@ -217,19 +222,19 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
     """
     of: dict[str, dict[str, list[int]]] = {}
     for run in runs:
-        told = decode_record(run.record).get("update_schedule") or {}
+        schedule = decode_record(run.record).get("update_schedule") or {}
         for key, words in _COUNT_PHRASES.items():
-            if told.get(key):
-                of.setdefault(words, {}).setdefault(run.id.framework, []).append(told[key])
+            if schedule.get(key):
+                of.setdefault(words, {}).setdefault(run.id.framework, []).append(schedule[key])
     if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["total_gradient_steps"]):
         of.pop(_COUNT_PHRASES["policy_updates"], None)
     return of
 
 
 def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:
-    """By algorithm, recipe and variant: field, framework, and all values that it was held to.
+    """Return the values by algorithm, recipe and variant, then by field and framework.
 
-    Only where there are several frameworks; each one's own defaults are a recipe too.
+    Only where there are several frameworks; library defaults are a recipe too.
     """
     found: dict[SettingKey, ValuesByFramework] = {}
     for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
@@ -255,7 +260,7 @@ def _select_unequal(of: ValuesByFramework) -> ValuesByFramework:
     return {
         field: values
         for field, values in of.items()
-        if len({tuple(sorted(told)) for told in values.values()}) > 1
+        if len({tuple(sorted(found)) for found in values.values()}) > 1
     }
 
 

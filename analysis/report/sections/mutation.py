@@ -166,7 +166,7 @@ def _format_sensitivity(value: float) -> str:
 
 
 def _format_remarks(item: MutationVerdict) -> Iterator[str]:
-    """What is missing and why: a reason that many configurations have is told once."""
+    """List what is missing and why; a reason of many configurations is given once."""
     why_not: dict[str, list[str]] = {}
     for operator in item.operators:
         if 0 < operator.strong.n < operator.weak.n:

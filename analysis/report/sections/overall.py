@@ -1,5 +1,6 @@
-"""Aggregates over all tasks, as a sortable table."""
+"""Aggregates over all tasks, pooled and paired comparisons, and the omnibus test."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -14,13 +15,18 @@ from parallax.analysis.labels import (
     get_label,
 )
 from parallax.analysis.report.document import (
-    SortableTable,
-    TableCell,
-    list_setting_columns,
-    make_interval_cell,
-    make_number_cell,
-    make_p_value_cell,
+    Column,
+    Table,
+    make_count_column,
+    make_csv_column,
+    make_interval_columns,
+    make_number_column,
+    make_p_value_column,
+    make_pair_columns,
     make_setting_columns,
+    make_text_column,
+    make_used_column,
+    make_verdict_column,
 )
 from parallax.analysis.report.phrases import (
     LinkedSentence,
@@ -35,9 +41,9 @@ from parallax.analysis.report.phrases import (
     make_answer,
     split_main_variants,
 )
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.stats.aggregates import AGGREGATE_NAMES
 from parallax.analysis.stats.pooling import MIN_TASKS
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict
 from parallax.analysis.verdicts.overall import OverallScores
@@ -45,44 +51,74 @@ from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, Poo
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class AggregatedFramework:
+    """One framework's aggregates over all tasks.
+
+    Attributes:
+        scores: The aggregates of all frameworks under the same hyperparameters.
+        index: The framework's place among them.
+        groups: Its groups of runs.
+    """
+
+    scores: OverallScores
+    index: int
+    groups: tuple[ScoreGroup, ...]
+
+    @property
+    def framework(self) -> str:
+        """Name of the framework."""
+        return self.scores.aggregates.names[self.index]
+
+    @property
+    def cell(self) -> StudyCell:
+        """The setting, without a task."""
+        item = self.scores
+        return StudyCell(item.study, "", item.algorithm, item.hps, item.variant)
+
+    def get_point(self, number: int) -> float:
+        """Return an aggregate, by its place in `AGGREGATE_NAMES`."""
+        return float(self.scores.aggregates.point[self.index, number])
+
+    def get_ends(self, number: int) -> tuple[float, float]:
+        """Return both ends of an aggregate's interval."""
+        found = self.scores.aggregates
+        return float(found.low[self.index, number]), float(found.high[self.index, number])
+
+
 def make_overall_table(
-    items: Sequence[OverallScores], verdicts: StudyVerdicts, links: RunLinks
-) -> SortableTable:
-    """One row per framework, algorithm and set of hyperparameters, over all tasks."""
-    heads = list_setting_columns(
-        [StudyCell(i.study, "", i.algorithm, i.hps, i.variant) for i in items]
+    items: Sequence[OverallScores], verdicts: StudyVerdicts
+) -> Table[AggregatedFramework]:
+    """Return a table with a row for each framework, algorithm and set of hyperparameters."""
+    rows = [
+        AggregatedFramework(
+            item,
+            i,
+            tuple(g for g in verdicts.groups if _is_in_aggregate(g, item, framework)),
+        )
+        for item in items
+        for i, framework in enumerate(item.aggregates.names)
+    ]
+    columns: tuple[Column[AggregatedFramework], ...] = (
+        *make_setting_columns(lambda i: i.cell, [row.cell for row in rows], omit=["env"]),
+        make_text_column("framework", "framework", lambda i: i.framework, get_label),
+        *(
+            column
+            for number, name in enumerate(AGGREGATE_NAMES)
+            for column in _make_aggregate_columns(number, name)
+        ),
+        make_count_column("tasks", "tasks", lambda i: len(i.scores.tasks)),
+        Column("", "n per task", lambda i: i.scores.aggregates.seeds[i.index], format_range, min),
     )
-    heads = [head for head in heads if head[0] != "task"]
-    columns = [(name, False) for name, _ in heads] + [("framework", False)]
-    for name in AGGREGATE_NAMES:
-        better = " (lower is better)" if name == "optimality_gap" else ""
-        columns += [(name.replace("_", " ") + better, True), ("95% interval", True)]
-    columns += [("tasks", True), ("n per task", True)]
-    rows = []
-    for item in items:
-        cell = StudyCell(item.study, "", item.algorithm, item.hps, item.variant)
-        for i, framework in enumerate(item.aggregates.names):
-            found = item.aggregates
-            numbers = [
-                value
-                for k in range(len(AGGREGATE_NAMES))
-                for value in (
-                    make_number_cell(float(found.point[i, k])),
-                    make_interval_cell(float(found.low[i, k]), float(found.high[i, k])),
-                )
-            ]
-            used = sorted(set(found.seeds[i]))
-            span = " to ".join(map(str, dict.fromkeys((used[0], used[-1]))))
-            groups = [
-                group for group in verdicts.groups if _is_in_aggregate(group, item, framework)
-            ]
-            values = (*(TableCell(get(cell)) for _, get in heads), TableCell(framework), *numbers)
-            extra = (
-                TableCell(str(len(item.tasks)), str(len(item.tasks))),
-                TableCell(span, str(used[0])),
-            )
-            rows.append(((*values, *extra), links.of(groups)))
-    return SortableTable("t-overall", "Aggregates over all tasks", tuple(columns), tuple(rows))
+    return Table("t-overall", "Aggregates over all tasks", columns, tuple(rows), lambda i: i.groups)
+
+
+def _make_aggregate_columns(number: int, name: str) -> list[Column[AggregatedFramework]]:
+    better = " (lower is better)" if name == "optimality_gap" else ""
+    return [
+        make_number_column(name, name.replace("_", " ") + better, lambda i: i.get_point(number)),
+        *make_interval_columns(f"{name}_low", f"{name}_high", lambda i: i.get_ends(number)),
+    ]
 
 
 def _is_in_aggregate(group: ScoreGroup, item: OverallScores, framework: str) -> bool:
@@ -147,7 +183,7 @@ def _describe_paired_counts(items: Sequence[PairedVerdict], alpha: float) -> str
     alone = [sum(p < alpha for p in own) for own in _list_p_values(items, False)]
     return (
         f"{after[0]} of {len(items)} differ by the paired test after Holm's correction, "
-        f"{after[1]} by Welch's; one by one {alone[0]} and {alone[1]}"
+        f"{after[1]} by Welch's; uncorrected {alone[0]} and {alone[1]}"
     )
 
 
@@ -190,40 +226,27 @@ def _describe_paired_finding(
     return LinkedSentence(text, links.of(_list_paired_groups([item])), PAIRED_TABLE)
 
 
-def make_paired_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per pair of frameworks in a setting."""
-    items = verdicts.paired
-    heads = list_setting_columns([item.item.cell for item in items])
-    columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
-    names = (
-        *("difference", "95% interval", "p paired", "p paired corrected", "p Welch"),
-        *("p Welch corrected", "correlation", "n"),
+def make_paired_table(items: Sequence[PairedVerdict]) -> Table[PairedVerdict]:
+    """Return a table with a row for each pair of frameworks in a setting, seed by seed."""
+    columns: tuple[Column[PairedVerdict], ...] = (
+        *make_setting_columns(lambda i: i.item.cell, [item.item.cell for item in items]),
+        *make_pair_columns(lambda i: i.item.first.framework, lambda i: i.item.second.framework),
+        make_count_column("pairs", "n", lambda i: i.result.n),
+        make_text_column("seeds", "seeds", lambda i: " ".join(map(str, i.seeds))),
+        make_number_column("difference", "difference", lambda i: i.result.difference),
+        *make_interval_columns("low", "high", lambda i: (i.result.low, i.result.high)),
+        make_p_value_column("p_paired", "p paired", lambda i: i.result.p),
+        make_number_column("correlation", "correlation", lambda i: i.result.correlation),
+        make_csv_column("n_first", lambda i: i.item.first.n),
+        make_csv_column("n_second", lambda i: i.item.second.n),
+        make_p_value_column("p_welch", "p Welch", lambda i: i.item.p_welch),
+        make_p_value_column("p_paired_holm", "p paired corrected", lambda i: i.p_holm),
+        make_p_value_column("p_welch_holm", "p Welch corrected", lambda i: i.item.p_holm),
     )
-    columns += [(name, True) for name in names] + [("seeds", False)]
-    rows = tuple(
-        (
-            (*(TableCell(get(item.item.cell)) for _, get in heads), *_make_paired_cells(item)),
-            links.of(_list_paired_groups([item])),
-        )
-        for item in items
+    title = "Every pair of frameworks seed by seed"
+    return Table(
+        PAIRED_TABLE, title, columns, tuple(items), lambda i: (i.item.first, i.item.second)
     )
-    return SortableTable(
-        PAIRED_TABLE, "Every pair of frameworks seed by seed", tuple(columns), rows
-    )
-
-
-def _make_paired_cells(item: PairedVerdict) -> list[TableCell]:
-    found = item.result
-    return [
-        TableCell(item.item.first.framework),
-        TableCell(item.item.second.framework),
-        make_number_cell(found.difference),
-        make_interval_cell(found.low, found.high),
-        *map(make_p_value_cell, (found.p, item.p_holm, item.item.p_welch, item.item.p_holm)),
-        make_number_cell(found.correlation),
-        TableCell(str(found.n), str(found.n)),
-        TableCell(" ".join(map(str, item.seeds))),
-    ]
 
 
 POOLED_TABLE, POOLED_TASKS_TABLE = "t-pooled", "t-pooled-tasks"
@@ -272,7 +295,7 @@ def _describe_pooled_counts(items: Sequence[PooledPair], alpha: float) -> str:
     after = sum(item.p_holm < alpha for item in items)
     return (
         f"the mean difference is shown to be other than 0 in {after} of {len(items)} after "
-        f"correction, in {alone} one by one"
+        f"correction, in {alone} uncorrected"
     )
 
 
@@ -299,137 +322,107 @@ def _describe_pooled_finding(
     return LinkedSentence(text, links.of(_list_pooled_groups([item])), POOLED_TABLE)
 
 
-def make_pooled_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per pair of frameworks under one set of hyperparameters."""
-    items = verdicts.pooled
-    heads = [
-        head for head in list_setting_columns([item.cell for item in items]) if head[0] != "task"
-    ]
-    columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
-    names = (
-        *("mean difference", "95% interval", "p", "p corrected", "deviation between tasks"),
-        *("tasks", "n"),
-    )
-    rows = tuple(
-        (
-            (
-                *(TableCell(get(pair.cell)) for _, get in heads),
-                TableCell(pair.items[0].first.framework),
-                TableCell(pair.items[0].second.framework),
-                make_number_cell(pair.pooled.mean),
-                make_interval_cell(pair.pooled.low, pair.pooled.high),
-                make_p_value_cell(pair.pooled.p),
-                make_p_value_cell(pair.p_holm),
-                make_number_cell(pair.pooled.sd_between_tasks),
-                TableCell(str(len(pair.items)), str(len(pair.items))),
-                _make_used_cell(_list_pooled_groups([pair])),
-            ),
-            links.of(_list_pooled_groups([pair])),
-        )
-        for pair in items
+def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
+    """Return a table with a row for each pair of frameworks under one set of hyperparameters."""
+    columns: tuple[Column[PooledPair], ...] = (
+        *make_setting_columns(lambda i: i.cell, [item.cell for item in items], omit=["env"]),
+        *make_pair_columns(
+            lambda i: i.items[0].first.framework, lambda i: i.items[0].second.framework
+        ),
+        make_number_column("mean", "mean difference", lambda i: i.pooled.mean),
+        *make_interval_columns("low", "high", lambda i: (i.pooled.low, i.pooled.high)),
+        make_p_value_column("p", "p", lambda i: i.pooled.p),
+        make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
+        make_number_column(
+            "between", "deviation between tasks", lambda i: i.pooled.sd_between_tasks
+        ),
+        make_count_column("tasks", "tasks", lambda i: len(i.items)),
+        make_used_column(lambda i: _list_pooled_groups([i])),
     )
     title = "Mean differences over tasks, as shares of the way from random to published"
-    return SortableTable(POOLED_TABLE, title, (*columns, *((name, True) for name in names)), rows)
+    return Table(POOLED_TABLE, title, columns, tuple(items), lambda i: _list_pooled_groups([i]))
 
 
-def make_pooled_tasks_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per task of each pair: alone, and in the light of the other tasks."""
-    items = verdicts.pooled
-    heads = list_setting_columns([item.cell for pair in items for item in pair.items])
-    columns = [(name, False) for name, _ in heads] + [("first", False), ("second", False)]
-    names = ("difference alone", "95% interval", "pooled", "95% interval", "n")
-    rows = []
-    for pair in items:
-        found = pair.pooled
-        for i, (item, scale) in enumerate(zip(pair.items, pair.scales, strict=True)):
-            values = (
-                *(TableCell(get(item.cell)) for _, get in heads),
-                TableCell(item.first.framework),
-                TableCell(item.second.framework),
-                make_number_cell(item.difference / scale),
-                make_interval_cell(item.low / scale, item.high / scale),
-                make_number_cell(float(found.estimates[i])),
-                make_interval_cell(float(found.lows[i]), float(found.highs[i])),
-                _make_used_cell([item.first, item.second]),
-            )
-            rows.append((values, links.of([item.first, item.second])))
+@dataclasses.dataclass(frozen=True, eq=False)
+class PooledTask:
+    """One task of a pair of frameworks that is pooled over tasks.
+
+    Attributes:
+        pair: The pair.
+        index: The task's place in it.
+    """
+
+    pair: PooledPair
+    index: int
+
+    @property
+    def item(self) -> PairVerdict:
+        """The pair on this task alone."""
+        return self.pair.items[self.index]
+
+    @property
+    def scale(self) -> float:
+        """Return that counts as 1: the way from random actions to the published score."""
+        return self.pair.scales[self.index]
+
+
+def make_pooled_tasks_table(items: Sequence[PooledPair]) -> Table[PooledTask]:
+    """Return a table with a row for each task of each pair; differences are shares of a scale."""
+    rows = [PooledTask(pair, i) for pair in items for i in range(len(pair.items))]
+    columns: tuple[Column[PooledTask], ...] = (
+        *make_setting_columns(lambda i: i.item.cell, [row.item.cell for row in rows]),
+        *make_pair_columns(lambda i: i.item.first.framework, lambda i: i.item.second.framework),
+        make_csv_column("n_first", lambda i: i.item.first.n),
+        make_csv_column("n_second", lambda i: i.item.second.n),
+        make_csv_column("scale", lambda i: i.scale),
+        make_number_column("difference", "difference alone", lambda i: i.item.difference / i.scale),
+        *make_interval_columns(
+            "low", "high", lambda i: (i.item.low / i.scale, i.item.high / i.scale)
+        ),
+        make_number_column("pooled", "pooled", lambda i: float(i.pair.pooled.estimates[i.index])),
+        *make_interval_columns(
+            "pooled_low",
+            "pooled_high",
+            lambda i: (float(i.pair.pooled.lows[i.index]), float(i.pair.pooled.highs[i.index])),
+        ),
+        make_csv_column("tasks", lambda i: len(i.pair.items)),
+        make_csv_column("mean_over_tasks", lambda i: i.pair.pooled.mean),
+        make_csv_column("mean_low", lambda i: i.pair.pooled.low),
+        make_csv_column("mean_high", lambda i: i.pair.pooled.high),
+        make_csv_column("p_mean", lambda i: i.pair.pooled.p),
+        make_csv_column("deviation_between_tasks", lambda i: i.pair.pooled.sd_between_tasks),
+        make_csv_column("p_mean_holm", lambda i: i.pair.p_holm),
+        make_used_column(lambda i: [i.item.first, i.item.second]),
+    )
     title = "Each task alone, and drawn towards the mean over tasks"
-    return SortableTable(
-        POOLED_TASKS_TABLE, title, (*columns, *((name, True) for name in names)), tuple(rows)
+    return Table(
+        POOLED_TASKS_TABLE, title, columns, tuple(rows), lambda i: (i.item.first, i.item.second)
     )
 
 
-def _make_used_cell(groups: Sequence[ScoreGroup]) -> TableCell:
-    used = [group.n for group in groups]
-    return TableCell(format_range(used), str(min(used)))
-
-
-def make_paired_row(item: PairedVerdict) -> TableRow:
-    """One pair of frameworks in one setting, seed by seed."""
-    found = item.result
-    return {
-        **make_setting_columns(item.item.cell),
-        "first": item.item.first.framework,
-        "second": item.item.second.framework,
-        "pairs": found.n,
-        "seeds": " ".join(map(str, item.seeds)),
-        "difference": found.difference,
-        "low": found.low,
-        "high": found.high,
-        "p_paired": found.p,
-        "correlation": found.correlation,
-        "n_first": item.item.first.n,
-        "n_second": item.item.second.n,
-        "p_welch": item.item.p_welch,
-        "p_paired_holm": item.p_holm,
-        "p_welch_holm": item.item.p_holm,
-    }
-
-
-def make_pooled_rows(pair: PooledPair) -> list[TableRow]:
-    """One row per task; differences in shares of the way that margins are a share of."""
-    found = pair.pooled
-    return [
-        {
-            **make_setting_columns(item.cell),
-            "first": item.first.framework,
-            "second": item.second.framework,
-            "n_first": item.first.n,
-            "n_second": item.second.n,
-            "scale": scale,
-            "difference": item.difference / scale,
-            "low": item.low / scale,
-            "high": item.high / scale,
-            "pooled": found.estimates[i],
-            "pooled_low": found.lows[i],
-            "pooled_high": found.highs[i],
-            "tasks": len(pair.items),
-            "mean_over_tasks": found.mean,
-            "mean_low": found.low,
-            "mean_high": found.high,
-            "p_mean": found.p,
-            "sd_between_tasks": found.sd_between_tasks,
-            "p_mean_holm": pair.p_holm,
-        }
-        for i, (item, scale) in enumerate(zip(pair.items, pair.scales, strict=True))
-    ]
-
-
-def make_omnibus_row(item: OmnibusVerdict) -> TableRow:
-    """All pairs of one algorithm and variant."""
-    return {
-        "study": item.study,
-        "algorithm": item.algorithm,
-        "variant": item.variant,
-        "verdict": item.verdict,
-        "different": item.different,
-        "pairs": item.count.tests,
-        "significant_uncorrected": item.count.observed,
-        "expected_under_null": item.count.expected_under_null,
-        "max_under_null": item.count.max_under_null,
-        "p": item.count.p,
-        "simulated_studies": item.count.simulated_studies,
-    }
+def make_omnibus_table(items: Sequence[OmnibusVerdict]) -> Table[OmnibusVerdict]:
+    """Return a table with a row for all pairs of one algorithm and variant."""
+    columns: tuple[Column[OmnibusVerdict], ...] = (
+        make_text_column("study", "study", lambda i: i.study),
+        make_text_column("algorithm", "algorithm", lambda i: i.algorithm, get_label),
+        make_text_column("variant", "variant", lambda i: i.variant),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        make_count_column("different", "different pairs", lambda i: i.different),
+        make_count_column("pairs", "pairs", lambda i: i.count.tests),
+        make_count_column(
+            "significant_uncorrected", "significant, uncorrected", lambda i: i.count.observed
+        ),
+        make_number_column(
+            "expected_under_null",
+            "expected if nothing differed",
+            lambda i: i.count.expected_under_null,
+        ),
+        make_csv_column("max_under_null", lambda i: i.count.max_under_null),
+        make_p_value_column("p", "p", lambda i: i.count.p),
+        make_csv_column("simulated_studies", lambda i: i.count.simulated_studies),
+    )
+    title = "Whether frameworks differ at all"
+    return Table("t-omnibus", title, columns, tuple(items), lambda i: ())
 
 
 def format_omnibus(item: OmnibusVerdict) -> str:
@@ -437,25 +430,26 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; {count.observed} "
-        f"of {count.tests} pairs significant one by one, {count.expected_under_null:.1f} if nothing differed "
+        f"of {count.tests} pairs significant, uncorrected, {count.expected_under_null:.1f} if nothing differed "
         f"(p = {count.p:.4f})"
     )
 
 
 def describe_omnibus(verdicts: StudyVerdicts) -> str:
-    """Whether frameworks differ at all, be it that no pair can be named, for each algorithm."""
+    """Return a list in Markdown of whether frameworks of each algorithm differ at all."""
     known = [item for item in verdicts.omnibus if item.count.tests]
     if not known:
         return ""
     several = len({item.variant for item in known}) > len({item.algorithm for item in known})
     lines = [
         f"- {get_label(item.algorithm)}{f' ({escape_markdown(item.variant)})' * several}: {item.verdict}; "
-        f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant one by one, "
+        f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, uncorrected, "
         f"{item.count.expected_under_null:.1f} on average if nothing differed, {escape_markdown(format_p_value(item.count.p))}."
         for item in known
     ]
     lead = (
-        "Do frameworks differ at all, be it that no pair can be named? Pairs of all tasks and "
-        "recipes above, against studies made up of the same scores in which nothing differs:"
+        "Do frameworks differ at all, even where no single pair can be named? Significant pairs "
+        "of all tasks and recipes above are compared with simulated studies in which nothing "
+        "differs:"
     )
     return "\n".join([lead, "", *lines])

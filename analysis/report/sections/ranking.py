@@ -1,9 +1,10 @@
-"""Ranking on the page: do frameworks rank the algorithms alike?"""
+"""Ranking (RQ3): words and tables on whether frameworks rank the algorithms alike."""
 
 import collections
+import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.escaping import format_table
@@ -18,11 +19,15 @@ from parallax.analysis.labels import (
     sort_recipes,
 )
 from parallax.analysis.report.document import (
+    Column,
     ReportSection,
-    SortableTable,
-    TableCell,
-    list_setting_columns,
-    make_number_cell,
+    Table,
+    make_csv_column,
+    make_number_column,
+    make_pair_columns,
+    make_setting_columns,
+    make_text_column,
+    make_verdict_column,
 )
 from parallax.analysis.report.phrases import (
     LinkedSentence,
@@ -34,8 +39,8 @@ from parallax.analysis.report.phrases import (
     format_verdict_counts,
     make_answer,
 )
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.stats.ranks import SameOrderChance
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.ranking import (
     INCONCLUSIVE,
     MAGNITUDE_CHANGED,
@@ -45,12 +50,11 @@ from parallax.analysis.verdicts.ranking import (
     RankingVerdict,
     RankPair,
 )
-from parallax.analysis.verdicts.ranking import INCONCLUSIVE as OPEN
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 
 def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
-    """Do frameworks rank the algorithms alike?"""
+    """Answer whether frameworks rank the algorithms alike."""
     items = verdicts.rankings
     question = "Do frameworks rank the algorithms alike?"
     if not items:
@@ -154,57 +158,87 @@ def _format_algorithm_order(ranked: AlgorithmRanking, item: RankingVerdict) -> s
     return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in pairs)
 
 
-def make_ranking_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per pair of frameworks in a task and configuration."""
-    items = verdicts.rankings
-    heads = list_setting_columns([_cell_from_ranking(item) for item in items])
-    heads = [head for head in heads if head[0] != "algorithm"]
-    columns = [(name, False) for name, _ in heads]
-    columns += [("first", False), ("second", False), ("verdict", False)]
-    columns += [("ranks in first", False), ("ranks in second", False)]
-    columns += [(name, True) for name in ("tau-b", "tau-b of means")]
-    columns += [("P(same order)", True), ("if all tied", True), ("seeds needed", True)]
-    columns += [("opposite", False), ("gap changed", False)]
-    rows = tuple(
-        (
-            (
-                *(TableCell(get(_cell_from_ranking(item))) for _, get in heads),
-                *_make_rank_cells(item, pair),
-            ),
-            links.of(
-                group
-                for ranked in item.rankings
-                if ranked.framework in (pair.first, pair.second)
-                for group in ranked.groups
-            ),
-        )
-        for item in items
-        for pair in item.pairs
+@dataclasses.dataclass(frozen=True)
+class RankedPair:
+    """Two frameworks' rankings in one task and configuration.
+
+    Attributes:
+        ranking: The rankings of all frameworks.
+        pair: The two.
+    """
+
+    ranking: RankingVerdict
+    pair: RankPair
+
+    def list_groups(self) -> list[ScoreGroup]:
+        """Return the groups of runs that both frameworks are ranked by."""
+        return [
+            group
+            for ranked in self.ranking.rankings
+            if ranked.framework in (self.pair.first, self.pair.second)
+            for group in ranked.groups
+        ]
+
+
+def make_ranking_table(verdicts: StudyVerdicts) -> Table[RankedPair]:
+    """Return a table with a row for each pair of frameworks in a task and configuration."""
+    items = [RankedPair(item, pair) for item in verdicts.rankings for pair in item.pairs]
+    cells = [_cell_from_ranking(item.ranking) for item in items]
+    columns: tuple[Column[RankedPair], ...] = (
+        *make_setting_columns(
+            lambda i: _cell_from_ranking(i.ranking),
+            cells,
+            omit=["algorithm"],
+            format_hps=get_recipe_label,
+        ),
+        *make_pair_columns(lambda i: i.pair.first, lambda i: i.pair.second),
+        make_verdict_column("verdict", "verdict", lambda i: i.pair.verdict),
+        make_text_column(
+            "first_ranks", "ranks in first", lambda i: _format_ranks_row(i, i.pair.first)
+        ),
+        make_text_column(
+            "second_ranks", "ranks in second", lambda i: _format_ranks_row(i, i.pair.second)
+        ),
+        make_number_column("tau_b", "tau-b", lambda i: i.pair.tau_b),
+        make_number_column("tau_b_means", "tau-b of means", lambda i: i.pair.tau_b_means),
+        make_number_column("same_order", "P(same order)", lambda i: i.pair.same_order),
+        *_make_chance_columns("same_order", "if all tied", lambda i: i.pair.chance),
+        make_text_column(
+            "reversed", "opposite", lambda i: _format_framework_pairs(i.pair.reversed_pairs)
+        ),
+        make_text_column(
+            "changed_gaps", "gap changed", lambda i: _format_framework_pairs(i.pair.changed_gaps)
+        ),
+        make_csv_column("all_frameworks", lambda i: i.ranking.verdict),
+        make_csv_column("all_same_order", lambda i: i.ranking.same_order),
+        *_make_chance_columns("all_same_order", "", lambda i: i.ranking.chance),
+        make_number_column(
+            "seeds_needed", "seeds needed", lambda i: i.pair.seeds_needed, format_seeds_needed
+        ),
+        make_csv_column("left_out", lambda i: "; ".join(i.ranking.left_out)),
     )
-    return SortableTable("t-ranking", "Every pair of rankings", tuple(columns), rows)
+    return Table(
+        "t-ranking", "Every pair of rankings", columns, tuple(items), RankedPair.list_groups
+    )
 
 
 def _cell_from_ranking(item: RankingVerdict) -> StudyCell:
-    return StudyCell(item.study, item.env, "", get_recipe_label(item.hps), item.variant)
+    return StudyCell(item.study, item.env, "", item.hps, item.variant)
 
 
-def _make_rank_cells(item: RankingVerdict, pair: RankPair) -> list[TableCell]:
-    ranks = {
-        ranked.framework: ", ".join(
-            f"{name} {rank:g}" for name, rank in zip(item.algorithms, ranked.ranks, strict=True)
-        )
-        for ranked in item.rankings
-    }
+def _format_ranks_row(item: RankedPair, framework: str) -> str:
+    (ranks,) = (one.ranks for one in item.ranking.rankings if one.framework == framework)
+    named = zip(item.ranking.algorithms, ranks, strict=True)
+    return " ".join(f"{name}={rank:g}" for name, rank in named)
+
+
+def _make_chance_columns(
+    name: str, heading: str, get_chance: Callable[[RankedPair], SameOrderChance]
+) -> list[Column[RankedPair]]:
     return [
-        TableCell(pair.first),
-        TableCell(pair.second),
-        TableCell(pair.verdict, kind=pair.verdict),
-        TableCell(ranks[pair.first]),
-        TableCell(ranks[pair.second]),
-        *map(make_number_cell, (pair.tau_b, pair.tau_b_means, pair.same_order, pair.chance.mean)),
-        make_number_cell(pair.seeds_needed, format_seeds_needed(pair.seeds_needed)),
-        TableCell("; ".join(" and ".join(names) for names in pair.reversed_pairs)),
-        TableCell("; ".join(" and ".join(names) for names in pair.changed_gaps)),
+        make_number_column(f"{name}_if_tied", heading, lambda i: get_chance(i).mean),
+        make_csv_column(f"{name}_if_tied_low", lambda i: get_chance(i).low),
+        make_csv_column(f"{name}_if_tied_high", lambda i: get_chance(i).high),
     ]
 
 
@@ -237,13 +271,14 @@ _RANKING_PHRASES = {
     PRESERVED: "The ranking holds",
     MAGNITUDE_CHANGED: "No reversal is shown, but distances differ",
     NOT_PRESERVED: "The ranking does not hold",
-    OPEN: "Whether the ranking holds is undecided",
+    INCONCLUSIVE: "It is inconclusive whether the ranking holds",
 }
 
 
 def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
     counts = format_verdict_counts(
-        [pair.verdict for pair in item.pairs], (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, OPEN)
+        [pair.verdict for pair in item.pairs],
+        (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE),
     )
     groups = [group for ranked in item.rankings for group in ranked.groups]
     alike = sum(pair.tau_b_means == 1 for pair in item.pairs)
@@ -258,9 +293,7 @@ def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
             f"{format_order_probability(item.same_order, item.chance)}."
         )
     two = list(itertools.combinations(range(len(item.algorithms)), 2))
-    heads = [
-        f"{get_label(item.algorithms[i])} less {get_label(item.algorithms[j])}" for i, j in two
-    ]
+    heads = [f"{get_label(item.algorithms[i])} - {get_label(item.algorithms[j])}" for i, j in two]
     rows = [
         [
             get_label(one.framework),
@@ -288,49 +321,6 @@ def _format_gap(ranked: AlgorithmRanking, i: int, j: int) -> str:
 def _format_ranks(ranked: AlgorithmRanking, item: RankingVerdict) -> str:
     found = sorted(zip(ranked.ranks, item.algorithms, strict=True))
     return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in found)
-
-
-def make_ranking_rows(item: RankingVerdict) -> list[TableRow]:
-    """One row per pair of frameworks."""
-    ranks = {
-        ranking.framework: " ".join(
-            f"{name}={rank:g}" for name, rank in zip(item.algorithms, ranking.ranks, strict=True)
-        )
-        for ranking in item.rankings
-    }
-    return [
-        {
-            "study": item.study,
-            "env": item.env,
-            "hps": item.hps,
-            "variant": item.variant,
-            "first": pair.first,
-            "second": pair.second,
-            "verdict": pair.verdict,
-            "first_ranks": ranks[pair.first],
-            "second_ranks": ranks[pair.second],
-            "tau_b": pair.tau_b,
-            "tau_b_means": pair.tau_b_means,
-            "same_order": pair.same_order,
-            **_make_chance_columns("same_order", pair.chance),
-            "reversed": _format_framework_pairs(pair.reversed_pairs),
-            "changed_gaps": _format_framework_pairs(pair.changed_gaps),
-            "all_frameworks": item.verdict,
-            "all_same_order": item.same_order,
-            **_make_chance_columns("all_same_order", item.chance),
-            "seeds_needed": pair.seeds_needed,
-            "left_out": "; ".join(item.left_out),
-        }
-        for pair in item.pairs
-    ]
-
-
-def _make_chance_columns(name: str, chance: SameOrderChance) -> TableRow:
-    return {
-        f"{name}_if_tied": chance.mean,
-        f"{name}_if_tied_low": chance.low,
-        f"{name}_if_tied_high": chance.high,
-    }
 
 
 def _format_framework_pairs(pairs: Sequence[tuple[str, str]]) -> str:

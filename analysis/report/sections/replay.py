@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
-from parallax.analysis.report.document import make_setting_columns, make_size_columns
+from parallax.analysis.report.document import list_setting_values, list_size_values
 from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
@@ -35,12 +35,12 @@ def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
     """A row for each way of replaying beside uniform replay."""
     return [
         {
-            **make_setting_columns(item.cell),
+            **list_setting_values(item.cell),
             "framework": item.framework,
             "replay": effect.name,
             "does": classify_effect(effect),
-            **make_size_columns("replayed", effect.changed),
-            **make_size_columns("uniform", effect.baseline),
+            **list_size_values("replayed", effect.changed),
+            **list_size_values("uniform", effect.baseline),
             "pairs": effect.result.n,
             "difference": effect.result.difference,
             "low": effect.result.low,
@@ -81,11 +81,11 @@ def format_replay_study(study: ReplayVerdicts) -> list[str]:
 
 def _make_strategy_row(way: ReplayStrategyResult) -> TableRow:
     row: TableRow = {
-        **make_setting_columns(way.cell),
+        **list_setting_values(way.cell),
         "framework": way.framework,
         "replay": way.name,
     }
-    row |= make_size_columns("final", way.group)
+    row |= list_size_values("final", way.group)
     for number_, stage in enumerate(way.stages, 1):
         row |= _make_interval_columns(f"score_{number_}", stage)
     for number_, error in enumerate(way.errors, 1):
@@ -311,7 +311,7 @@ def make_staleness_rows(setting: StalenessSetting) -> list[TableRow]:
     """A row for each strategy, place and stage; stage 0 is the whole training."""
     return [
         {
-            **make_setting_columns(setting.cell),
+            **list_setting_values(setting.cell),
             "framework": setting.framework,
             "stored_state": item.strategy.stored_state,
             "burn_in": item.strategy.burn_in,

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.document import (
-    SortableTable,
-    TableCell,
+    Column,
+    Table,
     format_list,
-    list_setting_columns,
-    make_number_cell,
-    make_p_value_cell,
+    make_csv_column,
+    make_interval_columns,
+    make_number_column,
+    make_p_value_column,
     make_setting_columns,
     make_size_columns,
-    make_sizes_cell,
+    make_text_column,
+    make_used_column,
+    make_verdict_column,
 )
 from parallax.analysis.report.phrases import (
     LinkedSentence,
@@ -27,7 +30,6 @@ from parallax.analysis.report.phrases import (
     group_by_variant,
     make_answer,
 )
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
 from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
@@ -59,12 +61,12 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
         text = f"{get_label(algorithm)}: {format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
         groups = links.of(item.group for item in own)
-        parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
+        parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
         text = f"Apart from these, {words}: "
         text += f"{format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
         groups = links.of(item.group for item in own)
-        parts.append(LinkedSentence(text, groups, "t-reproduction", "read-off"))
+        parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     clear = sorted(
         (
             item
@@ -75,7 +77,7 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
     )
     findings = [_describe_finding(item, cells, links) for item in clear]
     groups = links.of(item.group for item in items)
-    headline = LinkedSentence(head, groups, "t-reproduction", "read-off")
+    headline = LinkedSentence(head, groups, "t-reproduction", "original paper")
     return make_answer("reproduction", question, headline, parts, findings)
 
 
@@ -118,42 +120,46 @@ def _describe_finding(
         f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against {format_number(row.mean)} "
         f"(n = {item.group.n}, {format_p_value(item.p)})."
     )
-    return LinkedSentence(text, links.of([item.group]), "t-reproduction", "read-off")
+    return LinkedSentence(text, links.of([item.group]), "t-reproduction", "original paper")
 
 
-def make_reproduction_table(verdicts: StudyVerdicts, links: RunLinks) -> SortableTable:
-    """One row per framework and published number."""
+def make_reproduction_table(verdicts: StudyVerdicts) -> Table[ReproductionVerdict]:
+    """Return a table with a row for each framework and published number."""
     items = verdicts.reproduction
-    heads = list_setting_columns([item.group.cell for item in items])
-    columns = [(name, False) for name, _ in heads]
-    columns += [("framework", False), ("two-sided", False), ("thesis' form", False)]
-    columns += [("ours", True), ("published", True), ("difference", True), ("p", True)]
-    columns += [("n", True), ("published by", False), ("remarks", False)]
-    rows = tuple(
-        (
-            (*(TableCell(get(item.group.cell)) for _, get in heads), *_make_published_cells(item)),
-            links.of([item.group]),
-        )
-        for item in items
+    columns: tuple[Column[ReproductionVerdict], ...] = (
+        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        make_verdict_column(
+            "verdict_thesis_interval", "thesis' interval", lambda i: i.verdict_thesis_interval
+        ),
+        make_verdict_column(
+            "verdict_two_sided_test", "two-sided test", lambda i: i.verdict_two_sided_test
+        ),
+        make_number_column("", "ours", lambda i: float(i.group.moments.mean)),
+        *make_size_columns("ours", lambda i: i.group),
+        make_number_column("published_mean", "published", lambda i: i.published.mean),
+        make_csv_column("published_spread", lambda i: i.published.spread),
+        make_csv_column("published_spread_kind", lambda i: i.published.spread_kind),
+        make_csv_column("published_trials", lambda i: i.published.trials or ""),
+        make_csv_column("published_statistic", lambda i: i.published.statistic),
+        make_csv_column("published_steps", lambda i: i.published.steps),
+        make_csv_column("published_version", lambda i: i.published.version),
+        make_text_column("table", "published by", lambda i: i.published.table, _format_source),
+        make_csv_column("source", lambda i: i.published.source),
+        make_csv_column("test", lambda i: i.test),
+        make_number_column("difference", "difference", lambda i: i.difference),
+        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        make_p_value_column("p", "p", lambda i: i.p),
+        make_used_column(lambda i: [i.group]),
+        make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
     )
-    return SortableTable("t-reproduction", "Every published number", tuple(columns), rows)
+    return Table(
+        "t-reproduction", "Every published number", columns, tuple(items), lambda i: [i.group]
+    )
 
 
-def _make_published_cells(item: ReproductionVerdict) -> list[TableCell]:
-    row = item.published
-    source = "read-off of the original paper" if row.table == TARGETS_TABLE else row.table
-    return [
-        TableCell(item.group.framework),
-        TableCell(item.verdict_two_sided_test or "-", kind=item.verdict_two_sided_test),
-        TableCell(item.verdict_thesis_interval or "-", kind=item.verdict_thesis_interval),
-        make_number_cell(float(item.group.moments.mean)),
-        make_number_cell(row.mean),
-        make_number_cell(item.difference),
-        make_p_value_cell(item.p),
-        make_sizes_cell(item.group),
-        TableCell(source),
-        TableCell("; ".join(item.caveats)),
-    ]
+def _format_source(table: str) -> str:
+    return "figure of the original paper" if table == TARGETS_TABLE else table
 
 
 def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
@@ -205,30 +211,3 @@ def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
         for words, lead in kinds.items()
     }
     return ", ".join(f"{words} in {count}" for words, count in counts.items() if count)
-
-
-def make_reproduction_row(item: ReproductionVerdict) -> TableRow:
-    """One framework against one published number."""
-    row = item.published
-    return {
-        **make_setting_columns(item.group.cell),
-        "framework": item.group.framework,
-        "verdict_thesis_interval": item.verdict_thesis_interval,
-        "verdict_two_sided_test": item.verdict_two_sided_test,
-        **make_size_columns("ours", item.group),
-        "published_mean": row.mean,
-        "published_spread": row.spread,
-        "published_spread_kind": row.spread_kind,
-        "published_trials": row.trials or "",
-        "published_statistic": row.statistic,
-        "published_steps": row.steps,
-        "published_version": row.version,
-        "table": row.table,
-        "source": row.source,
-        "test": item.test,
-        "difference": item.difference,
-        "low": item.low,
-        "high": item.high,
-        "p": item.p,
-        "caveats": "; ".join(item.caveats),
-    }

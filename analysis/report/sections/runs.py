@@ -1,4 +1,4 @@
-"""How many runs a study asks for, and how many were requested, completed and used; with what."""
+"""Counts of runs requested, completed and used, their provenance and diagnosis."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parallax.analysis.data.diagnosis import DiagnosisSummary
+from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, find_missing_seeds
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.escaping import format_table
@@ -22,8 +22,15 @@ from parallax.analysis.labels import (
     shorten_run_path,
     sort_recipes,
 )
-from parallax.analysis.report.document import SortableTable, TableCell, list_setting_columns
+from parallax.analysis.report.document import (
+    Column,
+    Table,
+    list_setting_columns,
+    make_count_column,
+    make_text_column,
+)
 from parallax.analysis.report.phrases import RunLinks, format_count
+from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.harness.record import run_json
 
 
@@ -86,7 +93,7 @@ def _make_study_part(
         tuple(sorted({item.id.cell.env for item in items})),
         _format_ranges(seeds),
         ", ".join(f"{count} ({episodes})" for count, episodes in shapes),
-        ", ".join(sorted({str(run.spec.get("alignment", "not told")) for run in runs})),
+        ", ".join(sorted({str(run.spec.get("alignment", "unknown")) for run in runs})),
         len(items),
         sum(isinstance(item, CompletedRun) or item.completed for item in items),
         len(runs),
@@ -116,7 +123,7 @@ def list_absent_runs(loaded: LoadedRuns) -> tuple[str, ...]:
 
 
 # Packages whose versions matter to results; others stand in each run.json.
-# Of the packages that a run recorded, these are told, and what bears its framework's name.
+# Of the packages that a run recorded, these are listed, and those that bear its framework's name.
 REPORTED_PACKAGES = (
     *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
     *("sbx", "jax", "flax", "optax"),
@@ -130,7 +137,7 @@ class ProvenanceSummary:
     """A summary over runs.
 
     Attributes:
-        rows: What is told (a package, Python, processor, ...), its value, and how many runs.
+        rows: What is recorded (a package, Python, processor, ...), its value, and how many runs.
         hours: Sum of the runs' core-hours: durations times threads.
         timed: Runs that tell their duration.
         silent: Runs that tell nothing at all, as those of other projects do.
@@ -175,15 +182,15 @@ def _describe_adapter_code(adapter: run_json.AdapterCode) -> str:
 
 
 def _list_facts(found: run_json.RunProvenance, framework: str) -> list[tuple[str, str]]:
-    asked_for = set(map(_normalize_package_name, found.adapter.requires))
+    required = set(map(_normalize_package_name, found.adapter.requires))
     own = (
         name
         for name in found.packages
         if name not in REPORTED_PACKAGES
-        and (framework in name.lower() or _normalize_package_name(name) in asked_for)
+        and (framework in name.lower() or _normalize_package_name(name) in required)
     )
-    told = [*own, *(name for name in REPORTED_PACKAGES if name in found.packages)]
-    facts = [(name, found.packages[name]) for name in told]
+    names = [*own, *(name for name in REPORTED_PACKAGES if name in found.packages)]
+    facts = [(name, found.packages[name]) for name in names]
     facts += [
         (f"{get_label(framework)}'s {name}", f"sha256 {digest[:12]}")
         for name, digest in sorted(found.sources.items())
@@ -218,7 +225,7 @@ def find_videos(loaded: LoadedRuns, links: RunLinks) -> tuple[tuple[str, str], .
 
 _COUNT_HEADINGS = ("algorithm", "task", "hyperparameters", "frameworks")
 _SETTING_FIELDS = ("algorithm", "env", "hps", "framework")
-_GRID_COLUMN = "asked"
+_GRID_COLUMN = "planned"
 
 CountRow = Mapping[str, str | int]
 
@@ -248,13 +255,13 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
     if grid is None:
         return f"{text}."
     made = grid.runs & {requested_run_from_folder(item) for item in loaded.folders}
-    asked, place = len(grid.runs), f"`{grid.path.as_posix()}`"
-    if len(made) == asked:
-        return f"{text}: all {asked:,} that {place} asks for have been requested."
+    planned, place = len(grid.runs), f"`{grid.path.as_posix()}`"
+    if len(made) == planned:
+        return f"{text}: all {planned:,} that {place} plans."
     return (
-        f"{text}. **This is a part of the study:** {len(made):,} of the {asked:,} runs that "
-        f"{place} asks for have been requested so far, and not every framework has been run in "
-        "every setting. Verdicts are those of this look: they are not corrected for several, and "
+        f"{text}. **This is a part of the study:** {len(made):,} of the {planned:,} runs that "
+        f"{place} plans have been requested so far, and not every framework has been run in "
+        "every setting. Verdicts are interim: they are not corrected for repeated checks, and "
         "families of tests grow with the study."
     )
 
@@ -278,13 +285,13 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
         return ""
     names = ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
     return (
-        f"{format_count(sum(found.values()), 'run')} under own defaults are equal, to the last bit of "
-        f"all evaluations, to runs under another recipe: {names}. They are no further evidence."
+        f"{format_count(sum(found.values()), 'run')} under library defaults have the same evaluations, to "
+        f"the last bit, as runs under another recipe: {names}. They are no further evidence."
     )
 
 
 def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[CountRow]:
-    """A row for each setting and framework: runs asked for, requested, completed and used."""
+    """A row for each setting and framework: runs planned, requested, completed and used."""
     found: dict[tuple[str, ...], collections.Counter[str]] = collections.defaultdict(
         collections.Counter
     )
@@ -321,7 +328,7 @@ def make_counts_table(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
             *(
                 get_label(algorithm),
                 env,
-                "each framework's own" if hps == LIBRARY_DEFAULTS else hps,
+                "library defaults" if hps == LIBRARY_DEFAULTS else hps,
             ),
             ", ".join(sorted((get_label(str(row["framework"])) for row in own), key=str.lower)),
             *(str(sum(int(row[name]) for row in own)) for name in _list_count_columns(grid)),
@@ -332,7 +339,7 @@ def make_counts_table(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
 
 
 def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[str]:
-    """Runs that are not used, that nobody asked for, or that were asked for something else."""
+    """Describe runs that are not used, not planned, or requested with different settings."""
     kinds = ", ".join(
         f"{count} {escape_markdown(kind)}" for kind, count in count_exclusion_reasons(loaded)
     )
@@ -374,10 +381,10 @@ class RunRow:
         first: Whether it is the first of its group.
         setting: What names its setting, in the columns of `list_setting_columns`.
         framework: Its framework.
-        seed: Its seed; -1 where not told.
+        seed: Its seed; -1 where unknown.
         score: Final score as text; empty if not used.
         last_step: Environment steps at the last evaluation; -1 if not used.
-        hours: Duration; -1 where not told.
+        hours: Duration; -1 where unknown.
         reason: Why it is not used; empty if it is.
         link: Relative address of the folder.
         path: The folder below the results folder.
@@ -458,34 +465,31 @@ def describe_diagnosis(found: DiagnosisSummary) -> tuple[str, ...]:
         "No result and no verdict hangs on it."
     ]
     if found.notes:
-        told = ", ".join(f"{name} in {format_count(count, 'run')}" for name, count in found.notes)
-        sentences.append(f"Notes, on what one should know of task or run: {told}.")
+        notes = ", ".join(f"{name} in {format_count(count, 'run')}" for name, count in found.notes)
+        sentences.append(f"Notes on tasks and runs: {notes}.")
     sentences += [f"{format_count(count, 'run')}: {reason}." for reason, count in found.unread]
     return tuple(sentences)
 
 
-def make_diagnosis_table(found: DiagnosisSummary, links: RunLinks) -> SortableTable:
-    """Which checks found something, in runs of which framework, and from which step on."""
-    columns = (
-        *(("level", False), ("check", False), ("finds that", False), ("framework", False)),
-        *(("algorithm", False), ("task", False), ("runs", True), ("of watched", True)),
-        *(("from step", True), ("first seen", False), ("try", False)),
+def make_diagnosis_table(found: DiagnosisSummary, verdicts: StudyVerdicts) -> Table[CheckSummary]:
+    """Return a table with a row for each check that found something in a framework's runs."""
+    columns: tuple[Column[CheckSummary], ...] = (
+        make_text_column("level", "level", lambda i: i.level),
+        make_text_column("check", "check", lambda i: i.check),
+        make_text_column("name", "finding", lambda i: i.name),
+        make_text_column("framework", "framework", lambda i: i.framework, get_label),
+        make_text_column("algorithm", "algorithm", lambda i: i.algorithm, get_label),
+        make_text_column("task", "task", lambda i: i.task),
+        make_count_column("runs", "runs", lambda i: i.runs),
+        make_count_column("watched", "of diagnosed", lambda i: i.watched),
+        make_count_column("first_step", "from step", lambda i: i.first_step),
+        make_text_column("seen", "first seen", lambda i: i.seen),
+        make_text_column("remedies", "try", lambda i: i.remedies),
     )
-    rows = tuple(
-        (
-            (
-                *(
-                    TableCell(f.level),
-                    TableCell(f.check),
-                    TableCell(f.name),
-                    TableCell(get_label(f.framework)),
-                ),
-                *(TableCell(get_label(f.algorithm)), TableCell(f.task)),
-                *(TableCell(f"{n:,}", str(n)) for n in (f.runs, f.watched, f.first_step)),
-                *(TableCell(f.seen), TableCell(f.remedies)),
-            ),
-            links.get_cell_numbers(f.cells),
-        )
-        for f in found.findings
+    return Table(
+        DIAGNOSIS_TABLE,
+        "Findings",
+        columns,
+        tuple(found.findings),
+        lambda i: [group for group in verdicts.groups if group.cell in i.cells],
     )
-    return SortableTable(DIAGNOSIS_TABLE, "Findings", columns, rows)

@@ -1,11 +1,21 @@
-"""Which frameworks of a setting are better than random actions, in words."""
+"""Each framework against random actions: words and a table."""
 
 from collections.abc import Sequence
 
 from parallax.analysis.labels import MISSING, format_number, get_label
-from parallax.analysis.report.document import make_setting_columns, make_size_columns
+from parallax.analysis.report.document import (
+    Column,
+    Table,
+    make_csv_column,
+    make_interval_columns,
+    make_number_column,
+    make_p_value_column,
+    make_setting_columns,
+    make_size_columns,
+    make_text_column,
+    make_verdict_column,
+)
 from parallax.analysis.report.phrases import format_count
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.vs_random import (
@@ -17,26 +27,26 @@ from parallax.analysis.verdicts.vs_random import (
 )
 
 _VERDICT_LEADS = {
-    WORSE_THAN_RANDOM: "Below them",
-    INCONCLUSIVE: "Neither above nor below",
+    WORSE_THAN_RANDOM: "Worse than random",
+    INCONCLUSIVE: "Neither better nor worse than random",
     NOT_TESTED: "Not tested",
 }
 
 
-def count_above_random(items: Sequence[RandomVerdict]) -> str:
-    """Such as `4 of 6`, of those tested; a dash where there is nothing to hold them against."""
+def count_better_than_random(items: Sequence[RandomVerdict]) -> str:
+    """Such as `4 of 6`, of those tested; a dash where random actions were not measured."""
     tested = [item for item in items if item.verdict != NOT_TESTED]
-    return f"{_count_above(tested)} of {len(tested)}" if tested else MISSING
+    return f"{_count_better(tested)} of {len(tested)}" if tested else MISSING
 
 
 def format_below_count(items: Sequence[RandomVerdict]) -> str:
-    """How many are shown to be worse, such as `, 2 below`; empty where none is."""
+    """How many are shown to be worse, such as `, 2 worse`; empty where none is."""
     count = sum(item.verdict == WORSE_THAN_RANDOM for item in items)
-    return f", {count} below" if count else ""
+    return f", {count} worse" if count else ""
 
 
 def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdict]) -> str:
-    """Who of a setting is above random actions, and who is not shown to be, with n and interval.
+    """Describe which frameworks of a setting are better than random, and which are not shown to be.
 
     Args:
         items: All frameworks of the setting; none where random actions were not measured.
@@ -44,10 +54,10 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
     """
     if not items:
         return ""
-    row, above = items[0].random, count_above_random(items)
+    row, better = items[0].random, count_better_than_random(items)
     found = [
         f"Random actions score {format_number(row.mean)} ({row.trials} episodes)."
-        + (f" Above them: {above} tested frameworks." if above != MISSING else "")
+        + (f" Better than random: {better} tested frameworks." if better != MISSING else "")
     ]
     found += [
         "\n".join(
@@ -55,34 +65,34 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
         )
         for verdict, lead in _VERDICT_LEADS.items()
     ]
-    flat = _select_not_above(items)
+    flat = _select_not_better(items)
     alike = sum(
         item.verdict == EQUIVALENT and item.first in flat and item.second in flat for item in pairs
     )
     if alike:
         found.append(
-            f"Equivalent and not above random actions: {format_count(alike, 'pair')}, which may only say "
-            "that neither has learned."
+            f"Equivalent, but not better than random: {format_count(alike, 'pair')}. Perhaps neither "
+            "framework has learned."
         )
     return "\n\n".join(filter(None, found))
 
 
 def remark_on_pair(item: PairVerdict, items: Sequence[RandomVerdict]) -> str:
-    """What must be said beside a pair of which one or both are not shown to have learned.
+    """Return the caveat on a pair of which one or both are not shown to have learned.
 
     Args:
         item: The pair.
         items: Of any settings.
     """
-    flat = _select_not_above(items)
+    flat = _select_not_better(items)
     own = [group for group in (item.first, item.second) if group in flat]
     if len(own) == 2:
-        return "; neither is shown to be above random actions"
-    return f"; {get_label(own[0].framework)} is not shown to be above random actions" if own else ""
+        return "; neither is shown to be better than random"
+    return f"; {get_label(own[0].framework)} is not shown to be better than random" if own else ""
 
 
-def is_clearly_above_random(item: PairVerdict, items: Sequence[RandomVerdict]) -> bool:
-    """Whether both of a pair are above random actions by more than the pair's margin.
+def is_clearly_better_than_random(item: PairVerdict, items: Sequence[RandomVerdict]) -> bool:
+    """Return whether both of a pair are better than random by more than the pair's margin.
 
     Args:
         item: The pair.
@@ -95,11 +105,11 @@ def is_clearly_above_random(item: PairVerdict, items: Sequence[RandomVerdict]) -
     )
 
 
-def _count_above(items: Sequence[RandomVerdict]) -> int:
+def _count_better(items: Sequence[RandomVerdict]) -> int:
     return sum(item.verdict == BETTER_THAN_RANDOM for item in items)
 
 
-def _select_not_above(items: Sequence[RandomVerdict]) -> list[ScoreGroup]:
+def _select_not_better(items: Sequence[RandomVerdict]) -> list[ScoreGroup]:
     return [item.group for item in items if item.verdict in (WORSE_THAN_RANDOM, INCONCLUSIVE)]
 
 
@@ -113,19 +123,20 @@ def _format_difference(item: RandomVerdict) -> str:
     )
 
 
-def make_vs_random_row(item: RandomVerdict) -> TableRow:
-    """One framework in one setting against random actions."""
-    return {
-        **make_setting_columns(item.group.cell),
-        "framework": item.group.framework,
-        "verdict": item.verdict,
-        **make_size_columns("ours", item.group),
-        "random_mean": item.random.mean,
-        "random_sd": item.random.spread,
-        "random_episodes": item.random.trials,
-        "difference": item.difference,
-        "low": item.low,
-        "high": item.high,
-        "p": item.p,
-        "source": item.random.source,
-    }
+def make_vs_random_table(items: Sequence[RandomVerdict]) -> Table[RandomVerdict]:
+    """Return a table with a row for each framework in each setting."""
+    columns: tuple[Column[RandomVerdict], ...] = (
+        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *make_size_columns("ours", lambda i: i.group),
+        make_number_column("random_mean", "random actions", lambda i: i.random.mean),
+        make_csv_column("random_sd", lambda i: i.random.spread),
+        make_csv_column("random_episodes", lambda i: i.random.trials),
+        make_number_column("difference", "difference", lambda i: i.difference),
+        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        make_p_value_column("p", "p", lambda i: i.p),
+        make_csv_column("source", lambda i: i.random.source),
+    )
+    title = "Every framework against random actions"
+    return Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])

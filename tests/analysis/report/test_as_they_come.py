@@ -64,17 +64,17 @@ def test_pairs_under_own_defaults_are_judged_apart(material):
     assert {item.family_size for item in verdicts.defaults} == {3}
     assert {item.family_size for item in verdicts.consistency} == {1}
     assert {item.first.cell.hps for item in verdicts.defaults} == {"cleanrl", "sb3"}
-    assert len(make_verdict_tables(verdicts)["defaults.csv"]) == 3
+    assert len(make_verdict_tables(verdicts)["defaults.csv"].items) == 3
 
 
 def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
     verdicts = material.verdicts
     (section,) = decided.make_setting_sections(verdicts, verdicts.main_defaults)
     text = "\n".join(section.blocks)
-    assert section.heading.startswith("PPO on Pendulum-v1 under each framework's own defaults")
+    assert section.heading.startswith("PPO on Pendulum-v1 under library defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
-    assert "Random actions score -1225 (300 episodes). Above them: 2 of 3 tested" in text
-    assert "- Neither above nor below: CleanRL (-12" in text and "n = 5." in text
+    assert "Random actions score -1225 (300 episodes). Better than random: 2 of 3 tested" in text
+    assert "- Neither better nor worse than random: CleanRL (-12" in text and "n = 5." in text
     assert "| 2 of 3 " in decided.make_setting_summary(verdicts, verdicts.main_defaults)
 
 
@@ -82,7 +82,7 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
     assert learned.remark_on_pair(pair, verdicts.vs_random).endswith(
-        "neither is shown to be above random actions"
+        "neither is shown to be better than random"
     )
     first, second, _ = picked.select_headline_findings(verdicts)
     assert "neither is shown" in first and "neither is shown" in second
@@ -93,15 +93,16 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     assert learned.remark_on_pair(own["sb3", "torchrl"], verdicts.vs_random) == ""
 
 
-def test_a_pair_is_clearly_above_random_actions_by_more_than_its_margin(material):
+def test_a_pair_is_clearly_better_than_random_actions_by_more_than_its_margin(material):
     verdicts = material.verdicts
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.is_clearly_above_random(
+    assert learned.is_clearly_better_than_random(
         own["sb3", "torchrl"], verdicts.vs_random
     )  # some 1,000 above; margin 160
-    assert not learned.is_clearly_above_random(own["cleanrl", "sb3"], verdicts.vs_random)
+    assert not learned.is_clearly_better_than_random(own["cleanrl", "sb3"], verdicts.vs_random)
     assert not any(
-        learned.is_clearly_above_random(pair, verdicts.vs_random) for pair in verdicts.consistency
+        learned.is_clearly_better_than_random(pair, verdicts.vs_random)
+        for pair in verdicts.consistency
     )
 
 
@@ -110,7 +111,9 @@ def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, 
         for hps, score in (("original", 5.0 + seed), ("sb3", 5.0 + seed % 2)):
             writer(tmp_path, score=score, hps=hps, seed=seed)
     text = describe_equal_runs(load_runs(tmp_path))
-    assert text.startswith("2 runs under own defaults are equal") and "(2)" in text
+    assert (
+        text.startswith("2 runs under library defaults have the same evaluations") and "(2)" in text
+    )
     assert describe_equal_runs(load_runs(tmp_path / "missing")) == ""
 
 
@@ -125,27 +128,27 @@ def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     scores = {"cleanrl": -1225.0, "sb3": -200.0, "torchrl": -210.0}
     assert means == pytest.approx(scores, abs=10)
     (overview, as_they_come_sheet) = make_overview_figure_specs(material)
-    assert [overview.name, as_they_come_sheet.name] == ["overview", "as_they_come"]
+    assert [overview.name, as_they_come_sheet.name] == ["overview", "library_defaults"]
     assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
 
 
 def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
     verdicts, links = material.verdicts, make_links(material.verdicts, tmp_path)
-    assert len(make_defaults_table(verdicts, links).rows) == 3
-    assert len(make_consistency_table(verdicts, links).rows) == 1
+    assert len(make_defaults_table(verdicts).items) == 3
+    assert len(make_consistency_table(verdicts).items) == 1
     (told,) = [
         one
         for one in answer_consistency(verdicts, links).parts
-        if "under its own defaults" in one.text
+        if "under library defaults" in one.text
     ]
-    assert told.text.startswith("PPO, each framework") and told.table == "t-defaults"
-    assert "2 different" in told.text and "Means above random actions: 2 of 3." in told.text
+    assert told.text.startswith("PPO under library defaults") and told.table == "t-defaults"
+    assert "2 different" in told.text and "Better than random: 2 of 3 means." in told.text
 
 
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
-        ((-1700.0, -1701.0, -1702.0), "- Below them: SB3 (-1701), difference -475.7"),
+        ((-1700.0, -1701.0, -1702.0), "- Worse than random: SB3 (-1701), difference -475.7"),
         ((-200.0,), "- Not tested: SB3 (-200.0), n = 1."),
     ],
 )
@@ -154,7 +157,7 @@ def test_who_is_below_or_cannot_be_tested_is_told_apart(scores, words, tmp_path,
         writer(tmp_path, score=score, env="Pendulum-v1", seed=seed)
     found = judge_study(load_runs(tmp_path), VerdictOptions()).verdicts.vs_random
     assert words in learned.describe_vs_random(found, ())
-    assert learned.count_above_random(found) == ("0 of 1" if len(scores) > 1 else "-")
+    assert learned.count_better_than_random(found) == ("0 of 1" if len(scores) > 1 else "-")
 
 
 def test_what_is_compared_is_told_where_a_study_sets_fields_itself(tmp_path, writer):

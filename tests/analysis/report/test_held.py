@@ -34,20 +34,22 @@ def run(framework, seed=0, algorithm="dqn", **held):
 
 def test_what_differs_is_told_with_every_value():
     runs = [run("sb3", tau=1.0, hidden_sizes=[64, 64]), run("cleanrl", tau=1.0, hidden_sizes=None)]
-    assert "[listed](#what-is-held-alike-and-what-is-not)" in describe_differences(runs, False)
+    assert "[listed](#hyperparameters-set-equal-and-those-that-are-not)" in describe_differences(
+        runs, False
+    )
     assert (
         describe_pair_differences(runs[:1], runs[1:])
         == "; 1 of 2 hyperparameters differs (`hidden_sizes`)"
     )
     assert describe_equal_hyperparameters(runs).startswith(
-        " 1 of 2 hyperparameters are [alike](#what-is-held"
+        " 1 of 2 hyperparameters are [equal](#hyperparameters-set"
     )
     assert describe_equal_hyperparameters([run("sb3")]) == ""
     assert describe_unequal_recipes(runs).endswith(
         "1 of 2 of DQN under RL Baselines3 Zoo's values."
     )
     words, table = render_hyperparameter_differences(runs)
-    assert "2 frameworks: 1 of 2 alike: `tau`." in words
+    assert "2 frameworks: 1 of 2 set equal: `tau`." in words
     (row,) = [line for line in table.splitlines() if "hidden_sizes" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "`hidden_sizes`",
@@ -91,9 +93,9 @@ def test_the_recipe_stands_beside_what_frameworks_have_instead():
         asked(run("sb3", tau=1.0, interval=10000, hidden_sizes=[64, 64]), **recipe),
         asked(run("cleanrl", tau=1.0, interval=500, hidden_sizes=[64, 64]), **recipe),
     ]
-    assert describe_recipe_coverage([runs[:1], runs[1:]]) == " (1 of 3 held)"
+    assert describe_recipe_coverage([runs[:1], runs[1:]]) == " (1 of 3 set)"
     words, table = render_hyperparameter_differences(runs)
-    assert "2 of 3 alike: `tau`, `hidden_sizes` (but 64, 64, recipe 256, 256)." in words
+    assert "2 of 3 set equal: `tau`, `hidden_sizes` (but 64, 64, recipe 256, 256)." in words
     (row,) = [line for line in table.splitlines() if "interval" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["10", "500", "10000"]
 

@@ -158,21 +158,21 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
     low, high = map(float, re.findall(r"interval \[(.*?), (.*?)\]", findings[2])[0])
     width = float(widest["high"]) - float(widest["low"])
     assert high - low == pytest.approx(width, rel=0.01)
-    assert f"{len(open_ones)} of {len(pairs)} pairs are undecided" in findings[2]
+    assert f"{len(open_ones)} of {len(pairs)} pairs are inconclusive" in findings[2]
     readme = (site / "README.md").read_text()
     assert all(finding in readme for finding in findings)
 
 
 def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(site, page):
     pairs = table(site, "consistency")
-    rows = re.findall(r"^\| \w+ less \w+ .*$", page, re.M)
+    rows = re.findall(r"^\| \w+ - \w+ .*$", page, re.M)
     told = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
     assert len(told) == len(pairs) == 6
     sizes = {float(cells[1].replace(",", "")) for cells in told}
     expected = {float(f"{float(pair['difference']):.4g}") for pair in pairs}
     assert sorted(sizes) == pytest.approx(sorted(expected), rel=1e-3)
-    for item in table(site, "existence"):
-        words = f"{item['verdict']}; {item['significant_one_by_one']} of {item['pairs']} pairs"
+    for item in table(site, "omnibus"):
+        words = f"{item['verdict']}; {item['significant_uncorrected']} of {item['pairs']} pairs"
         assert words in page and "if nothing differed" in page
 
 
@@ -183,11 +183,11 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
         writer(tmp_path / "results", score=1000.0, seed=seed)
     assert main(["study", "pack", "results/demo", "--output", "flat.parquet"]) == 0
     assert main(["study", "publish", "flat.parquet", "to", "--jobs", "1"]) == 0
-    assert "1 mean of equal runs, as at the most" in (tmp_path / "to/README.md").read_text()
+    assert "1 mean of equal runs, such as those" in (tmp_path / "to/README.md").read_text()
 
 
 def test_a_part_is_called_a_part(site, page):
-    told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` asks for"
+    told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` plans"
     assert "24 runs requested, 23 completed, 23 used" in page and told in page
     assert told in (site / "README.md").read_text()
     rows = {
@@ -195,7 +195,7 @@ def test_a_part_is_called_a_part(site, page):
         for row in table(site, "runs")
     }
     assert [
-        rows["td3", "Hopper-v5", "original", "cleanrl"][n] for n in ("asked", "requested", "used")
+        rows["td3", "Hopper-v5", "original", "cleanrl"][n] for n in ("planned", "requested", "used")
     ] == ["4", "4", "3"]
     assert rows["ppo", "Hopper-v5", "sb3", "sb3"]["requested"] == "0"
     assert "parallax train -m study=grid algorithm=ppo,td3 env=Hopper-v5 hps=original\n" in page

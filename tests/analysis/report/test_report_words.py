@@ -142,14 +142,14 @@ def test_pooled_and_paired_answers_tell_their_sizes_and_rest_on_runs(results, ma
             make_run(env=env, framework="cleanrl", seed=seed, score=500 + 40 * seed + luck)
     answers = judge_runs(load_runs(results), VerdictOptions(resamples=50))
     links = make_links(answers, tmp_path)
-    for word, tables in (
-        (answer_pooled, (make_pooled_table, make_pooled_tasks_table)),
-        (answer_paired, (make_paired_table,)),
+    for word, items, tables in (
+        (answer_pooled, answers.pooled, (make_pooled_table, make_pooled_tasks_table)),
+        (answer_paired, answers.paired, (make_paired_table,)),
     ):
         answer = word(answers, links)
         for statement in (answer.headline, *answer.parts, *answer.findings):
             assert statement.groups, statement.text
-        assert [len(make(answers, links).rows) for make in tables][-1] == 4
+        assert [len(make(items).items) for make in tables][-1] == 4
     over, seeds = answer_pooled(answers, links), answer_paired(answers, links)
     assert "each pooled over 4 tasks: at 5%, the mean" in over.headline.text
     assert "other than 0 in 1 of 1" in over.headline.text
@@ -166,4 +166,4 @@ def test_nothing_to_pool_or_to_pair_is_said(results, make_run, tmp_path):
     links = make_links(answers, tmp_path)
     assert "No two frameworks share 4 tasks" in answer_pooled(answers, links).headline.text
     assert "No two frameworks have 2 equal seeds" in answer_paired(answers, links).headline.text
-    assert not make_pooled_table(answers, links).rows and not make_paired_table(answers, links).rows
+    assert not answers.pooled and not answers.paired

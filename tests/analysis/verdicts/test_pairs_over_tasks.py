@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.report.sections.overall import make_paired_row, make_pooled_rows
+from parallax.analysis.report.render_csv import list_csv_values
+from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pairs
 from parallax.analysis.verdicts.study import judge_runs
@@ -23,7 +24,8 @@ def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, m
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + 2 * seed)
     items = judged(results)
     (pair,) = pool_pairs(items)
-    rows = make_pooled_rows(pair)
+    table = make_pooled_tasks_table([pair])
+    rows = [list_csv_values(table, item) for item in table.items]
     assert [row["env"] for row in rows] == sorted(TASKS)
     for row, item in zip(rows, pair.items, strict=True):
         way = item.margin.reference - item.margin.zero
@@ -55,7 +57,7 @@ def test_only_seeds_with_the_same_initial_states_are_paired(results, make_run):
     assert found.seeds == (1, 2, 5)
     assert found.result.difference == pytest.approx(-(10 - 0.1 / 3), abs=0.01)  # cleanrl is first
     assert found.result.p < 0.001 < item.p_welch
-    row = make_paired_row(found)
+    row = list_csv_values(make_paired_table([found]), found)
     assert (row["pairs"], row["seeds"], row["n_first"]) == (3, "1 2 5", 4)
     assert row["correlation"] > 0.99
     for seed in range(3):
