@@ -102,7 +102,8 @@ def make_curve_grid_figure_spec(
     """
     caption = (
         f"{title} ({context}). Lines: mean over seeds of the mean return per evaluation, over "
-        f"environment steps. Bands: {describe_interval(method)}; wide ones are cut off. Panels of a "
+        f"environment steps. Bands: {describe_interval(method)}; wide ones are cut off. Panels of "
+        "a "
         f"row share the return axis. {describe_sizes(grid.lines)}."
     )
     return FigureSpec(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))

@@ -91,8 +91,10 @@ def _make_interval_figure_spec(
     bars = " Black lines: score read off the original paper, be it after other steps."
     caption = (
         f"{title} ({material.context(study, variant)}). Filled: mean over seeds of the mean "
-        f"return of the last evaluation.{_describe_dots(lines)} Lines: {describe_interval(material.method)}; "
-        f"an arrow where one goes on. Rows: whose hyperparameters.{bars * _has_published_score(panels)} "
+        f"return of the last evaluation.{_describe_dots(lines)} Lines: "
+        f"{describe_interval(material.method)}; "
+        "an arrow where one goes on. Rows: whose "
+        f"hyperparameters.{bars * _has_published_score(panels)} "
         f"{describe_sizes(lines)}."
     )
     labels = tuple(textwrap.fill(get_recipe_label(hps), 15) for hps in order)

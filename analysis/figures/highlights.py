@@ -297,7 +297,8 @@ def parse_panel_choice(text: str) -> PanelChoice:
         )
     if len({algorithm == ALL_ALGORITHMS for _, algorithm, _ in settings}) > 1:
         raise UnknownPanelError(
-            f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one figure. "
+            f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one "
+            "figure. "
             "Give --panels twice."
         )
     return PanelChoice(make_file_name(name), tuple(settings))

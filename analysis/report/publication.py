@@ -173,7 +173,8 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
         *_number_findings(findings),
         headline.SELECTION_RULE if findings else "",
         ablation.render_explanations(study.causes, f"{up}/{PUBLICATION_PAGE_NAME}"),
-        f"[The page]({up}/{PUBLICATION_PAGE_NAME}) has all pairs, tables and figures, and the commands that "
+        f"[The page]({up}/{PUBLICATION_PAGE_NAME}) has all pairs, tables and figures, and the "
+        "commands that "
         f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
     ]
     return finish_markdown(_join_blocks(blocks))

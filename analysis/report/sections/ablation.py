@@ -143,7 +143,8 @@ def make_ablation_reports(
         AblationReport(
             source,
             item,
-            f"{get_label(item.framework)}'s {format_setting_with_recipe(item.cell, [item.effects[0].baseline], cells)}",
+            f"{get_label(item.framework)}'s "
+            f"{format_setting_with_recipe(item.cell, [item.effects[0].baseline], cells)}",
             any(key[:4] == _get_setting_key(item.cell) for key in theirs),
             _describe_baseline(item, theirs),
             tuple(_make_ablation_row(effect, item) for effect in item.effects),
@@ -160,12 +161,14 @@ def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
     own = item.effects[0].baseline
     sizes = f"{own.requested}/{own.completed}/{own.n}"
     sentences = [
-        f"Unchanged: {format_number(float(own.moments.mean))}, {sizes} runs requested/completed/used"
+        f"Unchanged: {format_number(float(own.moments.mean))}, {sizes} runs "
+        "requested/completed/used"
         f"{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
     ]
     sentences += [
         f"{get_label(gap.other)} differs from it by {_format_effect_size(gap.result)}, "
-        f"n = {format_count(gap.result.n, 'pair')}{_format_same_runs(gap.group, theirs)}{_format_runs_at_maximum(gap.group)}."
+        f"n = {format_count(gap.result.n, 'pair')}"
+        f"{_format_same_runs(gap.group, theirs)}{_format_runs_at_maximum(gap.group)}."
         for gap in item.gaps
     ]
     tests = item.effects[0].family_size
@@ -232,7 +235,10 @@ def _format_effect_verdict(effect: InterventionEffect) -> str:
     if effect.verdict == CHANGES and far < margin:
         return f"{CHANGES}, by less than the margin of {format_number(margin)}"
     if effect.verdict == INCONCLUSIVE and effect.pair.is_limited_by_unobserved_failures:
-        return f"{INCONCLUSIVE}; no effect beyond {format_number(margin)} but for possible unobserved failures"
+        return (
+            f"{INCONCLUSIVE}; no effect beyond {format_number(margin)} but for possible "
+            "unobserved failures"
+        )
     return effect.verdict
 
 
@@ -300,8 +306,10 @@ def _format_explanation(
     share = _format_share(effect.shares[gap.other], effect)
     return (
         f"{where}: final return {change.effect}, which is {share} of the gap to "
-        f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = {format_count(effect.result.n, 'pair')}, "
-        f"corrected {format_p_value(effect.p_holm)} ({format_bare_p_value(effect.p_sign_flips_holm)} by sign flips), with"
+        f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = "
+        f"{format_count(effect.result.n, 'pair')}, "
+        f"corrected {format_p_value(effect.p_holm)} "
+        f"({format_bare_p_value(effect.p_sign_flips_holm)} by sign flips), with"
     )
 
 
@@ -313,10 +321,14 @@ def render_explanations(found: Sequence[AblationReport], page: str = "") -> str:
         page: Address of the page that has the section; empty on the page itself.
     """
     lines = [
-        f"- {escape_markdown(words)} {_join_names(change)}{change.single_effects_remark}. {_format_descriptions(change.parts)}".rstrip()
+        f"- {escape_markdown(words)} {_join_names(change)}{change.single_effects_remark}. "
+        f"{_format_descriptions(change.parts)}".rstrip()
         for words, change in find_explanations(found)
     ]
-    head = f"{EXPLANATIONS_HEADING} ([how, with which runs, and what had no effect]({page}#{ABLATION_ANCHOR})):"
+    head = (
+        f"{EXPLANATIONS_HEADING} "
+        f"([how, with which runs, and what had no effect]({page}#{ABLATION_ANCHOR})):"
+    )
     return "\n".join([head, "", *lines]) if lines else ""
 
 

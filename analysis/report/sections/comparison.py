@@ -85,7 +85,7 @@ def compare_frameworks(
 
     Args:
         loaded: What was found.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for the frameworks' own intervals.
+        method: One of `INTERVAL_METHODS`, for the intervals of each framework.
         rng: Source of bootstrap resamples.
     """
     cells = group_by_cell(group_runs(loaded))
@@ -385,7 +385,8 @@ def comparison_to_markdown(
     ]
     if loaded.excluded:
         lines = [
-            f"- `{shorten_run_path(item, loaded).replace('`', '')}`: {_escape_markdown(item.reason)}"
+            f"- `{shorten_run_path(item, loaded).replace('`', '')}`: "
+            f"{_escape_markdown(item.reason)}"
             for item in loaded.excluded
         ]
         parts += [f"## Runs not used: {len(lines)}", "\n".join(lines)]

@@ -129,7 +129,8 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
             count = item.count
             text += (
                 f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
-                f"uncorrected, {count.expected_under_null:.1f} if nothing differed ({format_p_value(count.p)})."
+                f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
+                f"({format_p_value(count.p)})."
             )
     return (
         text
@@ -151,7 +152,8 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
     if not known:
         return ""
     counts = ", ".join(
-        f"{get_label(name)} {sum(k for k, _ in cells.values())} of {sum(n for _, n in cells.values())}"
+        f"{get_label(name)} {sum(k for k, _ in cells.values())} of "
+        f"{sum(n for _, n in cells.values())}"
         for name, cells in sorted(groups.items())
     )
     differ = sum(item.failures.p_holm < alpha for item in known)
@@ -233,14 +235,16 @@ def _describe_finding(
     text = (
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
         f"{item.verdict}: they are {format_number(abs(item.difference))} apart, 95% interval "
-        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, corrected {format_p_value(p)}"
+        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, corrected "
+        f"{format_p_value(p)}"
         f"{vs_random.remark_on_pair(item, verdicts.vs_random)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"
         text += (
             f" The margin is {format_number(item.margin.size)}, a share of {way} "
-            f"({item.margin.source}); runs are taken to end between {format_number(item.range.low)} and "
+            f"({item.margin.source}); runs are taken to end between "
+            f"{format_number(item.range.low)} and "
             f"{format_number(item.range.high)} ({item.range.source})."
         )
     return LinkedSentence(text, links.of([high, low]), "t-consistency")
@@ -309,7 +313,8 @@ def _describe_outlier_framework(
         above = any(group.framework == name and high for group, high in _list_sides(items[0]))
         text = (
             f"{place}: {get_label(name)} scores {'higher' if above else 'lower'} than "
-            f"{' and '.join(map(get_label, others))}, by {apart} in {format_count(len(items), 'pair')}"
+            f"{' and '.join(map(get_label, others))}, by {apart} in "
+            f"{format_count(len(items), 'pair')}"
         )
     text += f"{f', under {under}' if several else ''}; corrected {format_p_value(p)} or less."
     groups = [group for item in items for group in (item.first, item.second)]
@@ -521,7 +526,8 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
     if not found:
         return ""
     return (
-        f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved failures, "
+        f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved "
+        "failures, "
         f"by two one-sided tests at {options.alpha:.0%}, uncorrected: "
         f"{', '.join(found)}."
     )
@@ -551,7 +557,8 @@ def describe_pair(item: PairVerdict) -> str:
         f"{get_label(high.framework)} ({format_number(float(high.moments.mean))}) above "
         f"{get_label(low.framework)} ({format_number(float(low.moments.mean))}) by "
         f"{format_number(abs(item.difference))}, 95% interval "
-        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, n = {high.n} and {low.n}"
+        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, n = {high.n} "
+        f"and {low.n}"
     )
     if item.verdict == EQUIVALENT:
         p = format_p_value(item.p_equivalence_holm)
@@ -591,14 +598,16 @@ def _describe_inconclusive(
     known = [item for item in items if not math.isnan(item.low)]
     apart = " to ".join(dict.fromkeys((format_number(gaps[0]), format_number(gaps[-1]))))
     text = (
-        f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = {format_size_range(items)} runs "
+        f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = "
+        f"{format_size_range(items)} runs "
         f"per framework). {'Their means are' if len(items) > 1 else 'Its means are'} {apart} apart."
     )
     if known:
         widest = max(known, key=lambda item: item.high - item.low)
         text += (
             f" The widest 95% interval, of {get_label(widest.first.framework)} - "
-            f"{get_label(widest.second.framework)}, is [{format_number(widest.low)}, {format_number(widest.high)}]."
+            f"{get_label(widest.second.framework)}, is [{format_number(widest.low)}, "
+            f"{format_number(widest.high)}]."
         )
     return f"{text} {describe_seeds_needed(items, options)}".rstrip()
 

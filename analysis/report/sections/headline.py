@@ -78,7 +78,8 @@ def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     share = f"{verdicts.options.margin_share:.0%}"
     if own:
         return (
-            f"Closest pair ({len(own)} of {_format_pair_count(pairs)} are equivalent within {share})",
+            f"Closest pair ({len(own)} of {_format_pair_count(pairs)} are equivalent within "
+            f"{share})",
             found,
         )
     head = (
@@ -128,4 +129,5 @@ def _divide_by_margin(item: PairVerdict, value: float) -> float:
 def _format_finding(item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts) -> str:
     where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
     unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
-    return f"{where}: {describe_pair(item)}{vs_random.remark_on_pair(item, verdicts.vs_random)}{unlike}."
+    caveat = vs_random.remark_on_pair(item, verdicts.vs_random)
+    return f"{where}: {describe_pair(item)}{caveat}{unlike}."

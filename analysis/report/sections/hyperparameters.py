@@ -38,7 +38,8 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> s
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
             "each one's default even where a framework could take the recipe's value "
-            f"([listed](#{HYPERPARAMETERS_ANCHOR}), beside the recipe's; each heading has how many of the recipe's "
+            f"([listed](#{HYPERPARAMETERS_ANCHOR}), beside the recipe's; each heading has how many "
+            "of the recipe's "
             "values are set), and the seed"
         )
     silent = "comparisons alone do not say what in a framework makes a difference"
@@ -49,7 +50,8 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> s
 def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
     """Of which algorithms hyperparameters differ that should not, in a sentence; else empty."""
     counts = [
-        f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under {describe_recipe(hps)}"
+        f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under "
+        f"{describe_recipe(hps)}"
         for (algorithm, hps, _), of in _group_values_by_setting(runs).items()
         if _select_unequal(of) and hps != LIBRARY_DEFAULTS
     ]
@@ -75,7 +77,8 @@ def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[Co
         fields = ", ".join(f"`{field}`" for field in unlike)
         text = f"; {len(unlike)} of {format_count(len(of), 'hyperparameter')} {verb} ({fields})"
     counted = [
-        f"{words}: {', '.join(f'{get_label(name)} {format_range(counts)}' for name, counts in by_name.items())}"
+        f"{words}: "
+        + ", ".join(f"{get_label(name)} {format_range(counts)}" for name, counts in by_name.items())
         for words, by_name in _count_updates([*first, *second]).items()
         if len(by_name) == 2 and _is_count_different(*by_name.values())
     ]
@@ -130,7 +133,8 @@ def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
         _add_run_values(of, run)
     if not of:
         return ""
-    return f" {len(of) - len(_select_unequal(of))} of {len(of)} hyperparameters are [equal](#{HYPERPARAMETERS_ANCHOR})."
+    equal = len(of) - len(_select_unequal(of))
+    return f" {equal} of {len(of)} hyperparameters are [equal](#{HYPERPARAMETERS_ANCHOR})."
 
 
 def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
@@ -200,7 +204,8 @@ def _format_equal_field(
     own = next(iter(values.values()))
     if field not in requested or list(own) == [requested[field]]:
         return f"`{field}`"
-    return f"`{field}` (but {escape_markdown(' or '.join(own))}, recipe {escape_markdown(requested[field])})"
+    values_set, recipe = escape_markdown(" or ".join(own)), escape_markdown(requested[field])
+    return f"`{field}` (but {values_set}, recipe {recipe})"
 
 
 def _count_updates_by_setting(

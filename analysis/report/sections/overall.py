@@ -140,7 +140,8 @@ def answer_paired(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
     items, question = verdicts.paired, "Do frameworks differ seed by seed?"
     if not items:
         text = (
-            f"No two frameworks have {MIN_PAIRS} equal seeds that were evaluated from the same initial "
+            f"No two frameworks have {MIN_PAIRS} equal seeds that were evaluated from the same "
+            "initial "
             "states in a setting, which comparing seed by seed takes."
         )
         return QuestionAnswer("paired", question, LinkedSentence(text, ()), (), (), 0)
@@ -158,10 +159,14 @@ def answer_paired(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
         for begin, own in begun
     ]
     text = (
-        f"In {format_count(len(chosen), 'pair')} of frameworks, runs of equal seeds were evaluated from "
-        f"the same initial states (n = {format_range(len(item.seeds) for item in chosen)} seeds each): "
-        f"at {alpha:.0%}, {_describe_paired_counts(chosen, alpha)}. {_describe_correlation(chosen)} Pairing gains power "
-        f"from a correlation of about {MIN_USEFUL_CORRELATION:g} on and costs some below. No verdict hangs on this, "
+        f"In {format_count(len(chosen), 'pair')} of frameworks, runs of equal seeds were evaluated "
+        "from "
+        f"the same initial states (n = {format_range(len(item.seeds) for item in chosen)} seeds "
+        "each): "
+        f"at {alpha:.0%}, {_describe_paired_counts(chosen, alpha)}. "
+        f"{_describe_correlation(chosen)} Pairing gains power "
+        f"from a correlation of about {MIN_USEFUL_CORRELATION:g} on and costs some below. No "
+        "verdict hangs on this, "
         "since choosing whichever test says more would be wrong."
     )
     clear = sorted(
@@ -218,7 +223,8 @@ def _describe_paired_finding(
     high, low = (first, second) if found.difference > 0 else (second, first)
     interval = format_higher_minus_lower_interval(found.difference, found.low, found.high)
     text = (
-        f"{format_setting(item.item.cell, cells)}: {get_label(high)} scores higher than {get_label(low)} by "
+        f"{format_setting(item.item.cell, cells)}: {get_label(high)} scores higher than "
+        f"{get_label(low)} by "
         f"{format_number(abs(found.difference))} on the same seeds (n = {found.n}), 95% interval "
         f"{interval}, corrected {format_p_value(item.p_holm)}; by Welch's test "
         f"{format_p_value(item.item.p_holm)}; the verdict is {item.item.verdict}."
@@ -257,7 +263,8 @@ def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
     items, question = verdicts.pooled, "Are two frameworks apart over all tasks together?"
     if not items:
         text = (
-            f"No two frameworks share {MIN_TASKS} tasks with a deviation, a known scale and two seeds "
+            f"No two frameworks share {MIN_TASKS} tasks with a deviation, a known scale and two "
+            "seeds "
             "under equal hyperparameters, which pooling over tasks takes."
         )
         return QuestionAnswer("pooled", question, LinkedSentence(text, ()), (), (), 0)
@@ -273,9 +280,11 @@ def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
         for begin, own in begun
     ]
     text = (
-        f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each pooled "
+        f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
+        "pooled "
         f"over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
-        f"{_describe_pooled_counts(chosen, alpha)}. Differences are shares of the way from random actions to the "
+        f"{_describe_pooled_counts(chosen, alpha)}. Differences are shares of the way from random "
+        "actions to the "
         "published score. The correction is Holm's, over the pairs of an algorithm. No verdict "
         f"hangs on this. {describe_group_sizes(_list_pooled_groups(chosen))}"
     )
@@ -313,8 +322,10 @@ def _describe_pooled_finding(
     special = f" ({', '.join(parts)})" if parts else ""
     interval = format_higher_minus_lower_interval(found.mean, found.low, found.high)
     text = (
-        f"{get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{special}: {get_label(high)} scores "
-        f"higher than {get_label(low)} by {format_number(abs(found.mean))} of the way, 95% interval "
+        f"{get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{special}: "
+        f"{get_label(high)} scores "
+        f"higher than {get_label(low)} by {format_number(abs(found.mean))} of the way, 95% "
+        "interval "
         f"{interval}, over {len(item.items)} tasks, between which the "
         f"difference varies with a deviation of {format_number(found.sd_between_tasks)}; corrected "
         f"{format_p_value(item.p_holm)}. {describe_group_sizes(_list_pooled_groups([item]))}"
@@ -429,8 +440,10 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     """The same as a line."""
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
-        f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; {count.observed} "
-        f"of {count.tests} pairs significant, uncorrected, {count.expected_under_null:.1f} if nothing differed "
+        f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; "
+        f"{count.observed} "
+        f"of {count.tests} pairs significant, uncorrected, {count.expected_under_null:.1f} if "
+        "nothing differed "
         f"(p = {count.p:.4f})"
     )
 
@@ -442,9 +455,12 @@ def describe_omnibus(verdicts: StudyVerdicts) -> str:
         return ""
     several = len({item.variant for item in known}) > len({item.algorithm for item in known})
     lines = [
-        f"- {get_label(item.algorithm)}{f' ({escape_markdown(item.variant)})' * several}: {item.verdict}; "
-        f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, uncorrected, "
-        f"{item.count.expected_under_null:.1f} on average if nothing differed, {escape_markdown(format_p_value(item.count.p))}."
+        f"- {get_label(item.algorithm)}{f' ({escape_markdown(item.variant)})' * several}: "
+        f"{item.verdict}; "
+        f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, "
+        "uncorrected, "
+        f"{item.count.expected_under_null:.1f} on average if nothing differed, "
+        f"{escape_markdown(format_p_value(item.count.p))}."
         for item in known
     ]
     lead = (

@@ -66,7 +66,8 @@ def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
     items, aside = (tuple(main), aside) if main else (items, [])
     head = (
         f"Of {format_count(len(items), 'ranking')}, one per task and configuration: "
-        f"{format_verdict_counts([item.verdict for item in items], order)}. A ranking counts as its "
+        f"{format_verdict_counts([item.verdict for item in items], order)}. A ranking counts as "
+        "its "
         "worst pair of frameworks. "
         f"{describe_group_sizes(g for item in items for one in item.rankings for g in one.groups)}"
     )
@@ -75,7 +76,8 @@ def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
         {item.hps for item in items}, key=lambda name: (name == LIBRARY_DEFAULTS, name)
     ):
         own = [item for item in items if item.hps == hps]
-        text = f"Under {describe_recipe(hps)}: {format_verdict_counts([i.verdict for i in own], order)}."
+        counts = format_verdict_counts([i.verdict for i in own], order)
+        text = f"Under {describe_recipe(hps)}: {counts}."
         parts.append(
             LinkedSentence(text, _link_rankings(own, links), "t-ranking", get_recipe_label(hps))
         )
@@ -127,7 +129,8 @@ def _describe_finding(
     under = "; ".join(describe_recipe(hps) for hps in known)
     chances = [item.same_order for item in items]
     text = (
-        f"{one.env}{_format_study_and_variant(one, several)}: {one.verdict} under {len(items)} configurations "
+        f"{one.env}{_format_study_and_variant(one, several)}: {one.verdict} under {len(items)} "
+        "configurations "
         f"({under}). In opposite order: {opposite}. Probability that no two means are in opposite "
         f"orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: {one.chance.mean:.2f} on "
         f"average). {runs}"
@@ -137,7 +140,8 @@ def _describe_finding(
 
 def _list_reversed_pairs(item: RankingVerdict) -> list[str]:
     return [
-        f"{get_label(first)} and {get_label(second)} between {get_label(pair.first)} and {get_label(pair.second)}"
+        f"{get_label(first)} and {get_label(second)} between {get_label(pair.first)} and "
+        f"{get_label(pair.second)}"
         for pair in item.pairs
         for first, second in pair.reversed_pairs
     ]
@@ -246,7 +250,8 @@ def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
     """A section for each task and configuration in which algorithms can be ranked."""
     return tuple(
         ReportSection(
-            f"{item.env}, {describe_recipe(item.hps)}: {', '.join(map(get_label, item.algorithms))}",
+            f"{item.env}, {describe_recipe(item.hps)}: "
+            f"{', '.join(map(get_label, item.algorithms))}",
             _render_ranking(item),
         )
         for item in verdicts.main_rankings
@@ -283,7 +288,8 @@ def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
     groups = [group for ranked in item.rankings for group in ranked.groups]
     alike = sum(pair.tau_b_means == 1 for pair in item.pairs)
     text = (
-        f"{_RANKING_PHRASES[item.verdict]}, by the worst of {format_count(len(item.pairs), 'pair')} of frameworks: "
+        f"{_RANKING_PHRASES[item.verdict]}, by the worst of "
+        f"{format_count(len(item.pairs), 'pair')} of frameworks: "
         f"{counts}; means alone are in the same order in {alike}; "
         f"n = {format_range(group.n for group in groups)} runs per mean."
     )

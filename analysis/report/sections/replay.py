@@ -119,8 +119,10 @@ def _format_effect(effect: InterventionEffect) -> str:
     found, word = effect.result, classify_effect(effect)
     p = "" if math.isnan(effect.p_holm) else f", p = {effect.p_holm:.2g} after Holm"
     return (
-        f"{effect.name}: {word}; {_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
-        f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} runs "
+        f"{effect.name}: {word}; "
+        f"{_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
+        f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} "
+        "runs "
         f"asked for, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
     )
@@ -136,7 +138,8 @@ def _format_agreement(item: FrameworkAgreement) -> str:
     gap = item.difference
     return (
         f"{item.name}, {get_label(item.algorithm)}, {item.env}: {told} ({item.words[0]}; "
-        f"{item.words[1]}); effects differ by {_format_signed(gap.difference)}{_format_interval(gap.low, gap.high)} "
+        f"{item.words[1]}); effects differ by "
+        f"{_format_signed(gap.difference)}{_format_interval(gap.low, gap.high)} "
         f"over {gap.n} pairs of seeds."
     )
 
@@ -160,7 +163,8 @@ def _format_errors(study: ReplayVerdicts) -> Iterator[str]:
     yield from _group_lines(known, _format_error_line)
     for name, values in paper_tables.IMP_MAPE.items():
         cells = "; ".join(f"{value:g}" for value in values)
-        yield f"  published ({paper_tables.IMP_SOURCE}, table 3; Atari's Pong, DDQN) {name}: {cells}"
+        source = f"{paper_tables.IMP_SOURCE}, table 3; Atari's Pong, DDQN"
+        yield f"  published ({source}) {name}: {cells}"
 
 
 def _format_error_line(way: ReplayStrategyResult) -> Iterator[str]:

@@ -59,12 +59,12 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        text = f"{get_label(algorithm)}: {format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
+        text = f"{get_label(algorithm)}: {_count_two_sided(own)}."
         groups = links.of(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
         text = f"Apart from these, {words}: "
-        text += f"{format_verdict_counts([item.verdict_two_sided_test for item in own], _VERDICT_ORDER)}."
+        text += f"{_count_two_sided(own)}."
         groups = links.of(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     clear = sorted(
@@ -81,14 +81,22 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
     return make_answer("reproduction", question, headline, parts, findings)
 
 
+def _count_two_sided(items: Sequence[ReproductionVerdict]) -> str:
+    return format_verdict_counts([item.verdict_two_sided_test for item in items], _VERDICT_ORDER)
+
+
+def _count_thesis_interval(items: Sequence[ReproductionVerdict]) -> str:
+    return format_verdict_counts([item.verdict_thesis_interval for item in items], _VERDICT_ORDER)
+
+
 def _format_headline(
     items: Sequence[ReproductionVerdict], tested: Sequence[ReproductionVerdict], alpha: float
 ) -> str:
     head = (
         f"Of {format_count(len(tested), 'comparison')} with scores of the original papers, by a "
         f"two-sided test at {alpha:.0%} without correction: "
-        f"{format_verdict_counts([item.verdict_two_sided_test for item in tested], _VERDICT_ORDER)}. In the thesis' form: "
-        f"{format_verdict_counts([item.verdict_thesis_interval for item in tested], _VERDICT_ORDER)}. Similar means that no "
+        f"{_count_two_sided(tested)}. In the thesis' form: "
+        f"{_count_thesis_interval(tested)}. Similar means that no "
         "difference was shown."
     )
     if tested:
@@ -117,7 +125,8 @@ def _describe_finding(
     cell, row = item.group.cell, item.published
     text = (
         f"{format_setting(cell, cells)}: {get_label(item.group.framework)} is "
-        f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against {format_number(row.mean)} "
+        f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against "
+        f"{format_number(row.mean)} "
         f"(n = {item.group.n}, {format_p_value(item.p)})."
     )
     return LinkedSentence(text, links.of([item.group]), "t-reproduction", "original paper")
@@ -176,8 +185,10 @@ def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
     if others:
         lead = "Nothing comparable is published. " * (not comparable)
         blocks.append(
-            f"{lead}{format_count(len(others), 'comparison')} with published numbers of another kind "
-            f"stand in tables/reproduction.csv, each with what is another: {_count_kinds_of_difference(others)}. The "
+            f"{lead}{format_count(len(others), 'comparison')} with published numbers of another "
+            "kind "
+            "stand in tables/reproduction.csv, each with what is another: "
+            f"{_count_kinds_of_difference(others)}. The "
             "tests in that file take both numbers as if they were of one kind; nothing here rests "
             "on them."
         )

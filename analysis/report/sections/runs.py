@@ -236,7 +236,8 @@ def describe_study_names(loaded: LoadedRuns) -> str:
     algorithms = ", ".join(get_label(name) for name in sorted({cell.algorithm for cell in cells}))
     frameworks = sorted({get_label(item.id.framework) for item in loaded.folders}, key=str.lower)
     return (
-        f"{algorithms} of {format_count(len(frameworks), 'framework')} ({', '.join(frameworks)}) on "
+        f"{algorithms} of {format_count(len(frameworks), 'framework')} ({', '.join(frameworks)}) "
+        "on "
         f"{', '.join(sorted({cell.env for cell in cells}))}"
     )
 
@@ -285,7 +286,8 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
         return ""
     names = ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
     return (
-        f"{format_count(sum(found.values()), 'run')} under library defaults have the same evaluations, to "
+        f"{format_count(sum(found.values()), 'run')} under library defaults have the same "
+        "evaluations, to "
         f"the last bit, as runs under another recipe: {names}. They are no further evidence."
     )
 

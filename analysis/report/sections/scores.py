@@ -173,7 +173,8 @@ def _format_caption(
     return (
         f"Final scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over "
         f"seeds of the mean return of the last evaluation, at {at} steps, with 95% interval "
-        f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best mean "
+        f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best "
+        "mean "
         "under the same hyperparameters. Italic: tied with it, that is not different at "
         f"{verdicts.options.alpha:.0%} by Welch's test after Holm's correction and a permutation "
         f"test, which does not show equality. n = {'/'.join(map(str, sizes))} runs "

@@ -71,7 +71,8 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
     )
     if alike:
         found.append(
-            f"Equivalent, but not better than random: {format_count(alike, 'pair')}. Perhaps neither "
+            f"Equivalent, but not better than random: {format_count(alike, 'pair')}. Perhaps "
+            "neither "
             "framework has learned."
         )
     return "\n\n".join(filter(None, found))

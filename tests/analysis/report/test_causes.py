@@ -60,7 +60,7 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert float(both["share_low"]) < share < float(both["share_high"])  # numbers, not their names
     (line,) = [line for line in text.splitlines() if line.startswith("| `separate-grad-clip`, ")]
     assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10/10/10" in line
-    assert f"they add up to {float(both['sum_of_parts']):+.4g}" in line
+    assert f"their single effects add up to {float(both['sum_of_parts']):+.4g}" in line
     assert "- `actor-output-gain-1`: The last layer of PPO's policy begins" in text
     top = text[: text.index("## What is decided")]
     assert "by ablation (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
@@ -74,8 +74,8 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
     assert "[report.html](report.html)" in (published / "README.md").read_text()
     answers, _, rest = text.partition('<section id="study">')
     section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
-    assert "by ablation</h3>" in answers and "<code>separate-grad-clip</code>" in answers
-    (row,) = [line for line in section.splitlines() if "they add up to" in line]
+    assert "explained by ablations</h3>" in answers and "<code>separate-grad-clip</code>" in answers
+    (row,) = [line for line in section.splitlines() if "their single effects add up to" in line]
     assert "<td>changes</td><td>10/10/10, 10 pairs, 6 at 1000" in row and "\\" not in row
     assert section.count('<figure id="figure-ablation_') == 1
 

@@ -59,7 +59,7 @@ def test_a_dark_screen_gets_a_dark_page(browser, report):
 
 COLUMN = """[...document.querySelectorAll('#t-consistency tbody tr')].map((row) =>
     row.cells[[...document.querySelectorAll('#t-consistency th')].findIndex((head) =>
-    head.textContent === 'difference')].dataset.v)"""
+    head.textContent === 'difference')]).map((cell) => cell.dataset.v ?? cell.textContent)"""
 CLICK = """[...document.querySelectorAll('#t-consistency th button')].find((button) =>
     button.textContent === 'difference').click()"""
 
