@@ -62,9 +62,9 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert f"+{effect:.1f} \\[" in line and f"{share:.0%} \\[" in line and "10/10/10" in line
     assert f"their single effects add up to {float(both['sum_of_parts']):+.4g}" in line
     assert "- `actor-output-gain-1`: The last layer of PPO's policy begins" in text
-    top = text[: text.index("## What is decided")]
-    assert "by ablation (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
-    assert "of which none is decided alone" in top and "only the ablations below do" in top
+    top = text[: text.index("## Verdicts")]
+    assert "explained by ablations (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
+    assert "of which none has an effect alone" in top and "only the ablations below do" in top
     assert list((published / "figures").glob("ablation_*.png"))
     assert "--causes clipping.parquet" in text and "10 of them in the study too" in text
 
