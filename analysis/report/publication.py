@@ -296,14 +296,17 @@ def _render_commands(study: StudyPublication) -> list[str]:
         ]
         names = sorted({cell.study for cell in loaded.cells})
         packing = (
-            f"parallax study pack results/{shlex.quote(names[0])} --output {shlex.quote(study.source)}"
+            f"parallax study pack results/{shlex.quote(names[0])} "
+            f"--output {shlex.quote(study.source)}"
         )
         blocks += ["The runs, and the file that holds them:"]
         blocks += [_render_code_block([*study.grid.format_commands(made), packing])]
     return [
         *blocks,
         "Some of the runs once more, drawn at random and compared bit for bit:",
-        _render_code_block([f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"]),
+        _render_code_block(
+            [f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"]
+        ),
         "This page, its tables and figures:",
         _render_code_block([study.command]),
     ]
