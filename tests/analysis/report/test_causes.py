@@ -66,7 +66,7 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert "explained by ablations (" in top and f"{share:.0%} \\[" in top and "n = 10 pairs" in top
     assert "of which none has an effect alone" in top and "only the ablations below do" in top
     assert list((published / "figures").glob("ablation_*.png"))
-    assert "--causes clipping.parquet" in text and "10 of them in the study too" in text
+    assert "--ablation clipping.parquet" in text and "10 of them in the study too" in text
 
 
 def test_the_whole_page_tells_the_same_with_the_figure(published):
