@@ -211,8 +211,8 @@ def _override(name: Any, value: Any) -> str:
     """Returns one line of the grid as Hydra reads it; a list in YAML is no sweep."""
     if not isinstance(name, str) or not isinstance(value, str | int | float):
         raise UnusableError(
-            f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its values in "
-            "one line, such as `seed: range(0,10)` or `env: A-v1,B-v1`"
+            f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its "
+            "values in one line, such as `seed: range(0,10)` or `env: A-v1,B-v1`"
         )
     text = f"{name}={value}"
     if len(text) > _LONGEST:
