@@ -141,8 +141,12 @@ def render_checks() -> str:
     from parallax.harness.diagnosis.registry import load_own_checks
 
     checks = load_own_checks()
-    rows = [(f"`{c.id}`", c.name, c.stage, c.level, f"{c.threshold:g}", c.source) for c in checks]
-    table = format_table(("check", "finds that", "stage", "level", "threshold", "source"), rows)
+    rows = [
+        (f"`{c.id}`", c.paper_id, c.name, c.stage, c.level, f"{c.threshold:g}", c.source)
+        for c in checks
+    ]
+    header = ("check", "Table I", "finds that", "stage", "level", "threshold", "source")
+    table = format_table(header, rows)
     page = (ROOT / "docs" / "snippets" / "checks.md").read_text("utf-8")
     return page.replace("@n@", str(len(checks))).replace("@table@", table)
 
