@@ -9,7 +9,6 @@ one at a time; `--report` only prints the table, `--figure` draws it.
 """
 
 import argparse
-import dataclasses
 import itertools
 import json
 import time
@@ -90,7 +89,7 @@ def measure(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
     """Distances of all pairs of one algorithm, as plain data."""
     started = time.process_time()
     sides = [_side(name, algorithm, options.without) for name in options.frameworks.split(",")]
-    how = LockstepOptions(double=not options.float32, shared=algorithm != "ppo")
+    how = LockstepOptions(float64=not options.float32, shared_stream=algorithm != "ppo")
     siblings = LockstepTrainings(sides, algorithm, how)
     lengths = list_update_counts(options.until, UPDATES_PER_CYCLE.get(algorithm, 1))
     pairs = [
@@ -98,14 +97,14 @@ def measure(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
             "first": sides[one].label,
             "second": sides[other].label,
             "distances": [
-                dataclasses.asdict(item) for item in siblings.distances(one, other, lengths)
+                item.to_dict() for item in siblings.measure_distances(one, other, lengths)
             ],
         }
         for one, other in itertools.combinations(range(len(sides)), 2)
     ]
     return {
         "until": lengths[-1],
-        "shared": how.shared,
+        "shared": how.shared_stream,
         "seconds": round(time.process_time() - started, 1),
         "pairs": pairs,
     }
@@ -132,13 +131,13 @@ def table(found: Mapping[str, Any]) -> str:
     ]
     for algorithm, measured in found.items():
         for pair in measured["pairs"]:
-            distances = [WeightDistance(**item) for item in pair["distances"]]
+            distances = [WeightDistance.from_dict(item) for item in pair["distances"]]
             names = ", ".join(
                 pair[side].partition(INTERVENTION_SEPARATOR)[0] for side in ("first", "second")
             )
             last = distances[-1]
             rows.append(
-                f"| {algorithm} | {names} | {last.updates} | {last.apart:.1g} | "
+                f"| {algorithm} | {names} | {last.updates} | {last.difference:.1g} | "
                 f"{last.rounding:.1g} | {verdict(distances)} |"
             )
     return "\n".join(rows)
@@ -148,8 +147,8 @@ def verdict(distances: Sequence[WeightDistance]) -> str:
     """What the distances of a pair say, in some words."""
     parted = next((item for item in distances if not item.is_rounding), None)
     if parted is not None:
-        return f"part at {parted.updates}: {parted.network} by {parted.apart:.1g}"
-    if not any(item.apart for item in distances):
+        return f"part at {parted.updates}: {parted.network} by {parted.difference:.1g}"
+    if not any(item.difference for item in distances):
         return "equal to the last bit"
     if all(item.is_within_perturbation for item in distances):
         return "equal, no further apart than the copies"
@@ -165,9 +164,9 @@ def figure(found: Mapping[str, Any]) -> str:
     return render_distance_panels(
         {
             algorithm: {
-                f"{pair['first'].partition(INTERVENTION_SEPARATOR)[0]}, {pair['second'].partition(INTERVENTION_SEPARATOR)[0]}": [
-                    WeightDistance(**item) for item in pair["distances"]
-                ]
+                ", ".join(
+                    pair[side].partition(INTERVENTION_SEPARATOR)[0] for side in ("first", "second")
+                ): [WeightDistance.from_dict(item) for item in pair["distances"]]
                 for pair in measured["pairs"]
             }
             for algorithm, measured in found.items()

@@ -11,7 +11,7 @@ from parallax.harness.contract.adapter import Array
 
 
 def compute_normal_log_prob(x: Array, mean: Array, std: Array) -> Array:
-    """Log-density of a diagonal Gaussian, float[rows]."""
+    """Return the log-density of a diagonal Gaussian, float[rows]."""
     z = (x - mean) / std
     return np.asarray(-(0.5 * z**2 + np.log(std) + 0.5 * np.log(2 * np.pi)).sum(axis=-1))
 
@@ -19,7 +19,7 @@ def compute_normal_log_prob(x: Array, mean: Array, std: Array) -> Array:
 def compute_squashed_log_prob(
     x: Array, mean: Array, std: Array, half_range: Array | float = 1.0
 ) -> Array:
-    """Log-density of the action h tanh(x), x Gaussian (Haarnoja et al. 2018, appendix C, eq. 21).
+    """Return the log-density of h tanh(x) with x Gaussian (Haarnoja et al. 2018, app. C, eq. 21).
 
     Args:
         x: Before squashing, float[rows, actions].
@@ -34,7 +34,7 @@ def compute_squashed_log_prob(
 
 
 def compute_td_target(reward: Array, terminated: Array, gamma: float, next_value: Array) -> Array:
-    """Reward plus discounted value of what follows, which is nothing where the task ended.
+    """Return the reward plus the discounted next value, which is 0 after a termination.
 
     Args:
         reward: float[rows].
@@ -46,7 +46,7 @@ def compute_td_target(reward: Array, terminated: Array, gamma: float, next_value
 
 
 def compute_soft_value(next_values: Array, next_log_prob: Array, temperature: float) -> Array:
-    """Value of a state under entropy regularisation (Haarnoja et al. 2018b, eq. 3).
+    """Return the value of a state with entropy regularisation (Haarnoja et al. 2018b, eq. 3).
 
     Args:
         next_values: Both target critics at the next action, float[2, rows].
@@ -59,7 +59,7 @@ def compute_soft_value(next_values: Array, next_log_prob: Array, temperature: fl
 def compute_smoothed_action(
     mean: Array, noise: Array, std: float, clip: float, low: Array, high: Array
 ) -> Array:
-    """TD3's target action (Fujimoto et al. 2018, eq. 14 and authors' code).
+    """Return TD3's target action (Fujimoto et al. 2018, eq. 14 and authors' code).
 
     Args:
         mean: Of the target policy in action units, float[rows, actions].
@@ -77,7 +77,7 @@ def compute_smoothed_action(
 def compute_smoothing_noise(
     noise: Array, std: float, clip: float, low: Array, high: Array
 ) -> Array:
-    """What is added to TD3's target action, in action units; see `compute_smoothed_action`."""
+    """Return the noise of TD3's target action, in action units; see `compute_smoothed_action`."""
     return np.asarray((high - low) / 2 * np.clip(noise * std, -clip, clip))
 
 
@@ -90,7 +90,7 @@ def compute_gae(
     gamma: float,
     lam: float,
 ) -> Array:
-    """Generalised advantage estimates (Schulman et al. 2016, eq. 16), float[steps].
+    """Return generalised advantage estimates (Schulman et al. 2016, eq. 16), float[steps].
 
     Args:
         rewards: float[steps].
@@ -110,19 +110,19 @@ def compute_gae(
 
 
 def standardize_advantages(advantages: Array) -> Array:
-    """Zero mean and unit deviation, as in the code of PPO's authors (numpy's std)."""
+    """Return advantages with mean 0 and deviation 1, as in PPO's authors' code (numpy's std)."""
     return np.asarray((advantages - advantages.mean()) / (advantages.std() + 1e-8))
 
 
 def compute_surrogate_slope(advantages: Array, ratio: Array, clip: float) -> Array:
-    """Derivative of PPO's clipped objective (Schulman et al. 2017, eq. 7) by the log ratio."""
+    """Return PPO's clipped objective (Schulman et al. 2017, eq. 7), differentiated by log ratio."""
     raised = (advantages > 0) & (ratio > 1 + clip)
     lowered = (advantages < 0) & (ratio < 1 - clip)
     return np.asarray(np.where(raised | lowered, 0.0, advantages * ratio))
 
 
 def compute_clipped_value_slope(values: Array, old: Array, returns: Array, clip: float) -> Array:
-    """Derivative of max((V - R)^2, (V_clipped - R)^2) by V, as in the code of PPO's authors."""
+    """Return the derivative of max((V - R)^2, (V_clipped - R)^2) by V, as in openai/baselines."""
     clipped = old + np.clip(values - old, -clip, clip)
     inside = np.abs(values - old) < clip
     plain = (values - returns) ** 2 >= (clipped - returns) ** 2
@@ -130,23 +130,23 @@ def compute_clipped_value_slope(values: Array, old: Array, returns: Array, clip:
 
 
 def compute_gaussian_entropy(log_std: Array) -> float:
-    """Entropy of a diagonal Gaussian, nats."""
+    """Return the entropy of a diagonal Gaussian, in nats."""
     return float(np.sum(log_std + 0.5 * np.log(2 * np.pi * np.e)))
 
 
 def estimate_kl(log_ratio: Array) -> float:
-    """Mean of (r - 1) - log r, an estimate of KL(old, new) that is never negative."""
+    """Return the mean of (r - 1) - log r, a non-negative estimate of KL(old, new)."""
     return float(np.mean(np.expm1(log_ratio) - log_ratio))
 
 
 class ReferenceAdam:
-    """Adam's steps (Kingma & Ba 2015, algorithm 1), with moments that are kept by name."""
+    """Adam's steps (Kingma & Ba 2015, algorithm 1), with moments stored by name."""
 
     def __init__(self) -> None:
         self._moments: dict[str, tuple[int, Array, Array]] = {}
 
     def step(self, name: str, gradient: Array, settings: Mapping[str, float]) -> Array:
-        """How far parameters go with this gradient.
+        """Return the change of a parameter for its next gradient.
 
         Args:
             name: Of the parameters; their earlier gradients count.
@@ -163,7 +163,7 @@ class ReferenceAdam:
 
 
 def rescale_values(values: Array, epsilon: float) -> Array:
-    """h(x) of Pohlen et al. 2018 (arXiv:1805.11593), proposition A.2, as R2D2 has it.
+    """Return h(x) of Pohlen et al. 2018 (arXiv:1805.11593), proposition A.2, as used by R2D2.
 
     Args:
         values: x, in units of return; any shape.
@@ -174,7 +174,7 @@ def rescale_values(values: Array, epsilon: float) -> Array:
 
 
 def invert_rescaling(values: Array, epsilon: float) -> Array:
-    """The x with h(x) = values, found by halving intervals and not by the papers' closed form."""
+    """Return x with h(x) = values, by bisection, as a check of the papers' closed form."""
     aim = np.asarray(values, float)
     reach = np.max(np.abs(aim), initial=1.0) / epsilon  # |h(x)| is at least epsilon |x|
     low, high = np.full_like(aim, -reach), np.full_like(aim, reach)
@@ -188,7 +188,7 @@ def invert_rescaling(values: Array, epsilon: float) -> Array:
 def compute_n_step_targets(
     rewards: Array, next_values: Array, terminated: bool, gamma: float, steps: int
 ) -> Array:
-    """Sums of a sequence's rewards and a bootstrap (Kapturowski et al. 2019, section 2.3).
+    """Return n-step targets of a sequence (Kapturowski et al. 2019, section 2.3).
 
     Where fewer rewards are left in the sequence than are to be summed, all of these are.
 
@@ -210,7 +210,7 @@ def compute_n_step_targets(
 
 
 def compute_sequence_priority(errors: Array, share: float) -> float:
-    """Eta max |error| + (1 - eta) mean |error| (Kapturowski et al. 2019, section 2.3).
+    """Return eta max |error| + (1 - eta) mean |error| (Kapturowski et al. 2019, section 2.3).
 
     Args:
         errors: Of a sequence's steps.
@@ -221,7 +221,7 @@ def compute_sequence_priority(errors: Array, share: float) -> float:
 
 
 def compute_importance_weights(probabilities: Array, stored: int, exponent: float) -> Array:
-    """Over the largest of the minibatch (Schaul et al. 2016, section 3.4), float[rows].
+    """Return importance weights over their maximum (Schaul et al. 2016, sec. 3.4), float[rows].
 
     Args:
         probabilities: With which each of the minibatch was drawn.
@@ -233,12 +233,12 @@ def compute_importance_weights(probabilities: Array, stored: int, exponent: floa
 
 
 def compute_actor_epsilons(base: float, exponent: float, actors: int) -> Array:
-    """Shares of random actions of several actors (Horgan et al. 2018, section 4)."""
+    """Return the epsilons of several actors (Horgan et al. 2018, section 4)."""
     return np.array([base ** (1 + exponent * i / (actors - 1)) for i in range(actors)])
 
 
 def compute_dueling_values(value: Array, advantages: Array) -> Array:
-    """Values of choices (Wang et al. 2016, eq. 9), float[rows, choices].
+    """Return action values of a dueling network (Wang et al. 2016, eq. 9), float[rows, actions].
 
     Args:
         value: Of states, float[rows, 1].
@@ -250,12 +250,12 @@ def compute_dueling_values(value: Array, advantages: Array) -> Array:
 def compute_lstm_step(
     inputs: Array, hidden: Array, cell: Array, weights: Mapping[str, Array]
 ) -> Array:
-    """One step of a memory (Gers et al. 2000, without peepholes).
+    """Return the next state of an LSTM (Gers et al. 2000, without peepholes).
 
     Args:
         inputs: float[inputs].
-        hidden: State that is shown, float[units].
-        cell: State that is kept, float[units].
+        hidden: Hidden state, float[units].
+        cell: Cell state, float[units].
         weights: `lstm_input` and `lstm_state`, each with `.weight` float[4 units, ...] and `.bias`:
             input gate, forget gate, candidate and output gate, in this order.
 
@@ -264,9 +264,9 @@ def compute_lstm_step(
     """
     drive = weights["lstm_input.weight"] @ inputs + weights["lstm_input.bias"]
     drive = drive + weights["lstm_state.weight"] @ hidden + weights["lstm_state.bias"]
-    entering, kept, candidate, shown = np.split(drive, 4)
-    cell = _compute_sigmoid(kept) * cell + _compute_sigmoid(entering) * np.tanh(candidate)
-    return np.stack([_compute_sigmoid(shown) * np.tanh(cell), cell])
+    entering, forget, candidate, output = np.split(drive, 4)
+    cell = _compute_sigmoid(forget) * cell + _compute_sigmoid(entering) * np.tanh(candidate)
+    return np.stack([_compute_sigmoid(output) * np.tanh(cell), cell])
 
 
 def _compute_sigmoid(x: Array) -> Array:

@@ -159,7 +159,7 @@ class JaxRecorder(recorder.TrainingRecorder):
         stored: recorder.ReadStored,
         read_before_update: bool = False,
     ) -> None:
-        if script.double:
+        if script.float64:
             raise SpecError("trainings in float64 are there for frameworks on PyTorch alone")
         super().__init__(script, watch, stored, read_before_update)
         self._locate = locate

@@ -66,15 +66,15 @@ class _ScriptedDraws:
 
     def _permutation(self, x: Any, axis: int = 0, **_: Any) -> NDArray[Any]:
         if not np.ndim(x):
-            return self._turns.next(int(x))
-        return np.take(np.asarray(x), self._turns.next(np.shape(x)[axis]), axis)
+            return self._turns.draw_permutation(int(x))
+        return np.take(np.asarray(x), self._turns.draw_permutation(np.shape(x)[axis]), axis)
 
     def _numbers(self, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
         # Distributions of several dimensions may be drawn with these in front of the rows.
         size = len(self._world.scripted_data.low)
         turned = len(shape) > 1 and shape[-1] != size == shape[-2]
         laid = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
-        numbers = self._world.numbers(kind, int(np.prod(shape))).reshape(laid)
+        numbers = self._world.draw_numbers(kind, int(np.prod(shape))).reshape(laid)
         return numbers.swapaxes(-1, -2) if turned else numbers
 
 

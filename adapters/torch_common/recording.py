@@ -199,13 +199,13 @@ class TorchRecorder(recorder.TrainingRecorder):
     def record_training(self) -> Iterator[None]:
         """Dictates and records within; leaves nothing behind."""
         world, pause, around = self._script.world, ScriptedRngPause(), None
-        if self._script.places or world.scripted_data.choices:
+        if self._script.traces_lines or world.scripted_data.n_discrete_actions:
             self._dictating = ScriptedRngMode(world)
             around = pause.begin, pause.end
         self._subscribe(around)
         self._scalars = self._dictating.scalars
         watched = torch_watch.watch_training(self._events)
-        double = train_in_float64(self._script.double)
+        double = train_in_float64(self._script.float64)
         with double, watched, script_numpy_rng(world), self._dictating, pause.resume_on_exit():
             yield
 

@@ -131,7 +131,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == "normal":
             mean, std = args[:2]
             result.copy_(mean + std * self._numbers("normal_", result))
-        elif self._world.scripted_data.choices and name == "rand":
+        elif self._world.scripted_data.n_discrete_actions and name == "rand":
             result.fill_(self._world.scripted_data.exploration_draw)
             self._coins = result
         elif name in ("rand", "rand_like"):
@@ -141,7 +141,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             drawn = self._world.draw_integers(low, high, result.numel())
             result.copy_(torch.as_tensor(drawn).reshape(result.shape))
         elif name == "randperm":
-            result.copy_(torch.as_tensor(self._turns.next(args[0])))
+            result.copy_(torch.as_tensor(self._turns.draw_permutation(args[0])))
         return result
 
     def _note_draw(self, name: str, args: Any) -> None:
@@ -159,7 +159,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # Several actors may have a share each.
             several = isinstance(other, torch.Tensor) and other.numel() > 1
             for threshold in other.reshape(-1).tolist() if several else [float(other)]:
-                self._world.compared(threshold)
+                self._world.record_threshold(threshold)
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         return _make_scripted_numbers(self._world, kind, like)
@@ -171,7 +171,7 @@ def _is_tensor(value: Any) -> bool:
 
 def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:
     # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
-    numbers = world.numbers(kind.removesuffix("_"), like.numel())
+    numbers = world.draw_numbers(kind.removesuffix("_"), like.numel())
     return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
 
 
@@ -246,7 +246,7 @@ class ScriptedRngKernels:
         return _tensor_from_integers(drawn.reshape(tuple(size)), options)
 
     def _randperm(self, count: int, *rest: Any, **options: Any) -> torch.Tensor:
-        return _tensor_from_integers(self._turns.next(count), options)
+        return _tensor_from_integers(self._turns.draw_permutation(count), options)
 
 
 def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]) -> torch.Tensor:

@@ -121,7 +121,7 @@ def _probe_sequences(
 ) -> ProbeRecord:
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(capture_calls(r2d2, "build_components"))
-        memories = stack.enter_context(capture_calls(r2d2, "SequenceMemory"))
+        memories = stack.enter_context(capture_calls(r2d2, "SequenceReplayBuffer"))
         recorder = TorchRecorder(
             script,
             watch,

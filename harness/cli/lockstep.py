@@ -1,7 +1,6 @@
 """`parallax lockstep`: trains two implementations on identical data until they differ."""
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
     first, second = _parse_sides(options, algorithm)
     print(f"{first.label} and {second.label}, {algorithm}:")
-    print(f"{'updates':>8}  {'apart':>9}  {'rounding':>9}  where")
+    print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
     result = compare_implementations(
         first,
         second,
@@ -122,67 +121,71 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
 
 
 def _format_distance(item: WeightDistance) -> str:
-    where = item.network if item.apart else ""
-    return f"{item.updates:>8}  {item.apart:>9.2g}  {item.rounding:>9.2g}  {where}"
+    where = item.network if item.difference else ""
+    return f"{item.updates:>8}  {item.difference:>10.2g}  {item.rounding:>9.2g}  {where}"
 
 
-def _format_verdict(found: LockstepResult) -> str:
-    last = found.distances[-1]
-    if found.parted is None:
-        return _format_equality(found.distances) + _format_behavior_difference(found)
-    equal = [item.updates for item in found.distances if item.is_rounding]
-    start = f"Equal to rounding up to update {equal[-1]}" if equal else "Never equal"
-    lines = [
-        f"{start}; at update {last.updates} the {last.network} is {last.apart:.2g} of its largest "
-        f"weight apart, where rounding makes {last.rounding:.2g}."
+def _format_verdict(result: LockstepResult) -> str:
+    last = result.distances[-1]
+    if result.divergence is None:
+        return _format_equality(result.distances) + _format_behavior_difference(result)
+    equal = [item.updates for item in result.distances if item.is_rounding]
+    lines = []
+    if result.divergence_point is not None:
+        lines.append(f"The first difference is at {result.divergence_point}.")
+    lines += [
+        f"The weights agree to rounding until update {equal[-1]}."
+        if equal
+        else "The weights differ from the first compared update on.",
+        f"At update {last.updates} the {last.network} differs by {last.difference:.2g} of its "
+        f"largest weight; rounding alone makes {last.rounding:.2g}.",
     ]
-    if found.place is not None:
-        lines.append(f"They part first at {found.place}.")
-    if found.probes:
-        lines.append(f"Probes that they answer differently: {', '.join(found.probes)}.")
+    if result.probes:
+        lines.append(f"Probes with different answers: {', '.join(result.probes)}.")
     else:
         lines.append(
-            "No probe of what an update computes tells them apart: it may be when something is "
-            f"updated (parallax probe --algorithm {found.algorithm} --probe counts), or new."
+            "No probe of a single update finds the difference. Compare when updates happen: "
+            f"parallax probe --algorithms {result.algorithm} --probe counts"
         )
     return "\n".join(lines)
 
 
-def _format_behavior_difference(found: LockstepResult) -> str:
-    if found.place is None:
+def _format_behavior_difference(result: LockstepResult) -> str:
+    if result.divergence_point is None:
         return ""
     return (
-        f"\nWhat they do is not alike: they part at {found.place}. Here both are shown the same "
-        "world whatever they do, and learn the same from it; in a task they learn from their acts."
+        f"\nBut they act differently, from {result.divergence_point}. Here that has no effect, as "
+        "both receive the same scripted data; in a real environment they would learn from other "
+        "data."
     )
 
 
 def _format_equality(distances: Sequence[WeightDistance]) -> str:
     over = f"over {distances[-1].updates} updates"
-    if not any(item.apart for item in distances):
+    if not any(item.difference for item in distances):
         return f"Equal to the last bit {over}."
     within = all(item.is_within_perturbation for item in distances)
     text = f"Equal to rounding {over}"
-    text += ", no further apart than the copies." if within else "."
+    text += ", no more different than copies that start one bit apart." if within else "."
     wide = next(
         (item for item in distances if item.allowed_difference >= UNINFORMATIVE_DIFFERENCE), None
     )
     if wide is not None:
         text += (
-            f" From update {wide.updates} on that says little: copies that began one bit apart are "
-            f"{wide.rounding:.2g} of the largest weight apart there."
+            f" From update {wide.updates} on this says little: copies that start one bit apart "
+            f"differ by {wide.rounding:.2g} of the largest weight there."
         )
     return text
 
 
-def _result_to_dict(found: LockstepResult) -> dict[str, object]:
+def _result_to_dict(result: LockstepResult) -> dict[str, object]:
     return {
-        "first": found.first.label,
-        "second": found.second.label,
-        "algorithm": found.algorithm,
-        "equal": found.parted is None,
-        "alike": found.is_equal,
-        "place": None if found.place is None else dataclasses.asdict(found.place),
-        "probes": list(found.probes),
-        "distances": [dataclasses.asdict(item) for item in found.distances],
+        "first": result.first.label,
+        "second": result.second.label,
+        "algorithm": result.algorithm,
+        "equal": result.divergence is None,
+        "alike": result.is_equal,
+        "place": None if result.divergence_point is None else result.divergence_point.to_dict(),
+        "probes": list(result.probes),
+        "distances": [item.to_dict() for item in result.distances],
     }

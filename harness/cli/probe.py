@@ -21,7 +21,7 @@ from parallax.harness.probes.claims import claims
 from parallax.harness.probes.claims import page as text
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
-from parallax.harness.probes.runner import find_probe_targets, make_drift_targets
+from parallax.harness.probes.runner import ProbeRequest
 from parallax.harness.record.files import write_texts_atomically
 
 _EPILOG = """\
@@ -95,7 +95,9 @@ def check_options(options: argparse.Namespace) -> None:
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     if options.intervention:
-        intervention_check.get_single_framework(options.intervention, options.frameworks)
+        intervention_check.get_single_framework(
+            f"--intervention {options.intervention}", options.frameworks
+        )
         given = [
             name
             for name in ("drift", "answers", "baseline", "python", "claims")
@@ -266,30 +268,33 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
     return found
 
 
+def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeRequest:
+    """Return the request that the options stand for."""
+    return ProbeRequest(
+        tuple(probes),
+        None if options.frameworks is None else tuple(options.frameworks),
+        options.python,
+        compares_versions=bool(options.drift),
+        intervention=options.intervention or "",
+    )
+
+
 def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
     """Run the probes on the implementations, with progress on standard error.
 
     Raises:
         SpecError: An implementation is not known or not installed, or none has the algorithms.
     """
-    if options.drift:
-        targets, not_probed = make_drift_targets(options.drift, options.python)
-    elif options.intervention:
-        framework = options.frameworks[0]
-        algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))
-        targets = intervention_check.list_probe_targets(options.intervention, framework, algorithms)
-        not_probed = {}
-    else:
-        targets, not_probed = find_probe_targets(options.frameworks, options.python)
-    check_claim_coverage(
-        options, [target.label for target in targets], [probe.name for probe in probes]
-    )
-    with ProbeProgress(len(targets) * len(probes)) as progress:
-        found = runner.run_probes(targets, probes, progress.count_answer, not_probed)
+    request = parse_request(probes, options)
+    targets = runner.find_targets(request)
+    labels = [target.label for target in targets.targets]
+    check_claim_coverage(options, labels, [probe.name for probe in probes])
+    with ProbeProgress(len(labels) * len(probes)) as progress:
+        found = runner.run_probes(request.probes, targets, progress.count_answer)
     if not any(result.answers for result in found.results):
-        missing = ", ".join(dict.fromkeys(probe.algorithm for probe in probes))
-        labels = ", ".join(target.label for target in targets)
-        raise SpecError(f"--frameworks {labels}: none implements {missing}. Name another one.")
+        algorithms = ", ".join(request.algorithms)
+        names = ", ".join(labels)
+        raise SpecError(f"--frameworks {names}: none implements {algorithms}. Name another one.")
     return found
 
 

@@ -1,1 +1,1 @@
-"""Who notices a fault: mutants of upstream's code, and what the probes say about them."""
+"""Measurement of detectors: mutants of upstream's code, and the tools that find them."""

@@ -1,4 +1,4 @@
-"""What a detector says of a fault."""
+"""Verdicts of detectors (probes, conformance, diagnosis, returns) on injected bugs."""
 
 import dataclasses
 import json
@@ -29,16 +29,16 @@ SIGNIFICANCE_LEVEL = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class DetectorVerdict:
-    """What one detector says of one fault.
+    """Verdict of one detector on one mutant.
 
     Attributes:
-        mutant: Whole name, `framework/algorithm/number`.
-        detector: One of `PROBES`, `CONFORMANCE`, `DIAGNOSIS_MODES`, or returns with the number of seeds.
-        found: Whether it notices.
-        by: Which probe, check or test; empty where it does not.
-        step: Environment steps after which it did, of one training; 0 where nothing is trained.
-        seconds: Of processor time, not a number where that was not measured.
-        trainings: That it needs, besides those without the fault.
+        mutant: Full name, `framework/algorithm/number`.
+        detector: `PROBES`, `CONFORMANCE`, `DIAGNOSIS`, or returns with the number of pairs.
+        found: Whether the detector finds it.
+        by: Name of the probe, check or test that finds it; otherwise empty.
+        step: Environment steps of one training after which it did; 0 if nothing is trained.
+        seconds: CPU seconds; NaN if not measured.
+        trainings: Trainings with the mutant that it needs.
     """
 
     mutant: str
@@ -51,10 +51,10 @@ class DetectorVerdict:
 
 
 def judge_probes(line: Mapping[str, Any]) -> DetectorVerdict:
-    """The verdict in a line of what `benchmarks/mutants.py` writes.
+    """Return the verdict of the probes in a line that `benchmarks/mutants.py` wrote.
 
     Raises:
-        LookupError: It is another line.
+        LookupError: The line has another form.
     """
     found = line["outcome"] == "found"
     by = str(line["by"]) if found else ""
@@ -64,12 +64,12 @@ def judge_probes(line: Mapping[str, Any]) -> DetectorVerdict:
 def judge_returns(
     mutant: str, changed: Mapping[int, float], plain: Mapping[int, float], count: int
 ) -> DetectorVerdict | None:
-    """Whether the paired test tells final returns apart; None where there are fewer pairs.
+    """Return the verdict of a paired test on final returns, or None if there are too few pairs.
 
     Args:
-        mutant: Whole name.
-        changed: Final return by seed, with the fault.
-        plain: The same without.
+        mutant: Full name.
+        changed: Final return by seed, with the mutant.
+        plain: Final return by seed without it.
         count: Pairs, the first by seed.
     """
     seeds = sorted(changed.keys() & plain.keys())[:count]
@@ -83,12 +83,12 @@ def judge_returns(
 
 
 def name_returns_detector(count: int) -> str:
-    """The name of the test with so many pairs."""
+    """Return the name of the test on returns with `count` pairs."""
     return f"{RETURNS}, n={count}"
 
 
 def compute_paired_p(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Student's paired two-sided p-value; 1 where nothing differs, 0 where all do by the same."""
+    """Return Student's paired p-value, two-sided; 1 for equal samples, 0 for a constant shift."""
     apart = one - other
     if np.ptp(apart) == 0:
         return float(apart[0] == 0)
@@ -100,12 +100,12 @@ def judge_findings(
     changed: Sequence[Iterable[Mapping[str, Any]]],
     plain: Sequence[Iterable[Mapping[str, Any]]],
 ) -> DetectorVerdict | None:
-    """Whether the diagnosis of a training says what it says of none without the fault.
+    """Return the verdict of the diagnosis: it finds what it finds in no healthy training.
 
     Args:
-        mutant: Whole name.
-        changed: Findings of each training with the fault; the first is asked.
-        plain: Of each without.
+        mutant: Full name.
+        changed: Findings of each training with the mutant; the first counts.
+        plain: Findings of each training without it.
     """
     if not changed or not plain:
         return None
@@ -120,7 +120,7 @@ def judge_findings(
 
 
 def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
-    """How many trainings without a fault would be found, each against the others.
+    """Return the number of healthy trainings with a finding that none of the others has.
 
     Args:
         plain: Findings of each.
@@ -131,7 +131,7 @@ def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON lines of a file; none where there is none.
+    """Read the JSON lines of a file; none if the file does not exist.
 
     Raises:
         ValueError: A line is no JSON.
@@ -145,14 +145,14 @@ CONFORMANCE_CHECKS = (
     "test_steps_taken_are_the_steps_reported",
     "test_what_is_announced_is_what_the_schema_defines",
 )
-"""Those that train and count; the others ask what a hyperparameter means, or how a run ends."""
+"""Checks that train and count; the others are about hyperparameters and ends of runs."""
 
 
 def judge_conformance(mutant: CodeMutant) -> DetectorVerdict:
-    """Makes a mutant in this process and asks until a check fails.
+    """Apply a mutant in this process and run conformance checks until one fails.
 
     Args:
-        mutant: What is changed; the process has upstream's own code again afterwards.
+        mutant: The mutant; upstream's own code is restored afterwards.
     """
     started, by = time.process_time(), ""
     load_adapter(mutant.framework)
@@ -180,11 +180,11 @@ TrainingSetting = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True)
 class SettingRuns:
-    """What complete runs of one setting say.
+    """Results of complete runs of one setting.
 
     Attributes:
         returns: Mean final return by seed.
-        findings: Of the diagnosis, by seed; only of runs that it watched.
+        findings: Findings of the diagnosis by seed, for runs that were diagnosed.
     """
 
     returns: Mapping[int, float]
@@ -192,7 +192,7 @@ class SettingRuns:
 
 
 def read_setting_runs(folder: Path) -> dict[TrainingSetting, SettingRuns]:
-    """All complete runs below a folder that have a mutant or nothing changed."""
+    """Read all complete runs below a folder that have a mutant or no intervention."""
     returns: dict[TrainingSetting, dict[int, float]] = {}
     findings: dict[TrainingSetting, dict[int, tuple[Mapping[str, Any], ...]]] = {}
     for file in sorted(folder.rglob(RUN_FILE)):
@@ -206,7 +206,7 @@ def read_setting_runs(folder: Path) -> dict[TrainingSetting, SettingRuns]:
         setting = (spec.framework, spec.algorithm, name)
         last = reading.evaluations.results[-1]
         returns.setdefault(setting, {})[spec.seed] = float(last.mean())
-        told = read_diagnosis(file.parent)
-        if not told.reason:
-            findings.setdefault(setting, {})[spec.seed] = told.findings
+        diagnosis = read_diagnosis(file.parent)
+        if not diagnosis.reason:
+            findings.setdefault(setting, {})[spec.seed] = diagnosis.findings
     return {key: SettingRuns(found, findings.get(key, {})) for key, found in returns.items()}

@@ -1,4 +1,4 @@
-"""What becomes of a mutant: no other weights, a training that breaks, or probes that say so."""
+"""Outcome of a mutant: equivalent weights, a training that breaks, found or missed by probes."""
 
 import dataclasses
 import time
@@ -36,11 +36,11 @@ TRAINING_STEPS = 128
 
 
 def hash_trained_weights(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
-    """Hashes of all weights after two short trainings, with other settings.
+    """Return hashes of all weights after two short trainings with different settings.
 
     Args:
-        adapter: Of the framework.
-        algorithm: That is trained.
+        adapter: Adapter of the framework.
+        algorithm: Name of the algorithm.
 
     Raises:
         Exception: Whatever ends a training.
@@ -51,11 +51,11 @@ def hash_trained_weights(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
 
 
 def train_briefly(adapter: Adapter, algorithm: str, hyperparameters: Hyperparameters) -> Weights:
-    """The weights at the end of a short training on a scripted task.
+    """Return the weights at the end of a short training on a scripted task.
 
     Args:
-        adapter: Of the framework.
-        algorithm: That is trained.
+        adapter: Adapter of the framework.
+        algorithm: Name of the algorithm.
         hyperparameters: In unified units.
     """
     monitor, context = _WeightsMonitor(), _make_context(algorithm)
@@ -73,7 +73,7 @@ def train_briefly(adapter: Adapter, algorithm: str, hyperparameters: Hyperparame
 
 
 class _WeightsMonitor:
-    """Keeps where the weights are, and nothing else."""
+    """Monitor that stores how to read the weights."""
 
     def __init__(self) -> None:
         self.weights: Callable[[], Weights] | None = None
@@ -107,7 +107,7 @@ def _make_small_hyperparameters(adapter: Adapter, algorithm: str) -> Hyperparame
 def _apply_values(
     adapter: Adapter, algorithm: str, base: Hyperparameters, values: Mapping[str, Any]
 ) -> Hyperparameters:
-    """`base` with each value that the framework takes; several rates are set together."""
+    """Return `base` with each value that the framework accepts; learning rates are set together."""
     fields = {field.name for field in dataclasses.fields(base)}
     rates = [name for name in fields if name.endswith("learning_rate")]
     for field, value in values.items():
@@ -128,18 +128,18 @@ EQUIVALENT, BREAKS, FOUND, MISSED = "equivalent", "breaks", "found", "missed"
 
 @dataclasses.dataclass(frozen=True)
 class MutantOutcome:
-    """What became of a mutant.
+    """Outcome of a mutant.
 
     Attributes:
-        mutant: With framework and algorithm.
-        operator: What made it.
+        mutant: Full name, with framework and algorithm.
+        operator: Mutation operator.
         place: Upstream's module or function, and the line.
         outcome: `equivalent`, `breaks` (the short training ends with an error or does not end),
             `found` or `missed`.
         by: The first probe whose answer changed; how the training broke; else empty.
-        asked: Probes that were asked.
-        seconds: Of processor time.
-        text: What was changed, for those who read the list.
+        asked: Number of probes that were run.
+        seconds: CPU seconds.
+        text: Description of the change.
     """
 
     mutant: str
@@ -154,11 +154,11 @@ class MutantOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class UnmutatedBaseline:
-    """A framework's algorithm as it is, to compare mutants with.
+    """Weights and answers of the unchanged code, to compare mutants with.
 
     Attributes:
         digests: Weights after the short trainings.
-        answers: By probe, in the order in which they are asked.
+        answers: By probe, in the order in which probes are run.
     """
 
     digests: tuple[str, ...]
@@ -166,11 +166,11 @@ class UnmutatedBaseline:
 
 
 def measure_baseline(adapter: Adapter, algorithm: str) -> UnmutatedBaseline:
-    """Trains and asks without any change."""
+    """Train and measure all probes without a mutant."""
     with silence_output():
         found = hash_trained_weights(adapter, algorithm)
-    lab = ExperimentCache(adapter)
-    answers = {p.name: measure_answer(lab, p) for p in sort_probes(algorithm)}
+    cache = ExperimentCache(adapter)
+    answers = {p.name: measure_answer(cache, p) for p in sort_probes(algorithm)}
     return UnmutatedBaseline(
         found, {name: answer for name, answer in answers.items() if answer is not None}
     )
@@ -179,12 +179,12 @@ def measure_baseline(adapter: Adapter, algorithm: str) -> UnmutatedBaseline:
 def classify_mutant(
     mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline
 ) -> MutantOutcome:
-    """Makes a mutant in this process, trains and asks until a probe notices.
+    """Apply a mutant in this process, train, and run probes until one finds it.
 
     Args:
-        mutant: What is changed; the process has upstream's own code again afterwards.
-        adapter: Of its framework.
-        known: The same framework as it is.
+        mutant: The mutant; upstream's own code is restored afterwards.
+        adapter: Adapter of its framework.
+        known: Baseline of the unchanged code.
     """
     started = time.process_time()
     outcome, by, asked = _determine_outcome(mutant, adapter, known)
@@ -194,7 +194,7 @@ def classify_mutant(
 def make_mutant_outcome(
     mutant: CodeMutant, outcome: str, by: str, asked: int, seconds: float
 ) -> MutantOutcome:
-    """What became of a mutant, with what it is."""
+    """Return the outcome of a mutant with its description."""
     return MutantOutcome(
         mutant.qualified_name,
         mutant.operator,
@@ -218,17 +218,17 @@ def _determine_outcome(
             return BREAKS, type(error).__name__, 0
         if found == known.digests:
             return EQUIVALENT, "", 0
-        lab = ExperimentCache(adapter)
+        cache = ExperimentCache(adapter)
         probes = {probe.name: probe for probe in PROBES}
         for number, (name, before) in enumerate(known.answers.items(), 1):
-            after = measure_answer(lab, probes[name])
+            after = measure_answer(cache, probes[name])
             if not is_unchanged(probes[name], before, after):
                 return FOUND, name, number
     return MISSED, "", len(known.answers)
 
 
 def is_unchanged(probe: Probe, before: ProbeAnswer, after: ProbeAnswer | None) -> bool:
-    """Whether two answers of one implementation say the same; None is an error."""
+    """Return whether two answers of one implementation are the same; None stands for an error."""
     if after is None:
         return False
     if before.unmeasured or after.unmeasured:

@@ -1,4 +1,4 @@
-"""Every verdict on every fault: those that are kept, and those that run folders tell."""
+"""Summary of all verdicts on mutants, from files and run folders, as tables and a figure."""
 
 import dataclasses
 import io
@@ -31,12 +31,12 @@ from parallax.harness.detection.detectors import (
 from parallax.harness.probes.figures import COLORS, SIZE, STYLE
 
 DETECTORS = (PROBES, CONFORMANCE, DIAGNOSIS, *map(name_returns_detector, SEED_COUNTS))
-"""In the order of tables."""
+"""Detectors in the order of the tables."""
 _TRAINING_OUTCOMES = ("found", "missed")
 
 
 def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Verdicts of the probes on mutants that train, as `benchmarks/mutants.py` writes them."""
+    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them."""
     return [
         judge_probes(line)
         for line in read_json_lines(path)
@@ -45,12 +45,12 @@ def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
 
 
 def read_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Verdicts that were written by `add`."""
+    """Read verdicts that `append_verdict` wrote."""
     return [DetectorVerdict(**line) for line in read_json_lines(path)]
 
 
 def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
-    """Keeps a verdict; a file that is interrupted holds whole lines."""
+    """Append a verdict as one line, so that an interrupted file has whole lines."""
     with path.open("a") as file:
         file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
 
@@ -58,31 +58,33 @@ def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
 def judge_trainings(
     found: Mapping[TrainingSetting, SettingRuns], seconds: float = math.nan
 ) -> list[DetectorVerdict]:
-    """What diagnosis and returns say of every mutant that has runs without it beside it.
+    """Return verdicts of diagnosis and returns on mutants with runs of the unchanged code.
 
     Args:
-        found: Complete runs.
-        seconds: Of processor time that one training takes.
+        found: Complete runs by setting.
+        seconds: CPU seconds of one training.
     """
     verdicts = []
-    for (framework, algorithm, name), with_fault in found.items():
+    for (framework, algorithm, name), mutated in found.items():
         plain = found.get((framework, algorithm, NO_INTERVENTION))
         if plain is None or name == NO_INTERVENTION:
             continue
         mutant = f"{framework}/{algorithm}/{name.rpartition('-')[2]}"
-        watched = [dict(sorted(of.findings.items())).values() for of in (with_fault, plain)]
-        said = [judge_findings(mutant, *(list(of) for of in watched))]
-        said += [judge_returns(mutant, with_fault.returns, plain.returns, n) for n in SEED_COUNTS]
+        watched = [dict(sorted(of.findings.items())).values() for of in (mutated, plain)]
+        own_verdicts = [judge_findings(mutant, *(list(of) for of in watched))]
+        own_verdicts += [
+            judge_returns(mutant, mutated.returns, plain.returns, n) for n in SEED_COUNTS
+        ]
         verdicts += [
             dataclasses.replace(verdict, seconds=seconds * verdict.trainings)
-            for verdict in said
+            for verdict in own_verdicts
             if verdict is not None
         ]
     return verdicts
 
 
 def describe_false_positives(found: Mapping[TrainingSetting, SettingRuns]) -> str:
-    """What the diagnosis says of trainings without a fault; empty where none were watched."""
+    """Return a sentence on healthy trainings with findings; empty if none were diagnosed."""
     rows = []
     for (framework, algorithm, name), plain in found.items():
         if name == NO_INTERVENTION and len(plain.findings) > 1:
@@ -90,11 +92,11 @@ def describe_false_positives(found: Mapping[TrainingSetting, SettingRuns]) -> st
             rows.append(f"{wrong} of {n} of {framework}'s {algorithm}")
     if not rows:
         return ""
-    return f"Trainings without a fault that the diagnosis would take for faulty: {'; '.join(rows)}."
+    return f"Healthy trainings with a false finding of the diagnosis: {'; '.join(rows)}."
 
 
 def find_common_mutants(verdicts: Iterable[DetectorVerdict]) -> list[str]:
-    """Mutants on which more than the probes have a verdict."""
+    """Return the mutants on which other detectors than the probes have a verdict."""
     by: dict[str, set[str]] = {}
     for verdict in verdicts:
         by.setdefault(verdict.mutant, set()).add(verdict.detector)
@@ -102,9 +104,9 @@ def find_common_mutants(verdicts: Iterable[DetectorVerdict]) -> list[str]:
 
 
 def format_detector_table(verdicts: Sequence[DetectorVerdict]) -> str:
-    """For each detector how many faults it was asked about and found, and at what cost."""
+    """Return a Markdown table: per detector the mutants tested and found, and the cost."""
     rows = [
-        "| detector | asked about | found | trainings for one | CPU seconds for one, median |",
+        "| detector | mutants | found | trainings per mutant | median CPU seconds per mutant |",
         "|---|---|---|---|---|",
     ]
     for name in DETECTORS:
@@ -119,18 +121,18 @@ def format_detector_table(verdicts: Sequence[DetectorVerdict]) -> str:
 
 
 def format_mutant_table(verdicts: Sequence[DetectorVerdict], mutants: Sequence[str]) -> str:
-    """For each mutant what each detector said: by what it was found, and after which step."""
-    said = {(verdict.mutant, verdict.detector): verdict for verdict in verdicts}
+    """Return a Markdown table: per mutant what found it, and after how many steps."""
+    verdicts_by_detector = {(verdict.mutant, verdict.detector): verdict for verdict in verdicts}
     rows = [f"| mutant | {' | '.join(DETECTORS)} |", "|---" * (len(DETECTORS) + 1) + "|"]
     for mutant in mutants:
-        cells = [_format_cell(said.get((mutant, name))) for name in DETECTORS]
+        cells = [_format_cell(verdicts_by_detector.get((mutant, name))) for name in DETECTORS]
         rows.append(f"| `{mutant}` | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def _format_cell(verdict: DetectorVerdict | None) -> str:
     if verdict is None:
-        return "not asked"
+        return "not tested"
     if not verdict.found:
         return "-"
     return f"{verdict.by}, step {verdict.step}" if verdict.step else verdict.by
@@ -138,14 +140,14 @@ def _format_cell(verdict: DetectorVerdict | None) -> str:
 
 def _format_median(seconds: Sequence[float]) -> str:
     known = sorted(value for value in seconds if not math.isnan(value))
-    return f"{known[len(known) // 2]:.1f}" if known else "those of the trainings"
+    return f"{known[len(known) // 2]:.1f}" if known else "as the trainings"
 
 
 CONFIDENCE_LEVEL = 0.95
 
 
 def draw_detector_figure(verdicts: Sequence[DetectorVerdict]) -> str:
-    """A row per detector, over the faults that were put to more than the probes, if any were."""
+    """Return an SVG with a row per detector, over mutants that several detectors were tested on."""
     chosen = set(find_common_mutants(verdicts)) or {verdict.mutant for verdict in verdicts}
     settings: Any = STYLE
     with mpl.rc_context(settings):
@@ -164,7 +166,7 @@ def draw_detector_figure(verdicts: Sequence[DetectorVerdict]) -> str:
         ax.set_yticks(range(len(labels)), labels)
         ax.invert_yaxis()
         ax.set_xlim(-0.03, 1.03)
-        ax.set_xlabel("share of faults found, 95% interval by Wilson")
+        ax.set_xlabel("share of mutants found, 95% interval by Wilson")
         text = io.StringIO()
         drawn.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()

@@ -1,14 +1,14 @@
-"""Two implementations that learn the same from the same: how far apart they are, and from where.
+"""Lockstep training: two implementations on identical weights and data, update by update.
 
-Both start from the same weights and learn, update after update, from the same minibatch with the
-same random numbers, each in its own code. What remains between them is rounding, if every known
-difference has been taken away; how fast rounding alone grows shows a copy of the first one, of
-whose weights the last bit was changed.
+Both start from the same weights and learn from the same minibatches with the same random numbers,
+each in its own code. If every known difference is removed by interventions, only rounding remains
+between their weights. The growth of rounding alone is measured with a copy of the first
+implementation whose initial weights differ in the last bit.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,18 +33,19 @@ CHECKED_UPDATES = (
 )
 """Updates after which weights are compared."""
 FIRST_STAGE_UPDATES = 20
-"""Updates of a first, short training: most that part do so within."""
+"""Updates of a first, short training: most pairs that diverge do so within it."""
 ROUNDING_FACTOR = 100.0
-"""How many times further apart than rounding alone two may be."""
+"""Factor by which a difference may exceed that of rounding alone."""
 MIN_DIFFERENCE_FLOAT32 = 1e-6
-"""Differences, as a share of the largest weight, that are rounding whatever the copy does."""
+"""Differences, as a share of the largest weight, that always count as rounding."""
 MIN_DIFFERENCE_FLOAT64 = 1e-13
 """The same in float64."""
 MAX_DETAILED_UPDATES = 24
-"""Updates that are compared one by one where two part."""
+"""Updates that are compared one by one after a divergence."""
 UNINFORMATIVE_DIFFERENCE = 1e-2
-"""Where two may be that far apart, as a share of the largest weight, equality says little."""
-_STD_BIAS_TOLERANCE = 1e-2  # standard deviations that are one, found by trial
+"""Allowed difference, as a share of the largest weight, from which on equality says little."""
+# SAC: the bias that gives one standard deviation is searched for in each implementation.
+_STD_BIAS_TOLERANCE = 1e-2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +53,8 @@ class LockstepSide:
     """One implementation.
 
     Attributes:
-        framework: Its name.
-        interventions: What is changed of it.
+        framework: Name of the framework.
+        interventions: Changes of its code or settings.
     """
 
     framework: str
@@ -61,214 +62,239 @@ class LockstepSide:
 
     @property
     def label(self) -> str:
-        """For messages."""
+        """Framework and names of the interventions."""
         return "+".join((self.framework, *(item.name for item in self.interventions)))
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightDistance:
-    """How far apart weights are after some updates.
+    """Difference of the weights after some updates.
 
     Attributes:
         updates: Updates of the critics, or of PPO's networks.
-        apart: Largest difference of the two implementations, as a share of the largest weight of
-            its network.
-        network: Where that is.
-        rounding: The same of two copies of the first one that differ in the last bit: the most
-            up to here, since it grows, and by chance not evenly.
-        least: Difference that is rounding whatever the copy does.
+        difference: Largest difference of the two implementations, as a share of the largest weight
+            of its network.
+        network: Network with that difference.
+        rounding: The same for two copies of the first one that start one bit apart: the maximum up
+            to here, since it grows, but unevenly.
+        min_difference: Difference that always counts as rounding.
     """
 
     updates: int
-    apart: float
+    difference: float
     network: str
     rounding: float
-    least: float = MIN_DIFFERENCE_FLOAT32
+    min_difference: float = MIN_DIFFERENCE_FLOAT32
 
     @property
     def allowed_difference(self) -> float:
-        """How far apart the two may be."""
-        return max(self.least, ROUNDING_FACTOR * self.rounding)
+        """Largest difference that counts as rounding."""
+        return max(self.min_difference, ROUNDING_FACTOR * self.rounding)
 
     @property
     def is_rounding(self) -> bool:
-        """Whether the two are no further apart than rounding makes them."""
-        return self.apart <= self.allowed_difference
+        """Whether the difference is explained by rounding."""
+        return self.difference <= self.allowed_difference
 
     @property
     def is_within_perturbation(self) -> bool:
-        """Whether they are no further apart than two copies of one implementation."""
-        return self.apart <= self.rounding
+        """Whether the difference is at most that of two copies of one implementation."""
+        return self.difference <= self.rounding
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, with the keys of stored files."""
+        return {
+            "updates": self.updates,
+            "apart": self.difference,
+            "network": self.network,
+            "rounding": self.rounding,
+            "least": self.min_difference,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        return cls(
+            content["updates"],
+            content["apart"],
+            content["network"],
+            content["rounding"],
+            content["least"],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class LockstepOptions:
-    """In which way two are compared.
+    """Options of a lockstep comparison.
 
     Attributes:
-        double: Whether they train in float64.
-        shared: Whether minibatches are drawn from a stream of transitions that both are given,
-            each time other ones, and not always the same.
+        float64: Whether both train in float64.
+        shared_stream: Whether each minibatch is drawn anew from one stream of transitions that
+            both receive; otherwise all updates use the same minibatch.
     """
 
-    double: bool = False
-    shared: bool = False
+    float64: bool = False
+    shared_stream: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class LockstepResult:
-    """What became of two implementations.
+    """Result of a lockstep comparison.
 
     Attributes:
-        first: One.
-        second: The other.
-        algorithm: What they trained.
-        distances: After more and more updates; none behind the first that is more than rounding.
-        place: Where they part first, looked for update by update; None where they do not, or
-            where no single update shows it. Where weights stay equal it lies before all updates:
-            what both do differs there, and in a dictated world nobody learns from that.
-        probes: Those about updates that the two answer differently.
+        first: First implementation.
+        second: Second implementation.
+        algorithm: Name of the algorithm.
+        distances: After increasing numbers of updates, up to the first that exceeds rounding.
+        divergence_point: First difference, searched update by update; None if there is none or no
+            single update shows it. If weights stay equal it lies before all updates: the two act
+            differently, which does not change the scripted data that they learn from.
+        probes: Names of probes of updates that the two answer differently.
     """
 
     first: LockstepSide
     second: LockstepSide
     algorithm: str
     distances: tuple[WeightDistance, ...]
-    place: DivergencePoint | None = None
+    divergence_point: DivergencePoint | None = None
     probes: tuple[str, ...] = ()
 
     @property
-    def parted(self) -> WeightDistance | None:
-        """The first distance that is more than rounding; None where all are rounding."""
+    def divergence(self) -> WeightDistance | None:
+        """First distance that exceeds rounding, or None."""
         return next((item for item in self.distances if not item.is_rounding), None)
 
     @property
     def is_equal(self) -> bool:
-        """Whether they learn the same and, before that, do the same."""
-        return self.parted is None and self.place is None
+        """Whether both learn the same and act the same before they learn."""
+        return self.divergence is None and self.divergence_point is None
 
 
 def compare_implementations(
     first: LockstepSide,
     second: LockstepSide,
     algorithm: str,
-    until: int,
+    updates: int,
     on_distance: Callable[[WeightDistance], object] = lambda distance: None,
     options: LockstepOptions | None = None,
 ) -> LockstepResult:
-    """Lets two implementations learn until they part, or for so many updates.
+    """Train two implementations side by side until they diverge, or for `updates` updates.
 
     Args:
-        first: One; also whose copy with another last bit shows how rounding grows.
-        second: The other.
+        first: First implementation; its copy with another last bit shows how rounding grows.
+        second: Second implementation.
         algorithm: One of `EXPERIMENT_BUILDERS`.
-        until: Most updates, at most `MOST`.
-        on_distance: Is told of each distance.
-        options: In which way; by default in float32, on one minibatch.
+        updates: Number of updates, at most `MAX_UPDATES`.
+        on_distance: Called with each distance.
+        options: By default float32 and one minibatch.
 
     Raises:
-        SpecError: A framework refuses the common settings, or the algorithm has no twins.
+        SpecError: A framework refuses the common settings, or the algorithm is not supported.
     """
     options = options or LockstepOptions()
-    check_comparison(algorithm, until, options)
-    siblings = LockstepTrainings((first, second), algorithm, options)
-    found: list[WeightDistance] = []
-    for lengths in _split_into_stages(until, UPDATES_PER_CYCLE.get(algorithm, 1)):
-        told, found = len(found), siblings.distances(0, 1, lengths)
-        for number, item in enumerate(found, 1):
-            if number > told:
+    check_comparison(algorithm, updates, options)
+    trainings = LockstepTrainings((first, second), algorithm, options)
+    distances: list[WeightDistance] = []
+    for lengths in _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1)):
+        reported, distances = len(distances), trainings.measure_distances(0, 1, lengths)
+        for number, item in enumerate(distances, 1):
+            if number > reported:
                 on_distance(item)
             if not item.is_rounding:
-                why = siblings.explain_divergence(0, 1, item.updates)
-                return LockstepResult(first, second, algorithm, tuple(found[:number]), *why)
+                why = trainings.explain_divergence(0, 1, item.updates)
+                return LockstepResult(first, second, algorithm, tuple(distances[:number]), *why)
     return LockstepResult(
-        first, second, algorithm, tuple(found), siblings.find_divergence_before_updates(0, 1)
+        first, second, algorithm, tuple(distances), trainings.find_divergence_before_updates(0, 1)
     )
 
 
-def check_comparison(algorithm: str, until: int, how: LockstepOptions) -> None:
-    """Makes sure that implementations can be compared so.
+def check_comparison(algorithm: str, updates: int, options: LockstepOptions) -> None:
+    """Check that a comparison is possible.
 
     Raises:
-        SpecError: They cannot.
+        SpecError: It is not; the message says why.
     """
     if algorithm not in EXPERIMENT_BUILDERS:
         raise SpecError(
-            f"--algorithms {algorithm} has no lockstep experiment. "
-            f"Known: {', '.join(EXPERIMENT_BUILDERS)}."
+            f"--algorithms {algorithm} has no lockstep experiment: use one of "
+            f"{', '.join(EXPERIMENT_BUILDERS)}."
         )
-    if not 1 <= until <= MAX_UPDATES:
-        raise SpecError(f"--updates {until} must be from 1 to {MAX_UPDATES}.")
-    if how.shared and algorithm == "ppo":
-        raise SpecError("--shared: PPO learns from what its own policy did. Drop --shared.")
+    if not 1 <= updates <= MAX_UPDATES:
+        raise SpecError(f"--updates {updates} must be from 1 to {MAX_UPDATES}.")
+    if options.shared_stream and algorithm == "ppo":
+        raise SpecError(
+            "--shared is for off-policy algorithms: PPO learns from its own rollouts. "
+            "Drop --shared."
+        )
 
 
 class LockstepTrainings:
-    """Implementations that begin with the weights of the first, and what they have learned.
+    """Trainings of several implementations that all start from the weights of the first.
 
-    A training is carried out once, whatever is asked about it.
+    Each training is carried out once and cached.
     """
 
-    def __init__(self, sides: Sequence[LockstepSide], algorithm: str, how: LockstepOptions) -> None:
-        """Trains nothing yet."""
+    def __init__(
+        self, sides: Sequence[LockstepSide], algorithm: str, options: LockstepOptions
+    ) -> None:
+        """Prepare the caches; nothing is trained yet."""
         self.sides = tuple(sides)
-        self._labs = tuple(ExperimentCache(load_adapter(side.framework)) for side in self.sides)
-        self._algorithm, self._how = algorithm, how
-        self._start: dict[str, Any] = {}
+        self._caches = tuple(ExperimentCache(load_adapter(side.framework)) for side in self.sides)
+        self._algorithm, self._options = algorithm, options
+        self._initial_weights: dict[str, Any] = {}
 
-    def distances(self, one: int, other: int, lengths: Sequence[int]) -> list[WeightDistance]:
-        """How far two are apart behind each of some updates.
+    def measure_distances(
+        self, one: int, other: int, lengths: Sequence[int]
+    ) -> list[WeightDistance]:
+        """Compare the weights of two implementations after each of some updates.
 
         Args:
             one: Number of a side; its copy with another last bit shows how rounding grows.
-            other: Of another.
-            lengths: Updates, rising, of whole rounds.
+            other: Number of another side.
+            lengths: Numbers of updates, increasing, of whole update cycles.
 
         Raises:
             SpecError: A framework refuses the settings, or makes fewer updates.
         """
-        mine, theirs = (self.weights(number, lengths) for number in (one, other))
-        copies = self.weights(one, lengths, last_bit=True)
-        least, most, found = (
-            MIN_DIFFERENCE_FLOAT64 if self._how.double else MIN_DIFFERENCE_FLOAT32,
-            0.0,
-            [],
-        )
+        mine, theirs = (self.train_weights(number, lengths) for number in (one, other))
+        copies = self.train_weights(one, lengths, last_bit=True)
+        least = MIN_DIFFERENCE_FLOAT64 if self._options.float64 else MIN_DIFFERENCE_FLOAT32
+        most, distances = 0.0, []
         for updates in lengths:
-            apart, network = _compute_weight_distance(mine[updates], theirs[updates])
+            difference, network = _compute_weight_distance(mine[updates], theirs[updates])
             most = max(most, _compute_weight_distance(mine[updates], copies[updates])[0])
-            found.append(WeightDistance(updates, apart, network, most, least))
-        return found
+            distances.append(WeightDistance(updates, difference, network, most, least))
+        return distances
 
-    def weights(
+    def train_weights(
         self, number: int, lengths: Sequence[int], last_bit: bool = False
     ) -> dict[int, Parameters]:
-        """All networks of a side behind each of some updates of one training."""
+        """Return all networks of a side after each of some updates of one training."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
-        rounds = frozenset(length // unit for length in lengths)
-        kept = self._run_side(number, lengths[-1], last_bit, rounds=rounds).record.kept
+        cycles = frozenset(length // unit for length in lengths)
+        saved = self._run_side(number, lengths[-1], last_bit, cycles=cycles).record.saved_weights
         for length in lengths:
-            if length // unit not in kept:
+            if length // unit not in saved:
                 raise SpecError(
                     f"framework={self.sides[number].framework} made fewer than {length} updates "
                     f"of {self._algorithm}."
                 )
-        return {length: kept[length // unit] for length in lengths}
+        return {length: saved[length // unit] for length in lengths}
 
     def explain_divergence(
         self, one: int, other: int, updates: int
     ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
-        """Where two part, and probes that they answer differently."""
+        """Return the first difference, and the probes that are answered differently."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
         first, second = (self._run_side(number, few, snapshots=4 * few) for number in (one, other))
-        asked = catalogue.list_differing_probes(
+        probes = catalogue.list_differing_probes(
             self._make_answer_probe(one), self._make_answer_probe(other), self._algorithm
         )
-        return first_divergence.find_first_divergence(first, second, self._rounding), asked
+        return first_divergence.find_first_divergence(first, second, self._rounding), probes
 
     def find_divergence_before_updates(self, one: int, other: int) -> DivergencePoint | None:
-        """What both did differently before any update."""
+        """Return the first difference before any update."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         first, second = (self._run_side(number, unit) for number in (one, other))
         return first_divergence.find_divergence_before_updates(first, second, self._rounding)
@@ -277,7 +303,7 @@ class LockstepTrainings:
     def _rounding(self) -> float:
         return (
             first_divergence.ROUNDING_FLOAT64
-            if self._how.double
+            if self._options.float64
             else first_divergence.ROUNDING_FLOAT32
         )
 
@@ -287,65 +313,69 @@ class LockstepTrainings:
         updates: int,
         last_bit: bool = False,
         snapshots: int = 0,
-        rounds: frozenset[int] = frozenset(),
+        cycles: frozenset[int] = frozenset(),
     ) -> ProbeRun:
-        # All begin with the weights of the first one.
-        lab = self._labs[number]
+        cache = self._caches[number]
         with make_replacement(self.sides[number].interventions).apply_replacement():
-            made = EXPERIMENT_BUILDERS[self._algorithm](lab, updates, self._how.shared)
-            weights = self._align_std_bias(made.weights)
+            experiment = EXPERIMENT_BUILDERS[self._algorithm](
+                cache, updates, self._options.shared_stream
+            )
+            weights = self._align_std_bias(experiment.weights)
             if last_bit:
                 weights = {
-                    n: _perturb_last_bit(array, self._how.double) for n, array in weights.items()
+                    n: _perturb_last_bit(array, self._options.float64)
+                    for n, array in weights.items()
                 }
-            return lab.run(
+            return cache.run(
                 dataclasses.replace(
-                    made,
-                    name=f"{made.name}, {last_bit}, {snapshots}, {sorted(rounds)}",
+                    experiment,
+                    name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}",
                     weights=weights,
                     snapshots=snapshots,
-                    double=self._how.double,
-                    kept=rounds,
+                    float64=self._options.float64,
+                    saved_cycles=cycles,
                 )
             )
 
     def _make_answer_probe(self, number: int) -> catalogue.AnswerProbe:
-        def ask(probe: Probe) -> ProbeAnswer | None:
+        def answer(probe: Probe) -> ProbeAnswer | None:
             with make_replacement(self.sides[number].interventions).apply_replacement():
-                return catalogue.measure_answer(self._labs[number], probe)
+                return catalogue.measure_answer(self._caches[number], probe)
 
-        return ask
+        return answer
 
     def _align_std_bias(self, weights: Mapping[str, Any]) -> dict[str, Any]:
-        # What makes a standard deviation is found by trial, for each by itself.
+        # All start from the weights of the first side. The bias that gives SAC's policy one
+        # standard deviation is searched for in each implementation and may differ by the search's
+        # error: then the first side's is used; a larger difference is another map, and stays.
         for name, array in weights.items():
-            start = self._start.setdefault(name, array)
+            start = self._initial_weights.setdefault(name, array)
             if name == "policy.std.bias" and np.abs(start - array).max() < _STD_BIAS_TOLERANCE:
                 weights = {**weights, name: start}
         return dict(weights)
 
 
-def list_update_counts(until: int, unit: int = 1) -> list[int]:
-    """Updates behind which weights are compared, of whole rounds of so many."""
-    wanted = [*(length for length in CHECKED_UPDATES if length < until), until]
+def list_update_counts(updates: int, unit: int = 1) -> list[int]:
+    """Return the numbers of updates after which weights are compared, multiples of `unit`."""
+    wanted = [*(length for length in CHECKED_UPDATES if length < updates), updates]
     return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
 
 
-def _split_into_stages(until: int, unit: int) -> list[list[int]]:
-    # A training is as long as the last: a short one says soon of most that they part.
-    whole = list_update_counts(until, unit)
+def _split_into_stages(updates: int, unit: int) -> list[list[int]]:
+    # A training runs to the last count; most divergences already show in a short one.
+    whole = list_update_counts(updates, unit)
     soon = [length for length in whole if length <= FIRST_STAGE_UPDATES]
     return [soon, whole] if 0 < len(soon) < len(whole) else [whole]
 
 
-def _perturb_last_bit(array: Any, double: bool) -> Any:
-    kind = np.float64 if double else np.float32
+def _perturb_last_bit(array: Any, float64: bool) -> Any:
+    kind = np.float64 if float64 else np.float32
     nearby = np.asarray(array, kind)
     return np.nextafter(nearby, kind(np.inf)).astype(np.asarray(array).dtype)
 
 
 def _compute_weight_distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[float, str]:
-    """Largest difference as a share of the network's largest weight, and in which network."""
+    """Return the largest difference as a share of its network's largest weight, and the network."""
     networks = sorted({name.split(".")[0] for name in one.keys() & other.keys()})
     if not networks:
         raise SpecError("the two implementations have no network of the same name.")
@@ -353,6 +383,6 @@ def _compute_weight_distance(one: Mapping[str, Any], other: Mapping[str, Any]) -
     for network in networks:
         names = [name for name in one.keys() & other.keys() if name.split(".")[0] == network]
         largest = max(float(np.abs(one[name]).max()) for name in names)
-        away = max(float(np.abs(one[name] - other[name]).max()) for name in names)
-        found.append((away / max(largest, 1e-12), network))
+        difference = max(float(np.abs(one[name] - other[name]).max()) for name in names)
+        found.append((difference / max(largest, 1e-12), network))
     return max(found)

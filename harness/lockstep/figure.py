@@ -1,4 +1,4 @@
-"""How far twins get apart with updates, and how far rounding takes two copies of one, as SVG."""
+"""Figures of lockstep comparisons: difference over updates, and that of rounding alone."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -11,41 +11,41 @@ from parallax.harness.lockstep.comparison import LockstepResult, WeightDistance
 from parallax.harness.probes.figures import COLORS, PAPER_COLOR, SIZE, STYLE
 
 MIN_PLOTTED_DISTANCE = 1e-17
-"""What stands for no difference at all, which has no place on a logarithmic axis."""
+"""Stands for a difference of 0, which a logarithmic axis cannot show."""
 _DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest weight"
 
 
-def render_distance_figure(found: LockstepResult) -> str:
-    """Both distances over the updates, on logarithmic axes, and what still counts as rounding."""
+def render_distance_figure(result: LockstepResult) -> str:
+    """Return the figure of one comparison, with logarithmic axes."""
     settings: Any = STYLE
     with mpl.rc_context(settings):
         drawn = Figure(figsize=SIZE, layout="constrained")
         ax = drawn.subplots()
-        first = found.first.label
-        _plot_rounding(ax, found.distances, f"{first}, last bit changed")
-        _plot_distance(ax, found.distances, f"{first} and {found.second.label}", COLORS[0])
-        ax.set_xlabel(f"updates of {found.algorithm}")
+        first = result.first.label
+        _plot_rounding(ax, result.distances, f"{first}, last bit changed")
+        _plot_distance(ax, result.distances, f"{first} and {result.second.label}", COLORS[0])
+        ax.set_xlabel(f"updates of {result.algorithm}")
         ax.set_ylabel(_DISTANCE_LABEL)
         ax.legend(fontsize=6, loc="best")
         return _figure_to_svg(drawn)
 
 
-def render_distance_panels(found: Mapping[str, Mapping[str, Sequence[WeightDistance]]]) -> str:
-    """A panel per algorithm with the distances of several pairs, beside those of copies.
+def render_distance_panels(distances: Mapping[str, Mapping[str, Sequence[WeightDistance]]]) -> str:
+    """Return a figure with one panel per algorithm and one line per pair.
 
     Args:
-        found: By algorithm and name of the pair; the copies of the first pair are drawn.
+        distances: By algorithm and name of the pair; rounding is drawn for the first pair.
     """
-    names = dict.fromkeys(name for pairs in found.values() for name in pairs)
+    names = dict.fromkeys(name for pairs in distances.values() for name in pairs)
     colors = {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
     settings: Any = STYLE
     with mpl.rc_context(settings):
-        drawn = Figure(figsize=(2.2 * len(found), 2.6), layout="constrained")
-        axes = drawn.subplots(1, len(found), sharey=True, squeeze=False)[0]
-        for ax, (algorithm, pairs) in zip(axes, found.items(), strict=True):
-            _plot_rounding(ax, next(iter(pairs.values())), "copies, one bit apart")
-            for name, distances in pairs.items():
-                _plot_distance(ax, distances, name, colors[name])
+        drawn = Figure(figsize=(2.2 * len(distances), 2.6), layout="constrained")
+        axes = drawn.subplots(1, len(distances), sharey=True, squeeze=False)[0]
+        for ax, (algorithm, pairs) in zip(axes, distances.items(), strict=True):
+            _plot_rounding(ax, next(iter(pairs.values())), "copies that differ in one bit")
+            for name, line in pairs.items():
+                _plot_distance(ax, line, name, colors[name])
             ax.set_title(algorithm)
             ax.set_xlabel("updates")
         axes[0].set_ylabel(_DISTANCE_LABEL)
@@ -67,16 +67,16 @@ def _plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> 
         [item.allowed_difference for item in distances],
         ":",
         color=PAPER_COLOR,
-        label="still rounding",
+        label="counts as rounding",
     )
     copies = [max(item.rounding, MIN_PLOTTED_DISTANCE) for item in distances]
     ax.loglog(updates, copies, "--", color="black", label=label)
 
 
 def _plot_distance(ax: Any, distances: Sequence[WeightDistance], label: str, color: str) -> None:
-    apart = [max(item.apart, MIN_PLOTTED_DISTANCE) for item in distances]
+    differences = [max(item.difference, MIN_PLOTTED_DISTANCE) for item in distances]
     updates = [item.updates for item in distances]
-    ax.loglog(updates, apart, "o-", color=color, markersize=3, label=label)
+    ax.loglog(updates, differences, "o-", color=color, markersize=3, label=label)
 
 
 def _figure_to_svg(drawn: Figure) -> str:

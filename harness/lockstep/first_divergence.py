@@ -1,4 +1,4 @@
-"""The first place at which two trainings of one algorithm part, update by update."""
+"""First difference between two trainings: actions, minibatch, gradients or weights."""
 
 import dataclasses
 import itertools
@@ -14,7 +14,7 @@ from parallax.harness.probes.measurements import find_minibatch
 from parallax.harness.probes.probe import UnmeasuredError
 
 ROUNDING_FLOAT32 = 1e-4
-"""Differences, as a share of the largest number, that float32 makes in some updates."""
+"""Differences, as a share of the largest number, that float32 rounding makes in some updates."""
 ROUNDING_FLOAT64 = 1e-9
 """The same in float64."""
 STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
@@ -22,38 +22,47 @@ STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
 
 @dataclasses.dataclass(frozen=True)
 class DivergencePoint:
-    """Where two trainings part.
+    """Point at which two trainings differ.
 
     Attributes:
-        update: Number of the update of its network, from 1; 0 before all.
-        what: `actions`, `stored ...`, `minibatch`, `gradients` or `weights`.
-        network: Which network's, where it is one.
-        apart: Largest difference, as a share of the largest number.
+        update: Number of the update of its network, from 1; 0 before all updates.
+        quantity: `actions`, `stored ...`, `minibatch`, `gradients` or `weights`.
+        network: Network of the quantity, or an empty string.
+        difference: Largest difference, as a share of the largest number.
     """
 
     update: int
-    what: str
+    quantity: str
     network: str
-    apart: float
+    difference: float
 
     def __str__(self) -> str:
         whose = f" of the {self.network}" if self.network else ""
         when = f"update {self.update}" if self.update else "the steps before updates"
-        return f"{when}, in {self.what}{whose}, by {self.apart:.2g} of the largest"
+        return f"{when}, in {self.quantity}{whose}, by {self.difference:.2g} of the largest number"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form, with the keys of stored files."""
+        return {
+            "update": self.update,
+            "what": self.quantity,
+            "network": self.network,
+            "apart": self.difference,
+        }
 
 
 def find_first_divergence(
     one: ProbeRun, other: ProbeRun, rounding: float = ROUNDING_FLOAT32
 ) -> DivergencePoint | None:
-    """The earliest difference that is more than rounding; None where there is none.
+    """Return the first difference that exceeds rounding, or None.
 
-    Before the first update actions and stored transitions are compared, as far as both took steps;
-    then, for each update of each network, the minibatch, gradients, and weights behind the step.
+    Before the first update, actions and stored transitions are compared for the steps that both
+    took; then, for each update of each network, minibatch, gradients and weights after the step.
 
     Args:
-        one: A training of which all updates were kept.
-        other: The same of another implementation.
-        rounding: Share of the largest number that is no difference.
+        one: A training whose updates were all saved.
+        other: The same training of another implementation.
+        rounding: Share of the largest number that counts as rounding.
     """
     return _find_first_beyond(
         itertools.chain(_iterate_before_updates(one, other), _iterate_updates(one, other)), rounding
@@ -63,20 +72,20 @@ def find_first_divergence(
 def find_divergence_before_updates(
     one: ProbeRun, other: ProbeRun, rounding: float = ROUNDING_FLOAT32
 ) -> DivergencePoint | None:
-    """The first difference of what both did before any update; None where there is none.
+    """Return the first difference of actions or stored transitions before any update, or None.
 
     Args:
         one: A training.
-        other: The same of another implementation.
-        rounding: Share of the largest number that is no difference.
+        other: The same training of another implementation.
+        rounding: Share of the largest number that counts as rounding.
     """
     return _find_first_beyond(_iterate_before_updates(one, other), rounding)
 
 
 def _find_first_beyond(
-    places: Iterable[DivergencePoint], rounding: float
+    points: Iterable[DivergencePoint], rounding: float
 ) -> DivergencePoint | None:
-    return next((place for place in places if place.apart > rounding), None)
+    return next((point for point in points if point.difference > rounding), None)
 
 
 def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
@@ -89,7 +98,7 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
             _collect_clipped_actions(one)[:steps], _collect_clipped_actions(other)[:steps]
         ),
     )
-    if one.experiment.algorithm != "ppo":  # its rollouts hold what networks put out
+    if one.experiment.algorithm != "ppo":  # its rollouts store outputs of networks
         for name in STORED_ARRAYS:
             a, b = one.record.stored.get(name), other.record.stored.get(name)
             if a is not None and b is not None and a[:steps].shape == b[:steps].shape:
@@ -116,30 +125,31 @@ def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint
 
 
 def _collect_clipped_actions(run: ProbeRun) -> Array:
-    # Upstream or a wrapper cuts actions at the bounds; no wrapper is around a dictated world.
+    # Some frameworks clip actions themselves, others leave it to a wrapper; the scripted
+    # environment has none.
     low, high = run.experiment.scripted_data.low, run.experiment.scripted_data.high
-    return np.clip(run.actions(), low, high) if low else run.actions()
+    return np.clip(run.get_actions(), low, high) if low else run.get_actions()
 
 
 def _compare_next_observations(
     one: ProbeRun, other: ProbeRun, steps: int
 ) -> Iterator[DivergencePoint]:
-    # What follows an end of the task is learned from by nobody.
+    # No target uses the observation after a termination.
     found = []
     for run in (one, other):
         rows = run.record.stored.get("next_observations")
         if rows is None or len(rows) < steps:
             return
-        goes_on = run.experiment.scripted_data.ends[:steps] != TERMINATED
-        found.append(rows[:steps][goes_on])
+        continues = run.experiment.scripted_data.ends[:steps] != TERMINATED
+        found.append(rows[:steps][continues])
     yield DivergencePoint(0, "stored next observations", "", _compute_relative_difference(*found))
 
 
 def _count_warm_up_steps(run: ProbeRun) -> int:
-    # Off-policy algorithms learn from steps of the warm-up here, and from no later ones.
+    # Off-policy updates here use transitions of the warm-up only.
     steps = run.record.steps
-    most = getattr(run.hyperparameters, "learning_starts", len(run.transitions))
-    return min(most, steps[0].env_steps) if steps else most
+    warm_up = getattr(run.hyperparameters, "learning_starts", len(run.transitions))
+    return min(warm_up, steps[0].env_steps) if steps else warm_up
 
 
 def _compare_update(
@@ -164,7 +174,7 @@ def _compare_update(
 def _compare_targets(
     number: int, one: OptimizerStepRecord, other: OptimizerStepRecord
 ) -> Iterator[DivergencePoint]:
-    # As they are before an update: what the one before left behind.
+    # Target networks before an update, as the previous update left them.
     if not any(network == "critic1" for network in one.networks):
         return
     for network in sorted({n.split(".")[0] for n in one.before if "_target." in n}):

@@ -1,4 +1,4 @@
-"""Stored answers: what is no longer as it was, here or between two versions of a framework."""
+"""Comparison with stored answers, and between two versions of a framework."""
 
 import dataclasses
 import json
@@ -13,6 +13,8 @@ from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import compare_in_probe_units, group_answers
 from parallax.harness.probes.results import (
     AGREES,
+    HERE,
+    OTHER,
     ProbeAnswer,
     ProbeReport,
     ProbeResult,
@@ -20,20 +22,19 @@ from parallax.harness.probes.results import (
     list_entry_names,
     report_from_dict,
 )
-from parallax.harness.probes.runner import HERE, OTHER
 
 CHANGE_TOLERANCE = 1e-3
-"""Change of an answer, as a share of its largest number, that another processor may cause."""
+"""Change of an answer, as a share of its largest number, that another CPU model may cause."""
 
 MAX_LISTED_CHANGES = 5
-"""Numbers of one answer that are listed when they changed."""
+"""Largest number of changed numbers that are listed per answer."""
 
 AnswerTable = dict[tuple[str, str], ProbeAnswer]
-"""By probe and implementation."""
+"""Answers by probe and implementation."""
 
 
 def load_report(path: Path) -> ProbeReport:
-    """A report that was stored.
+    """Load a stored report.
 
     Raises:
         SpecError: There is none at `path`.
@@ -42,20 +43,20 @@ def load_report(path: Path) -> ProbeReport:
         return report_from_dict(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecError(
-            f"{path}: no stored answers there ({error}). Write them with --json {path}."
+            f"{path} holds no stored answers ({error}). Write them with --json {path}."
         ) from error
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
-    """The stored report with what was asked anew in its place."""
+    """Return the stored report with new answers in place of old ones."""
     old = {result.probe: result for result in stored.results}
     known = {probe.name: probe for probe in PROBES}
     for result in report.results:
         if result.probe in old:
-            kept = {**old[result.probe].answers, **result.answers}
+            answers = {**old[result.probe].answers, **result.answers}
             probe = known.get(result.probe)
-            groups = group_answers(probe, kept) if probe else result.groups
-            old[result.probe] = dataclasses.replace(result, answers=kept, groups=groups)
+            groups = group_answers(probe, answers) if probe else result.groups
+            old[result.probe] = dataclasses.replace(result, answers=answers, groups=groups)
         else:
             old[result.probe] = result
     return dataclasses.replace(
@@ -64,7 +65,7 @@ def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
 
 
 def select_answers(report: ProbeReport, probes: Sequence[str], names: Sequence[str]) -> ProbeReport:
-    """The answers to some probes by some implementations."""
+    """Return the answers of some implementations to some probes."""
     results = [
         dataclasses.replace(
             result,
@@ -79,28 +80,29 @@ def select_answers(report: ProbeReport, probes: Sequence[str], names: Sequence[s
 
 
 def list_changes(report: ProbeReport, stored: ProbeReport) -> Sequence[str]:
-    """What is no longer as stored: one line per answer that changed, vanished or is new.
+    """Return one line per answer that changed, disappeared or is new.
 
-    Probes and implementations that were not asked this time are left out.
+    Probes and implementations that were not run this time are left out.
     """
     now, then = _index_answers(report), _index_answers(stored)
-    asked = {result.probe: result for result in report.results}
+    results = {result.probe: result for result in report.results}
     text = []
     for probe, name in sorted(now.keys() | then.keys()):
-        if probe not in asked or name not in report.versions:
+        if probe not in results or name not in report.versions:
             continue
         before, after = then.get((probe, name)), now.get((probe, name))
         if before is None or after is None:
             text.append(f"{probe}, {name}: {'new' if before is None else 'gone'}")
         else:
             text += [
-                f"{probe}, {name}: {line}" for line in describe_change(asked[probe], before, after)
+                f"{probe}, {name}: {line}"
+                for line in describe_change(results[probe], before, after)
             ]
     return text
 
 
 def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[str]:
-    """One line per implementation whose packages are not those of the stored answers."""
+    """Return one line per implementation whose package versions differ from the stored ones."""
     return [
         f"({name}: stored with {', '.join(stored.versions[name])})"
         for name, packages in report.versions.items()
@@ -109,14 +111,14 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 
 
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
-    """How an answer to a probe differs from an earlier one, in at most one line."""
+    """Return how an answer differs from an earlier one, in at most one line."""
     was_is = f"was {describe_answer(before)}; is {describe_answer(after)}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
     if _is_unchanged(result.probe, before, after):
         return []
     moved = format_changed_numbers(result, before.value, after.value)
-    # Names say it all; places do not.
+    # Numbers with names explain themselves; numbers with positions need the description.
     named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
     return [moved if named and moved else f"{was_is} ({moved})" if moved else was_is]
 
@@ -136,13 +138,13 @@ def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:
 
 
 def format_changed_numbers(result: ProbeResult, before: Array, after: Array) -> str:
-    """The numbers that changed most, with their names or places where there are several."""
+    """Return the numbers that changed most, with their names or positions if there are several."""
     old, new = np.ravel(before), np.ravel(after)
     if len(old) != len(new):
         return f"{len(old)} numbers -> {len(new)}"
     names = list_entry_names(result, len(old))
-    room = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
-    moved = np.abs(new - old) / np.where(room > 0, room, 1.0)
+    scale = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
+    moved = np.abs(new - old) / np.where(scale > 0, scale, 1.0)
     worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MAX_LISTED_CHANGES]
     return ", ".join(
         f"{names[i] + ' ' if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
@@ -160,7 +162,7 @@ def _index_answers(report: ProbeReport) -> AnswerTable:
 
 
 def list_version_changes(report: ProbeReport) -> Sequence[str]:
-    """One line per probe that the two versions answer differently."""
+    """Return one line per probe whose answers differ between the two versions."""
     return [
         f"{result.probe}: {line}"
         for result in report.results
@@ -170,7 +172,7 @@ def list_version_changes(report: ProbeReport) -> Sequence[str]:
 
 
 def format_version_lines(report: ProbeReport) -> list[str]:
-    """Which versions were compared and what changed from the other one to this one."""
+    """Return the compared versions and the answers that changed, as lines for a terminal."""
     other, here = (report.versions[name] for name in (OTHER, HERE))
     text = [f"from {', '.join(other)}", f"to   {', '.join(here)}"]
     if other == here:
@@ -187,7 +189,7 @@ def format_version_lines(report: ProbeReport) -> list[str]:
 
 
 def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | None:
-    # Both versions' answers, where neither failed.
+    # Answers of both versions, or None if one is missing or failed.
     answers = result.answers.get(OTHER), result.answers.get(HERE)
     if answers[0] is None or answers[1] is None or any(a and a.failed for a in answers):
         return None

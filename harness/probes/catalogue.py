@@ -1,48 +1,57 @@
-"""All probes."""
+"""The catalogue of probes: every question that an algorithm's implementations are asked.
+
+Questions that several algorithms share are built by `families`; those of one algorithm stand beside
+the functions that measure them. `select_probes` chooses by name, `sort_probes` orders by how many
+injected bugs a probe finds.
+"""
 
 import difflib
-import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.probes import ddpg as noise
-from parallax.harness.probes import ddpg as probes_ddpg
-from parallax.harness.probes.ddpg import DDPG_ALGORITHM, DDPG_PAPER
+from parallax.harness.contract.probing.protocol import ACTION, CRITIC_LOSS
+from parallax.harness.probes import ddpg
 from parallax.harness.probes.dqn import experiments as dqn_experiments
-from parallax.harness.probes.dqn import exploration
 from parallax.harness.probes.dqn import exploration as dqn_exploration
 from parallax.harness.probes.dqn import losses as dqn_losses
 from parallax.harness.probes.dqn import targets as dqn_targets
 from parallax.harness.probes.dqn.experiments import DQN_ALGORITHM, DQN_CODE, DQN_PAPER
 from parallax.harness.probes.experiments import ExperimentCache
-from parallax.harness.probes.families import counts, initialisation, optimisation, storage
-from parallax.harness.probes.families import settings as defaults
-from parallax.harness.probes.families import settings as options
+from parallax.harness.probes.families import (
+    counts,
+    initialisation,
+    optimisation,
+    settings,
+    storage,
+)
 from parallax.harness.probes.ppo import experiments as ppo_experiments
 from parallax.harness.probes.ppo import losses as ppo_losses
-from parallax.harness.probes.ppo import rollouts, schedules
+from parallax.harness.probes.ppo import rollouts as ppo_rollouts
+from parallax.harness.probes.ppo import schedules as ppo_schedules
 from parallax.harness.probes.ppo.experiments import PPO_CODE, PPO_PAPER
 from parallax.harness.probes.probe import (
+    LOOP,
+    NETWORKS,
     Probe,
     is_same_answer,
     make_relation_description,
     run_probe,
 )
 from parallax.harness.probes.r2d2 import experiments as r2d2_experiments
-from parallax.harness.probes.r2d2 import memory, replay
+from parallax.harness.probes.r2d2 import memory as r2d2_memory
+from parallax.harness.probes.r2d2 import replay as r2d2_replay
 from parallax.harness.probes.r2d2 import targets as r2d2_targets
 from parallax.harness.probes.results import ProbeAnswer
 from parallax.harness.probes.sac import experiments as sac_experiments
-from parallax.harness.probes.sac import policy
+from parallax.harness.probes.sac import policy as sac_policy
 from parallax.harness.probes.sac import updates as sac_updates
-from parallax.harness.probes.sac.experiments import SAC_CODE, SAC_PAPER
-from parallax.harness.probes.td3 import actions as action
+from parallax.harness.probes.sac.experiments import SAC_CODE, SAC_FIRST_PAPER, SAC_PAPER
+from parallax.harness.probes.td3 import actions as td3_actions
 from parallax.harness.probes.td3 import experiments as td3_experiments
 from parallax.harness.probes.td3 import updates as td3_updates
-from parallax.harness.probes.td3.actions import measure_exploration_unit
 from parallax.harness.probes.td3.experiments import POLICY_DELAY, TD3_CODE, TD3_PAPER
 
 OUTPUT_GAINS = {"policy.out": 0.01, "value.out": 1.0}
@@ -58,19 +67,20 @@ PPO_PROBES: tuple[Probe, ...] = (
         "ppo",
         (
             ppo_experiments.run_wide_bounds,
-            lambda lab: ppo_experiments.run_out_of_bounds(lab, narrow=True),
+            lambda cache: ppo_experiments.run_out_of_bounds(cache, narrow=True),
         ),
         "out",
         f"{PPO_PAPER}, section 6.1: the mean of the Gaussian; {PPO_CODE} cuts it",
+        squashed=False,
     ),
-    *rollouts.ACTION_PROBES,
-    *rollouts.ADVANTAGE_PROBES,
+    *ppo_rollouts.ACTION_PROBES,
+    *ppo_rollouts.ADVANTAGE_PROBES,
     *ppo_losses.POLICY_PROBES,
     *ppo_losses.VALUE_PROBES,
     *ppo_losses.LATER_ROLLOUT_PROBES,
-    *schedules.MINIBATCH_PROBES,
+    *ppo_schedules.MINIBATCH_PROBES,
     *ppo_losses.DIVERGENCE_PROBES,
-    *schedules.ANNEALING_PROBES,
+    *ppo_schedules.ANNEALING_PROBES,
     *optimisation.make_gradient_probes(
         "ppo",
         ppo_experiments.run_three_rollouts,
@@ -87,7 +97,7 @@ PPO_PROBES: tuple[Probe, ...] = (
     ),
     initialisation.make_initial_constant_probe(
         "ppo.initial_std",
-        "Which standard deviation has the policy at the start, by default?",
+        "What is the policy's initial standard deviation by default?",
         f"{PPO_CODE}: 1",
         ppo_experiments.run_library_defaults,
         "policy.log_std",
@@ -105,6 +115,9 @@ PPO_PROBES: tuple[Probe, ...] = (
             size_source=f"{PPO_PAPER}, section 6.1: 64 and 64",
         ),
     ),
+    *ppo_schedules.OPTION_PROBES,
+    settings.make_default_settings_probe("ppo"),
+    ppo_rollouts.STORED_REWARD_PROBE,
 )
 
 TD3_ALGORITHM = f"{TD3_PAPER}, algorithm 1"
@@ -122,7 +135,7 @@ TD3_PROBES: tuple[Probe, ...] = (
         (td3_experiments.run_out_of_bounds, td3_experiments.run_narrow_bounds),
         f"{TD3_PAPER}, authors' code: cut there",
     ),
-    *action.ACTION_PROBES,
+    *td3_actions.ACTION_PROBES,
     *td3_updates.UPDATE_PROBES,
     *counts.make_count_probes(
         "td3",
@@ -163,6 +176,27 @@ TD3_PROBES: tuple[Probe, ...] = (
             size_source=f"{TD3_PAPER}, appendix C: 400 and 300",
         ),
     ),
+    settings.make_option_probe(
+        "td3",
+        {"hidden_sizes": (48, 32)},
+        "hidden_sizes",
+        "the size of the hidden layers",
+        part=NETWORKS,
+    ),
+    settings.make_option_probe(
+        "td3", {"target_policy_noise": 0.15}, "target_policy_noise", "the noise in targets"
+    ),
+    settings.make_option_probe(
+        "td3",
+        {"gradient_steps": 2},
+        "update_ratio",
+        "gradient steps per update cycle",
+        part=LOOP,
+    ),
+    settings.make_default_settings_probe("td3"),
+    settings.make_tau_probe("td3", td3_experiments.run_count_experiment),
+    td3_actions.EXPLORATION_UNIT_PROBE,
+    *td3_updates.SETTING_PROBES,
 )
 
 SAC_ALGORITHM = f"{SAC_PAPER}, algorithm 1"
@@ -174,20 +208,20 @@ SAC_PROBES: tuple[Probe, ...] = (
         "sac",
         (
             sac_experiments.run_frozen_policy,
-            lambda lab: sac_experiments.run_out_of_bounds(lab, narrow=True),
+            lambda cache: sac_experiments.run_out_of_bounds(cache, narrow=True),
         ),
         "mean",
-        f"{sac_experiments.SAC_FIRST_PAPER}, section 5.2: tanh of the mean, scaled",
+        f"{SAC_FIRST_PAPER}, section 5.2: tanh of the mean, scaled",
     ),
     storage.make_action_range_probe(
         "sac",
         (
             sac_experiments.run_out_of_bounds,
-            lambda lab: sac_experiments.run_out_of_bounds(lab, narrow=True),
+            lambda cache: sac_experiments.run_out_of_bounds(cache, narrow=True),
         ),
-        f"{sac_experiments.SAC_FIRST_PAPER}, appendix C: tanh keeps them there",
+        f"{SAC_FIRST_PAPER}, appendix C: tanh keeps them there",
     ),
-    *policy.PROBES,
+    *sac_policy.PROBES,
     *sac_updates.UPDATE_PROBES,
     *sac_updates.TEMPERATURE_PROBES,
     *counts.make_count_probes(
@@ -196,6 +230,7 @@ SAC_PROBES: tuple[Probe, ...] = (
         sac_experiments.run_parallel_envs,
         SAC_ALGORITHM,
         1,
+        has_temperature=True,
     ),
     *storage.make_storage_probes(
         "sac", sac_experiments.run_update, sac_experiments.run_frozen_policy
@@ -217,7 +252,7 @@ SAC_PROBES: tuple[Probe, ...] = (
     ),
     initialisation.make_initial_constant_probe(
         "sac.initial_temperature",
-        "At which temperature does a run start, by default?",
+        "What is the initial temperature by default?",
         f"{SAC_CODE}: 1",
         sac_experiments.run_library_defaults,
         "temperature.log",
@@ -237,6 +272,23 @@ SAC_PROBES: tuple[Probe, ...] = (
             size_source=f"{SAC_APPENDIX}: 256 and 256",
         ),
     ),
+    settings.make_option_probe(
+        "sac",
+        {"gradient_steps": 2},
+        "update_ratio",
+        "gradient steps per update cycle",
+        part=LOOP,
+    ),
+    settings.make_option_probe(
+        "sac",
+        {"critic_learning_rate": 2e-3, "temperature_learning_rate": 2e-3},
+        "critic_learning_rate",
+        "the learning rate of critics and temperature, apart from the policy's,",
+        events=(CRITIC_LOSS,),
+    ),
+    settings.make_default_settings_probe("sac"),
+    settings.make_tau_probe("sac", sac_experiments.run_count_experiment),
+    sac_updates.POLICY_STEPS_PROBE,
 )
 
 OUTPUT_INIT_BOUND = 3e-3
@@ -255,60 +307,65 @@ def _compute_ddpg_bias_rms(name: str, inputs: int) -> float:
 DDPG_PROBES: tuple[Probe, ...] = (
     storage.make_greedy_probe(
         "ddpg",
-        (probes_ddpg.run_out_of_bounds, probes_ddpg.run_narrow_bounds),
+        (ddpg.run_out_of_bounds, ddpg.run_narrow_bounds),
         "out",
-        f"{DDPG_PAPER}, section 7: tanh of the output; here scaled to the range",
+        f"{ddpg.DDPG_PAPER}, section 7: tanh of the output; here scaled to the range",
     ),
     storage.make_action_range_probe(
         "ddpg",
-        (probes_ddpg.run_out_of_bounds, probes_ddpg.run_narrow_bounds),
-        f"{DDPG_PAPER}, section 7: bounded; here cut there",
+        (ddpg.run_out_of_bounds, ddpg.run_narrow_bounds),
+        f"{ddpg.DDPG_PAPER}, section 7: bounded; here cut there",
     ),
     Probe(
         "ddpg.exploration",
         "Which action is taken with Gaussian noise of 0.1 of half the range, from -1 to 3?",
-        f"{DDPG_ALGORITHM}: the policy's action and noise; here kept within the bounds",
+        f"{ddpg.DDPG_ALGORITHM}: the policy's action and noise; here clipped at the bounds",
         "action, in action units",
-        lambda lab: measure_exploration_unit(lab, "ddpg"),
+        lambda cache: td3_actions.measure_exploration_unit(cache, "ddpg"),
         make_relation_description("action"),
+        events=(ACTION,),
     ),
-    *noise.NOISE_PROBES,
-    *probes_ddpg.UPDATE_PROBES,
+    *ddpg.NOISE_PROBES,
+    *ddpg.UPDATE_PROBES,
     *counts.make_count_probes(
-        "ddpg", probes_ddpg.run_count_experiment, probes_ddpg.run_parallel_envs, DDPG_ALGORITHM, 1
+        "ddpg", ddpg.run_count_experiment, ddpg.run_parallel_envs, ddpg.DDPG_ALGORITHM, 1
     ),
-    *storage.make_storage_probes("ddpg", probes_ddpg.run_update, probes_ddpg.run_out_of_bounds),
-    storage.make_full_buffer_probe("ddpg", probes_ddpg.run_full_buffer),
+    *storage.make_storage_probes("ddpg", ddpg.run_update, ddpg.run_out_of_bounds),
+    storage.make_full_buffer_probe("ddpg", ddpg.run_full_buffer),
     *optimisation.make_gradient_probes(
-        "ddpg", probes_ddpg.run_update, ("policy", "critic1"), f"{DDPG_PAPER}, section 7: rectified"
+        "ddpg", ddpg.run_update, ("policy", "critic1"), f"{ddpg.DDPG_PAPER}, section 7: rectified"
     ),
     *optimisation.make_optimizer_probes(
         "ddpg",
-        probes_ddpg.run_update,
-        probes_ddpg.run_library_defaults,
+        ddpg.run_update,
+        ddpg.run_library_defaults,
         {"policy": 1e-4, "critic1": 1e-3},
         1e-8,
-        f"{DDPG_PAPER}, section 7: Adam with 0.0001 and 0.001, weight decay 0.01 of the critic",
+        f"{ddpg.DDPG_PAPER}, section 7: Adam with 0.0001 and 0.001, weight decay 0.01 of "
+        "the critic",
         decay=0.01,
     ),
     initialisation.make_initial_target_probe(
-        "ddpg", probes_ddpg.run_library_defaults, DDPG_ALGORITHM
+        "ddpg", ddpg.run_library_defaults, ddpg.DDPG_ALGORITHM
     ),
     *initialisation.make_initialization_probes(
         "ddpg",
-        probes_ddpg.run_library_defaults,
+        ddpg.run_library_defaults,
         initialisation.InitialNetworks(
             _compute_ddpg_weight_rms,
             _compute_ddpg_bias_rms,
-            f"{DDPG_PAPER}, section 7: uniform within 1/sqrt(inputs), the last layer within 0.003",
+            f"{ddpg.DDPG_PAPER}, section 7: uniform within 1/sqrt(inputs), the last layer within "
+            "0.003",
             sizes=(400, 300, 400, 300),
-            size_source=f"{DDPG_PAPER}, section 7: 400 and 300",
+            size_source=f"{ddpg.DDPG_PAPER}, section 7: 400 and 300",
         ),
     ),
+    settings.make_default_settings_probe("ddpg"),
+    settings.make_tau_probe("ddpg", ddpg.run_count_experiment),
 )
 
 DQN_PROBES: tuple[Probe, ...] = (
-    *exploration.EXPLORATION_PROBES,
+    *dqn_exploration.EXPLORATION_PROBES,
     *dqn_losses.PROBES,
     *dqn_targets.PROBES,
     *dqn_exploration.COUNT_PROBES,
@@ -337,43 +394,34 @@ DQN_PROBES: tuple[Probe, ...] = (
             f"{DQN_CODE}: as Torch makes a linear layer, uniform",
         ),
     ),
+    settings.make_default_settings_probe("dqn"),
 )
 
 R2D2_PROBES: tuple[Probe, ...] = (
     *r2d2_targets.PROBES,
-    *memory.PROBES,
-    *replay.PRIORITY_PROBES,
-    *replay.COUNT_PROBES,
+    *r2d2_memory.PROBES,
+    *r2d2_replay.PRIORITY_PROBES,
+    *r2d2_replay.COUNT_PROBES,
     optimisation.make_step_probe("r2d2", r2d2_experiments.run_bandit, ("critic1",)),
+    settings.make_default_settings_probe("r2d2"),
 )
 
-SETTINGS_PROBES: tuple[Probe, ...] = (
-    *options.OPTION_PROBES,
-    *defaults.DEFAULT_PROBES,
-    *td3_updates.STATEMENT_PROBES,
+PROBES: tuple[Probe, ...] = (
+    *PPO_PROBES,
+    *TD3_PROBES,
+    *SAC_PROBES,
+    *DDPG_PROBES,
+    *DQN_PROBES,
+    *R2D2_PROBES,
 )
-
-PROBES: tuple[Probe, ...] = tuple(
-    probe
-    for algorithm in ALGORITHMS
-    for probe in itertools.chain(
-        PPO_PROBES,
-        TD3_PROBES,
-        SAC_PROBES,
-        DDPG_PROBES,
-        DQN_PROBES,
-        R2D2_PROBES,
-        SETTINGS_PROBES,
-    )
-    if probe.algorithm == algorithm
-)
+"""All questions, by algorithm."""
 
 
 def select_probes(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Probe]:
-    """Probes of some algorithms whose name contains one of some texts; empty is all.
+    """Return the probes of some algorithms whose name contains one of `patterns`; empty is all.
 
     Raises:
-        SpecError: An algorithm is not known, or nothing is left.
+        SpecError: An algorithm is unknown, or no probe matches.
     """
     for algorithm in algorithms:
         if algorithm not in ALGORITHMS:
@@ -391,7 +439,7 @@ def select_probes(algorithms: Sequence[str], patterns: Sequence[str]) -> list[Pr
         close = difflib.get_close_matches(patterns[0] if patterns else "", names, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SpecError(
-            f"--probe {','.join(patterns)}: no probe has such a name.{hint} "
+            f"--probe {','.join(patterns)}: no probe has a matching name.{hint} "
             "parallax probe --list lists all."
         )
     return chosen
@@ -403,59 +451,48 @@ MOST_SENSITIVE_PROBES = (
     *("policy_loss", "later_policy_loss", "value_loss_factor", "optimizer_step", "total_loss"),
     *("critic_loss", "loss_numbers", "temperature_gradient", "log_prob"),
 )
-"""Probes that are asked first, as they see most; the others follow in the registry's order."""
+"""Probes that find most of the injected bugs and are run first; the others keep their order."""
 LOCKSTEP_PROBES = (
     *MOST_SENSITIVE_PROBES,
     *("std_map", "squash_correction", "update_order", "truncation", "adam_settings"),
     *("advantages_recomputed", "critics_seen_by_policy", "target_action"),
 )
-"""Probes that are asked where two implementations part: of updates, and not of counts."""
+"""Probes of updates that are run when two implementations diverge in lockstep."""
 
 
 def sort_probes(algorithm: str) -> Sequence[Probe]:
-    """All probes of an algorithm, those that see most first."""
+    """Return all probes of an algorithm, those that find most injected bugs first."""
     probes = [probe for probe in PROBES if probe.algorithm == algorithm]
-    last = len(MOST_SENSITIVE_PROBES)
-    return sorted(
-        probes,
-        key=lambda p: (
-            MOST_SENSITIVE_PROBES.index(_get_probe_suffix(p))
-            if _get_probe_suffix(p) in MOST_SENSITIVE_PROBES
-            else last
-        ),
-    )
+    rank = {name: place for place, name in enumerate(MOST_SENSITIVE_PROBES)}
+    return sorted(probes, key=lambda probe: rank.get(probe.short_name, len(rank)))
 
 
-def measure_answer(lab: ExperimentCache, probe: Probe) -> ProbeAnswer | None:
-    """One implementation's answer; None where the probe fails."""
+def measure_answer(cache: ExperimentCache, probe: Probe) -> ProbeAnswer | None:
+    """Return one implementation's answer, or None if the probe fails."""
     try:
-        return run_probe(probe, {lab.adapter.name: lab}).answers.get(lab.adapter.name)
+        return run_probe(probe, {cache.adapter.name: cache}).answers.get(cache.adapter.name)
     except Exception:
         return None
 
 
 AnswerProbe = Callable[[Probe], ProbeAnswer | None]
-"""Puts a probe to one implementation, with what is changed of it."""
+"""Returns the answer of one implementation, with its interventions."""
 
 
 def list_differing_probes(one: AnswerProbe, other: AnswerProbe, algorithm: str) -> tuple[str, ...]:
-    """Names of the probes among `APART` that two implementations answer differently.
+    """Return the names of `LOCKSTEP_PROBES` that two implementations answer differently.
 
     Args:
-        one: Asks the first.
-        other: Asks the second.
-        algorithm: That both have.
+        one: Answers of the first.
+        other: Answers of the second.
+        algorithm: An algorithm that both have.
     """
-    found = []
+    differing = []
     for probe in sort_probes(algorithm):
-        if _get_probe_suffix(probe) not in LOCKSTEP_PROBES or _get_probe_suffix(probe) == "counts":
+        if probe.short_name not in LOCKSTEP_PROBES or probe.short_name == "counts":
             continue
-        answers = [ask(probe) for ask in (one, other)]
+        answers = [answer(probe) for answer in (one, other)]
         known = [a for a in answers if a is not None and not a.unmeasured]
         if len(known) == len(answers) and not is_same_answer(probe, *known):
-            found.append(probe.name)
-    return tuple(found)
-
-
-def _get_probe_suffix(probe: Probe) -> str:
-    return probe.name.split(".", 1)[1]
+            differing.append(probe.name)
+    return tuple(differing)

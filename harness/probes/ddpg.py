@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import ACTION, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import BATCH_ROWS, HALF_RANGE, WIDE_HIGH, WIDE_LOW
@@ -23,6 +23,7 @@ from parallax.harness.probes.families.critics import (
 from parallax.harness.probes.families.optimisation import measure_adam_shares
 from parallax.harness.probes.measurements import MAX_UPDATES, find_minibatch
 from parallax.harness.probes.probe import (
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     make_entry_description,
@@ -48,47 +49,49 @@ run_parallel_envs = functools.partial(experiments.run_parallel_envs, algorithm="
 run_library_defaults = functools.partial(experiments.run_library_defaults, algorithm="ddpg")
 
 
-def run_bandit(lab: ExperimentCache) -> ProbeRun:
-    """Some updates without a future: the target of the critic is the reward."""
-    return lab.run(_change_update_experiment(lab, "bandit", gamma=0.0))
+def run_bandit(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates with a discount of 0: the critic's target is the reward."""
+    return cache.run(_change_update_experiment(cache, "bandit", gamma=0.0))
 
 
-def run_weight_decay(lab: ExperimentCache) -> ProbeRun:
-    """Some updates with a large weight decay of policy and critic."""
+def run_weight_decay(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates with a large weight decay of policy and critic."""
     both = dict.fromkeys(("policy_weight_decay", "critic_weight_decay"), WEIGHT_DECAY)
-    return lab.run(_change_update_experiment(lab, "decaying", **both))
+    return cache.run(_change_update_experiment(cache, "decaying", **both))
 
 
-def run_default_noise(lab: ExperimentCache) -> ProbeRun:
-    """A policy that puts out the middle of the range, with the framework's own noise."""
-    return lab.run(_build_noise_experiment(lab, "own noise", {}))
+def run_default_noise(cache: ExperimentCache) -> ProbeRun:
+    """Run a policy that outputs the middle of the range, with the framework's default noise."""
+    return cache.run(_build_noise_experiment(cache, "own noise", {}))
 
 
-def run_ou_noise(lab: ExperimentCache) -> ProbeRun:
-    """The same with an Ornstein-Uhlenbeck process of the paper's size."""
+def run_ou_noise(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with an Ornstein-Uhlenbeck process with the paper's sigma."""
     kind: dict[str, Any] = {
         "exploration_noise_kind": "ornstein-uhlenbeck",
         "exploration_noise": SIGMA,
     }
-    return lab.run(_build_noise_experiment(lab, "process", kind))
+    return cache.run(_build_noise_experiment(cache, "process", kind))
 
 
-def _change_update_experiment(lab: ExperimentCache, name: str, **changes: float) -> ProbeExperiment:
-    experiment = run_update(lab).experiment
+def _change_update_experiment(
+    cache: ExperimentCache, name: str, **changes: float
+) -> ProbeExperiment:
+    experiment = run_update(cache).experiment
     changed = {**experiment.changes, **changes}
     return dataclasses.replace(experiment, name=f"ddpg {name}", changes=changed)
 
 
 def _build_noise_experiment(
-    lab: ExperimentCache, name: str, changes: dict[str, Any]
+    cache: ExperimentCache, name: str, changes: dict[str, Any]
 ) -> ProbeExperiment:
-    weights = experiment_setups.make_weights(lab, "ddpg")
+    weights = experiment_setups.make_weights(cache, "ddpg")
     experiment_setups.set_pass_through_weights(weights, "policy", "out", shift=8.0)
-    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, WIDE_LOW, WIDE_HIGH)
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, WIDE_LOW, WIDE_HIGH)
     world.observations[:, 0] = world.resets[:, 0] = 0.0
     world.ends[:] = np.where(np.arange(BATCH_ROWS) == BATCH_ROWS // 2, TERMINATED, 0)
     settings = (
-        experiment_setups.choose_rare_update_settings(lab, "ddpg", BATCH_ROWS)
+        experiment_setups.choose_rare_update_settings(cache, "ddpg", BATCH_ROWS)
         | experiments.FROZEN_SETTINGS
         | {"batch_size": 2}
         | changes
@@ -103,7 +106,7 @@ SMOOTHING_STD = 0.2
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
-    """The paper's targets of an update, and others by what they are."""
+    """Return the paper's targets of an update, and others by their description."""
     (paper,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
     values = {
         "noise in the next action": updates.compute_next_values(
@@ -121,14 +124,14 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
-    """What the paper's targets are summed from, with their weights."""
+    """Return the terms of the paper's targets, with their weights."""
     (value,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
     gamma = run.hyperparameters.gamma
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def _measure_weight_decay(lab: ExperimentCache) -> ProbeMeasurement:
-    run = run_weight_decay(lab)
+def _measure_weight_decay(cache: ExperimentCache) -> ProbeMeasurement:
+    run = run_weight_decay(cache)
     networks = ("policy", "critic1")
     shares = [measure_adam_shares(run, name, WEIGHT_DECAY) for name in networks]
     value = np.array(shares)
@@ -144,48 +147,50 @@ CRITIC_PROBES = critics.CriticProbes(
     compute_targets,
     list_target_terms,
     DDPG_ALGORITHM,
-    half=False,
+    halves_loss=False,
     reader=single.make_single_critic_reader(run_bandit),
-    plain=run_bandit,
+    run_for_slopes=run_bandit,
 )
 UPDATE_PROBES: Sequence[Probe] = (
-    *CRITIC_PROBES.probes(),
+    *CRITIC_PROBES.build_probes(),
     Probe(
         "ddpg.policy_terms",
-        "What does the policy climb?",
+        "What does the policy maximize?",
         f"{DDPG_ALGORITHM}: the critic",
         f"weight of the critic, in the first {MAX_UPDATES} steps",
-        lambda lab: updates.measure_policy_objective(lab, "ddpg"),
+        lambda cache: updates.measure_policy_objective(cache, "ddpg"),
         make_relation_description("weight of the critic"),
         tolerance=5e-4,
+        events=(POLICY_LOSS,),
     ),
     critics.make_policy_clipping_probe(
-        "ddpg", lambda lab: updates.measure_policy_clipping(lab, "ddpg"), DDPG_ALGORITHM
+        "ddpg", lambda cache: updates.measure_policy_clipping(cache, "ddpg"), DDPG_ALGORITHM
     ),
     critics.make_critics_seen_probe(
-        "ddpg", lambda lab: updates.measure_critics_seen(lab, "ddpg"), DDPG_ALGORITHM
+        "ddpg", lambda cache: updates.measure_critics_seen(cache, "ddpg"), DDPG_ALGORITHM
     ),
     Probe(
         "ddpg.weight_decay",
         f"What does a weight decay of {WEIGHT_DECAY} of policy and critic do to a step?",
         f"{DDPG_PAPER}, section 7: L2 weight decay, a part of the gradient",
-        f"share of Adam's step with that gradient, in the first {MAX_UPDATES} steps: policy, critic",
+        f"share of Adam's step with that gradient, in the first {MAX_UPDATES} steps: "
+        "policy, critic",
         _measure_weight_decay,
         lambda comparison, measurement: "steps go elsewhere than Adam's with an L2 penalty",
         tolerance=1e-3,
     ),
 )
 
-NOISE_NAMES = ("share of the noise before that is kept", "deviation of what is added")
-EPISODE_END_NAME = "share that is kept over the end of an episode"
+NOISE_NAMES = ("share of the previous noise that remains", "deviation of the added noise")
+EPISODE_END_NAME = "share that remains after the end of an episode"
 FIRST_NOISE_ROW = 2
 """The first steps are left out: some implementations start with a step of their own."""
 
 
 def compute_action_noise(run: ProbeRun) -> Array:
-    """What was added to actions of the middle of the range, as a share of half of it."""
+    """Return the noise of actions around the middle of the range, as a share of half of it."""
     middle = (np.array(WIDE_LOW) + np.array(WIDE_HIGH)) / 2
-    return np.asarray((run.actions() - middle) / HALF_RANGE)
+    return np.asarray((run.get_actions() - middle) / HALF_RANGE)
 
 
 def _fit_noise_process(run: ProbeRun, rows: Array) -> Array:
@@ -202,8 +207,8 @@ def _list_rows_inside_episodes(run: ProbeRun) -> Array:
     )
 
 
-def _measure_default_noise(lab: ExperimentCache) -> ProbeMeasurement:
-    run = run_default_noise(lab)
+def _measure_default_noise(cache: ExperimentCache) -> ProbeMeasurement:
+    run = run_default_noise(cache)
     if not compute_action_noise(run).any():
         return ProbeMeasurement(np.zeros(2), np.array([1 - THETA, SIGMA]))
     return ProbeMeasurement(
@@ -212,16 +217,16 @@ def _measure_default_noise(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_ou_process(lab: ExperimentCache) -> ProbeMeasurement:
-    run = run_ou_noise(lab)
-    kept, added = _fit_noise_process(run, _list_rows_inside_episodes(run))
+def _measure_ou_process(cache: ExperimentCache) -> ProbeMeasurement:
+    run = run_ou_noise(cache)
+    remaining, added = _fit_noise_process(run, _list_rows_inside_episodes(run))
     noise, row = (
         compute_action_noise(run),
         int(np.flatnonzero(run.experiment.scripted_data.ends)[0]) + 1,
     )
     rest = noise[row] - added * run.experiment.scripted_data.acting_noise[row]
     over = float(rest @ noise[row - 1] / (noise[row - 1] @ noise[row - 1]))
-    value = np.array([kept, added, over]).round(6)
+    value = np.array([remaining, added, over]).round(6)
     return ProbeMeasurement(value, np.array([1 - THETA, SIGMA, 0.0]))
 
 
@@ -229,21 +234,25 @@ NOISE_PROBES: Sequence[Probe] = (
     Probe(
         "ddpg.exploration_kind",
         "Which noise is added to actions, by default?",
-        f"{DDPG_PAPER}, section 7: an Ornstein-Uhlenbeck process with theta {THETA} and sigma {SIGMA}",
+        f"{DDPG_PAPER}, section 7: an Ornstein-Uhlenbeck process with theta {THETA} and "
+        f"sigma {SIGMA}",
         "per step, by least squares, as shares of half the action range: " + ", ".join(NOISE_NAMES),
         _measure_default_noise,
         make_entry_description(NOISE_NAMES),
         tolerance=1e-3,
+        part=SETTINGS,
+        events=(ACTION,),
     ),
     Probe(
         "ddpg.exploration_process",
-        f"How does an Ornstein-Uhlenbeck process with sigma {SIGMA} go on?",
-        f"{DDPG_PAPER}, section 7: theta {THETA} and sigma {SIGMA}, per step; algorithm 1: a process of "
-        "its own for each episode",
+        f"How does an Ornstein-Uhlenbeck process with sigma {SIGMA} continue?",
+        f"{DDPG_PAPER}, section 7: theta {THETA} and sigma {SIGMA}, per step; algorithm 1: a "
+        "process of its own for each episode",
         "per step, by least squares, as shares of half the action range: "
         + ", ".join((*NOISE_NAMES, EPISODE_END_NAME)),
         _measure_ou_process,
         make_entry_description((*NOISE_NAMES, EPISODE_END_NAME)),
         tolerance=1e-3,
+        events=(ACTION,),
     ),
 )

@@ -46,24 +46,24 @@ NO_LEARNING = 1e-30
 
 
 def make_continuous_data(
-    lab: ExperimentCache,
+    cache: ExperimentCache,
     steps: int,
     low: tuple[float, ...] = UNIT_LOW,
     high: tuple[float, ...] = UNIT_HIGH,
     ends: bool = True,
     **replaced: Array,
 ) -> ScriptedData:
-    """A random world; with `ends`, every fifth step ends an episode, one way or the other.
+    """Return random data; with `ends`, every fifth step terminates or truncates an episode.
 
     Args:
-        lab: Has the seed of all numbers.
+        cache: Has the seed of all numbers.
         steps: Environment steps.
         low: Smallest action per dimension.
         high: Largest action per dimension.
         ends: Whether episodes end.
         replaced: Fields of the dictation to use instead.
     """
-    generator = np.random.default_rng(lab.seed)
+    generator = np.random.default_rng(cache.seed)
     actions = len(low)
     turn = np.arange(steps)
     ending = np.where(turn % 10 == 4, TERMINATED, np.where(turn % 10 == 9, TRUNCATED, 0))
@@ -80,55 +80,58 @@ def make_continuous_data(
 
 
 def make_discrete_data(
-    lab: ExperimentCache, steps: int, ends: bool = True, **replaced: Any
+    cache: ExperimentCache, steps: int, ends: bool = True, **replaced: Any
 ) -> ScriptedData:
-    """The same with choices in the place of actions.
+    """Return the same with discrete actions.
 
     Args:
-        lab: Has the seed of all numbers.
+        cache: Has the seed of all numbers.
         steps: Environment steps.
         ends: Whether episodes end.
         replaced: Fields of the dictation to use instead.
     """
-    picks = np.random.default_rng([lab.seed, 2]).uniform(size=(steps, 1))
-    world = make_continuous_data(lab, steps, (), (), ends)
-    fields: dict[str, Any] = {"random_actions": picks, "choices": N_DISCRETE_ACTIONS} | replaced
+    picks = np.random.default_rng([cache.seed, 2]).uniform(size=(steps, 1))
+    world = make_continuous_data(cache, steps, (), (), ends)
+    fields: dict[str, Any] = {
+        "random_actions": picks,
+        "n_discrete_actions": N_DISCRETE_ACTIONS,
+    } | replaced
     return dataclasses.replace(world, **fields)
 
 
-def make_weights(lab: ExperimentCache, algorithm: str) -> dict[str, Array]:
-    """Random weights of all networks; the arrays are everybody's and cannot be written to."""
+def make_weights(cache: ExperimentCache, algorithm: str) -> dict[str, Array]:
+    """Return random weights of all networks; the shared arrays are read-only."""
 
     def draw() -> dict[str, Array]:
-        generator = np.random.default_rng([lab.seed, 1])
+        generator = np.random.default_rng([cache.seed, 1])
         size = N_DISCRETE_ACTIONS if ALGORITHMS[algorithm].actions == "discrete" else ACTION_SIZE
         found = draw_weights(
-            generator, algorithm, OBSERVATION_SIZE, size, choose_hidden_sizes(lab, algorithm)
+            generator, algorithm, OBSERVATION_SIZE, size, choose_hidden_sizes(cache, algorithm)
         )
         for array in found.values():
             array.flags.writeable = False
         return found
 
-    return dict(lab.get_or_compute(("weights", algorithm), draw))
+    return dict(cache.get_or_compute(("weights", algorithm), draw))
 
 
-def choose_hidden_sizes(lab: ExperimentCache, algorithm: str) -> tuple[int, int]:
-    """Units of both hidden layers: those of `HIDDEN_LAYERS`, or as many in both where these must be so."""
+def choose_hidden_sizes(cache: ExperimentCache, algorithm: str) -> tuple[int, int]:
+    """Return the hidden sizes of `HIDDEN_LAYERS`, made equal if the framework needs equal ones."""
     first, second = HIDDEN_LAYERS[algorithm][0]
 
     def choose() -> tuple[int, int]:
-        taken = first == second or lab.accepts_settings(
+        taken = first == second or cache.accepts_settings(
             algorithm, {"hidden_sizes": (first, second)}, SHORT_STEPS
         )
         return (first, second) if taken else (first, first)
 
-    return lab.get_or_compute(("sizes", algorithm), choose)
+    return cache.get_or_compute(("sizes", algorithm), choose)
 
 
 def set_pass_through_weights(
     weights: dict[str, Array], network: str, head: str, shift: float = 40.0
 ) -> None:
-    """Makes a head of a ReLU network put out the first observation, and its other heads 0.
+    """Make a head of a ReLU network output the first observation, and its other heads 0.
 
     Args:
         weights: Changed in place.
@@ -154,7 +157,7 @@ def build_off_policy_experiment(
     warm_up: int = BATCH_ROWS,
     **changes: Any,
 ) -> ProbeExperiment:
-    """Random actions for a while, then an update per step on the first transitions.
+    """Return a training with random actions, then an update per step on the first transitions.
 
     Args:
         name: Of the experiment.
@@ -176,8 +179,10 @@ def build_off_policy_experiment(
     return ProbeExperiment(name, algorithm, world, changes, networks, snapshots)
 
 
-def choose_rare_update_settings(lab: ExperimentCache, algorithm: str, steps: int) -> dict[str, Any]:
-    """Settings with which there is one update after all steps, or at least few of the policy.
+def choose_rare_update_settings(
+    cache: ExperimentCache, algorithm: str, steps: int
+) -> dict[str, Any]:
+    """Return settings with one update after all steps, or at least few updates of the policy.
 
     What the framework has of it: as little as possible, for nothing is read of these updates.
     """
@@ -187,20 +192,20 @@ def choose_rare_update_settings(lab: ExperimentCache, algorithm: str, steps: int
 
     def choose() -> dict[str, Any]:
         possible = (s for s in (rare, late) if s.keys() <= known)
-        return next((s for s in possible if lab.accepts_settings(algorithm, s, steps)), {})
+        return next((s for s in possible if cache.accepts_settings(algorithm, s, steps)), {})
 
-    return lab.get_or_compute(("seldom", algorithm, steps), choose)
+    return cache.get_or_compute(("seldom", algorithm, steps), choose)
 
 
 def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
-    """Multiplies the outputs of all critics but the targets, in place."""
+    """Multiply the outputs of all critics but the target critics, in place."""
     for name in ("critic1.out.weight", "critic2.out.weight"):
         if name in weights:
             weights[name] = round_to_float32(weights[name] * factor)
 
 
 def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExperiment:
-    """The same on several copies of the environment, with a round per step of all of them."""
+    """Return the same experiment on parallel environments, with one cycle per step of all."""
     rounds = {"train_freq": copies, "gradient_steps": copies}
     steps = len(experiment.scripted_data.rewards) // copies * copies
     d = experiment.scripted_data
@@ -209,22 +214,27 @@ def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExp
     return dataclasses.replace(experiment, changes=changes, scripted_data=world, n_envs=copies)
 
 
-def build_defaults_experiment(lab: ExperimentCache, algorithm: str, number: int) -> ProbeExperiment:
-    """A short training with the framework's own settings and networks.
+def count_default_steps(number: int) -> int:
+    """Return the steps of a training with library defaults; the first has several updates."""
+    return 8 if number else 16
+
+
+def build_defaults_experiment(
+    cache: ExperimentCache,
+    algorithm: str,
+    number: int,
+    changes: Mapping[str, Any] = SHORT_OFF_POLICY_SETTINGS,
+) -> ProbeExperiment:
+    """Return a short training with library defaults and the framework's own initial weights.
 
     Args:
-        lab: Has the seed.
-        algorithm: Name.
-        number: Each has weights of its own; the first lasts for some updates.
+        cache: Gives the seed.
+        algorithm: Name of the algorithm.
+        number: Number of the training; each has its own seed.
+        changes: Settings that shorten it.
     """
     discrete = ALGORITHMS[algorithm].actions == "discrete"
-    world = (make_discrete_data if discrete else make_continuous_data)(lab, 8 if number else 16)
-    short: dict[str, dict[str, Any]] = {
-        "ppo": {"rollout_steps": len(world.rewards) // 2, "minibatch_size": 4, "epochs": 1},
-        "td3": SHORT_OFF_POLICY_SETTINGS,
-        "sac": SHORT_OFF_POLICY_SETTINGS,
-        "ddpg": SHORT_OFF_POLICY_SETTINGS,
-        "dqn": SHORT_OFF_POLICY_SETTINGS,
-    }
-    name, seed = f"{algorithm} own {number}", lab.seed * 100 + number
-    return ProbeExperiment(name, algorithm, world, short[algorithm], snapshots=4, seed=seed)
+    make_data = make_discrete_data if discrete else make_continuous_data
+    data = make_data(cache, count_default_steps(number))
+    name, seed = f"{algorithm} own {number}", cache.seed * 100 + number
+    return ProbeExperiment(name, algorithm, data, changes, snapshots=4, seed=seed)

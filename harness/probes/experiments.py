@@ -1,4 +1,4 @@
-"""Runs the trainings that probes read, each once per framework."""
+"""Scripted trainings that probes read, each run once per framework."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
@@ -11,6 +11,7 @@ from parallax.harness.contract.adapter import Adapter, Array, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import (
+    POLICY_LOSS,
     Parameters,
     ProbeMonitor,
     ProbeRecord,
@@ -28,10 +29,8 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
 
 CachedValue = TypeVar("CachedValue")
-FALLBACK_EVENT = "loss of policy"
-"""Where all of an algorithm's lines are known, its further trainings are not asked for them."""
 UNIT_BOUNDS = ((-1.0,), (1.0,), 0, 0)
-"""Bounds, time limit and choices of a task with continuous actions."""
+"""Bounds, time limit and number of discrete actions of a task with continuous actions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +38,18 @@ class ProbeExperiment:
     """One training that probes read.
 
     Attributes:
-        name: Unique; results are kept by it.
-        algorithm: `ppo`, `td3` or `sac`.
-        dictation: World and random numbers; its rows are the steps of the training.
-        changes: Unified hyperparameters that differ from the framework's own defaults.
-        weights: What networks start from.
-        snapshots: Optimiser steps of which gradients and parameters are kept.
-        n_envs: Copies of the environment.
-        seed: What the framework is told to seed its generators with.
-        std: SAC: standard deviations for what the policy's network puts out, where known.
-        squashed: SAC: whether tanh squashes what the policy draws.
-        double: Whether to train in float64.
-        kept: Rounds of updates behind which all networks are kept; see `ProbeScript`.
+        name: Unique; runs are cached by it.
+        algorithm: Name of the algorithm.
+        scripted_data: Environment and random numbers; one row per environment step.
+        changes: Unified hyperparameters that differ from the library defaults.
+        weights: Initial weights of the networks.
+        snapshots: Number of optimizer steps whose gradients and parameters are saved.
+        n_envs: Number of parallel environments.
+        seed: Seed that the framework receives.
+        std: SAC: maps the policy network's output to a standard deviation, where known.
+        squashed: SAC: whether samples of the policy are squashed by tanh.
+        float64: Whether to train in float64.
+        saved_cycles: Update cycles after which all networks are saved; see `ProbeScript`.
     """
 
     name: str
@@ -63,72 +62,72 @@ class ProbeExperiment:
     seed: int = 0
     std: Callable[[Array], Array] | None = None
     squashed: bool = True
-    double: bool = False
-    kept: frozenset[int] = frozenset()
+    float64: bool = False
+    saved_cycles: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeRun:
-    """An experiment that was carried out.
+    """An experiment with its recording.
 
     Attributes:
-        experiment: What was asked for.
+        experiment: The experiment.
         hyperparameters: All unified hyperparameters of the run.
-        record: What the optimisers did.
-        transitions: What the environment saw.
-        watch: What the framework reported, and its greedy policy.
-        draws: Random whole numbers it asked for; see `ScriptedWorld`.
-        thresholds: Shares of random actions, with environment steps taken before; see `ScriptedWorld`.
-        kept: What was made of it and is read again; see `once`.
+        record: Recording of the optimizers.
+        transitions: Steps of the environment, in order.
+        monitor: Reported metrics and the greedy policy.
+        draws: Calls that drew random integers; see `ScriptedWorld`.
+        thresholds: Environment steps taken before, and epsilon; see `ScriptedWorld`.
+        cached_values: Values that `get_or_compute` has computed.
     """
 
     experiment: ProbeExperiment
     hyperparameters: Any
     record: ProbeRecord
     transitions: tuple[ScriptedTransition, ...]
-    watch: ProbeMonitor
+    monitor: ProbeMonitor
     draws: tuple[IntegerDraw, ...] = ()
     thresholds: tuple[tuple[int, float], ...] = ()
-    kept: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
+    cached_values: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
-    def get_or_compute(self, key: Hashable, make: Callable[[], CachedValue]) -> CachedValue:
-        """What `make` makes, made at the first call with this key and kept."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        found: CachedValue = self.kept[key]
+    def get_or_compute(self, key: Hashable, compute: Callable[[], CachedValue]) -> CachedValue:
+        """Return the cached value of `key`, computed at the first call."""
+        if key not in self.cached_values:
+            self.cached_values[key] = compute()
+        found: CachedValue = self.cached_values[key]
         return found
 
     @property
     def weights(self) -> Parameters:
-        """What networks started from."""
+        """Initial weights of the networks."""
         return {**self.record.created, **self.experiment.weights}
 
-    def actions(self) -> Array:
-        """Actions that reached the environment, float[steps, actions]."""
+    def get_actions(self) -> Array:
+        """Return the actions that reached the environment, float[steps, actions]."""
         return np.array([transition.action.reshape(-1) for transition in self.transitions])
 
 
 class ExperimentCache:
-    """One framework, and what it has already done.
+    """One framework's runs of experiments, each carried out once.
 
     Attributes:
-        adapter: Of the framework.
-        seed: Of all that is dictated.
+        adapter: The framework's adapter.
+        seed: Seed of all scripted numbers.
     """
 
     def __init__(self, adapter: Adapter, seed: int = 0) -> None:
         self.adapter = adapter
         self.seed = seed
         self._runs: dict[str, ProbeRun] = {}
-        self._places: dict[str, dict[str, str]] = {}
+        self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
 
-    def place(self, algorithm: str, event: str) -> str:
-        """Upstream's file and line at which something happens; empty where that is not known."""
-        return self._places.get(algorithm, {}).get(event, "")
+    def get_source_line(self, algorithm: str, event: str) -> str:
+        """Return upstream's file and line at which `event` happens; empty if unknown."""
+        return self._source_lines.get(algorithm, {}).get(event, "")
 
     def run(self, experiment: ProbeExperiment) -> ProbeRun:
-        """Carries an experiment out, or finds it among those that have been.
+        """Return the run of an experiment, carried out at the first call.
 
         Raises:
             SpecError: The framework refuses a hyperparameter.
@@ -138,18 +137,18 @@ class ExperimentCache:
         return self._runs[experiment.name]
 
     def drop_other_algorithms(self, algorithm: str) -> None:
-        """Gives up the trainings of all other algorithms."""
+        """Drop the runs of all other algorithms, to free memory."""
         self._runs = {n: r for n, r in self._runs.items() if r.experiment.algorithm == algorithm}
 
-    def get_or_compute(self, key: Hashable, make: Callable[[], CachedValue]) -> CachedValue:
-        """What `make` makes, made at the first call with this key and kept."""
+    def get_or_compute(self, key: Hashable, compute: Callable[[], CachedValue]) -> CachedValue:
+        """Return the cached value of `key`, computed at the first call."""
         if key not in self._cache:
-            self._cache[key] = make()
+            self._cache[key] = compute()
         found: CachedValue = self._cache[key]
         return found
 
     def accepts_settings(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
-        """Whether the framework takes settings for a training of so many steps."""
+        """Return whether the framework accepts settings for a training of `steps` steps."""
         bounds = ((), (), 0, 2) if ALGORITHMS[algorithm].actions == "discrete" else UNIT_BOUNDS
         task = Task(ENV_ID, 1, *bounds)
         try:
@@ -161,9 +160,9 @@ class ExperimentCache:
     def _translate_settings(
         self, algorithm: str, context: RunContext, changes: Mapping[str, Any]
     ) -> tuple[Any, NativeConfig]:
-        own = load_recipe(algorithm, self.adapter.name)
-        own = self.adapter.get_library_defaults(algorithm, own, context)
-        hyperparameters = dataclasses.replace(own, **changes)
+        recipe = load_recipe(algorithm, self.adapter.name)
+        defaults = self.adapter.get_library_defaults(algorithm, recipe, context)
+        hyperparameters = dataclasses.replace(defaults, **changes)
         return hyperparameters, self.adapter.translate(algorithm, hyperparameters, context)
 
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
@@ -171,25 +170,26 @@ class ExperimentCache:
         task, seed = experiment.scripted_data.task, experiment.seed
         context = RunContext(task, steps, seed, experiment.n_envs)
         hyperparameters, native = self._translate_settings(algorithm, context, experiment.changes)
-        world, watch = ScriptedWorld(experiment.scripted_data), ProbeMonitor()
-        places = self._places.setdefault(algorithm, {})
+        world, monitor = ScriptedWorld(experiment.scripted_data), ProbeMonitor()
+        lines = self._source_lines.setdefault(algorithm, {})
         script = ProbeScript(
             world,
             experiment.weights,
             experiment.snapshots,
-            places=FALLBACK_EVENT not in places and not experiment.kept,
-            double=experiment.double,
-            kept=experiment.kept,
+            # Tracing is slow: once the policy's loss is located, other events are as well.
+            traces_lines=POLICY_LOSS not in lines and not experiment.saved_cycles,
+            float64=experiment.float64,
+            saved_cycles=experiment.saved_cycles,
         )
         with silence_output():
-            record = self.adapter.probe(algorithm, native, context, script, watch)
-        places.update(record.places)
+            record = self.adapter.probe(algorithm, native, context, script, monitor)
+        lines.update(record.source_lines)
         return ProbeRun(
             experiment,
             hyperparameters,
             record,
             tuple(world.transitions),
-            watch,
+            monitor,
             tuple(world.draws),
             tuple(world.thresholds),
         )

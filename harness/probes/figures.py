@@ -49,7 +49,7 @@ FigureDrawer = Callable[[Figure], None]
 
 
 def make_curve_drawer(result: ProbeResult) -> FigureDrawer | None:
-    """The answers over what they run over, one line per group that agrees, the paper dashed.
+    """Return a drawer of the answers over their axis, one line per group, the paper dashed.
 
     None where nothing differs or there is nothing to run over.
     """
@@ -94,18 +94,18 @@ def _is_near_paper(answer: ProbeAnswer) -> bool:
 
 
 def choose_group_colors(result: ProbeResult) -> list[str]:
-    """A colour per group: that of its first implementation."""
+    """Return a colour per group: that of its first implementation."""
     names = list(result.answers)
     return [COLORS[names.index(group[0]) % len(COLORS)] for group in result.groups]
 
 
 def add_legend(ax: Axes) -> None:
-    """Above the figure, where it hides nothing."""
+    """Add a legend above the axes."""
     ax.legend(loc="lower left", bbox_to_anchor=(-0.12, 1.0), ncols=2, borderaxespad=0.2)
 
 
 def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
-    """The figure as an SVG element.
+    """Render a figure as an SVG element.
 
     Args:
         draw: Draws it.
@@ -151,7 +151,7 @@ def _has_jumps(values: Array) -> bool:
 
 
 def compute_gaussian_density(x: Array, mean: float, std: float) -> Array:
-    """Density of the normal distribution."""
+    """Return the density of the normal distribution."""
     return np.asarray(np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi)))
 
 
@@ -163,7 +163,7 @@ VALUE_TOLERANCE = 2e-3
 
 
 def make_density_drawer(result: ProbeResult) -> FigureDrawer | None:
-    """Densities of actions for two means, cut or squashed; None where neither is found."""
+    """Return a drawer of densities of clipped or squashed actions, or None if neither is found."""
     kinds = {group: _classify_bounding(result, group[0]) for group in result.groups}
     if result.axis is None or len(set(kinds.values()) - {None}) < 2:
         return None
@@ -219,7 +219,7 @@ def _classify_bounding(result: ProbeResult, name: str) -> str | None:
 
 
 def make_surface_drawer(result: ProbeResult) -> FigureDrawer | None:
-    """Pull on the value over its change and the error, of each group of which a form is known.
+    """Return a drawer of the value loss's derivative for each group with a known form.
 
     None where nothing differs.
     """

@@ -1,4 +1,9 @@
-"""Reading answers off a run: what upstream's gradients say about its losses."""
+"""Measurements from a run: losses, targets and minibatches solved from upstream's gradients.
+
+The gradient of a layer is the sum over the minibatch of (gradient by the output) x (input). With
+fewer rows than units the gradients by the outputs can be solved for, row by row, so a loss need not
+be read from upstream's code: it is computed from what upstream's optimizer received.
+"""
 
 import contextlib
 import dataclasses
@@ -21,11 +26,11 @@ from parallax.harness.probes.reference_networks import (
 
 @dataclasses.dataclass(frozen=True)
 class CriticMinibatch:
-    """The minibatch of off-policy updates, as the critics saw it.
+    """Minibatch of an off-policy update, as the critics received it.
 
     Attributes:
         observations: float[rows, observations].
-        actions: float[rows, actions], as the framework stored them.
+        actions: float[rows, actions], in the unit in which the framework stores them.
         rewards: float[rows].
         next_observations: float[rows, observations], before any reset.
         ends: int[rows], see `parallax.harness.contract.probing.scripted_env`.
@@ -38,19 +43,19 @@ class CriticMinibatch:
     ends: Array
 
 
-UNKNOWN_OBSERVATIONS = "its networks were shown something else than observations of the run"
-SUBSTITUTE_NETWORKS_NOTE = "its agent takes any network, and these were lent to it by the probe"
+UNKNOWN_OBSERVATIONS = "its networks received inputs that are not observations of the run"
+SUBSTITUTE_NETWORKS_NOTE = "its agent takes any network, and these came from the probe"
 MAX_UPDATES = 5
-"""How many updates are read: what is stale, adds up or is reset shows after the first."""
+"""Number of updates that are read: stale or accumulated state shows after the first only."""
 
 
 def find_minibatch(run: ProbeRun, step: OptimizerStepRecord | None = None) -> CriticMinibatch:
-    """The minibatch of a step of critics, of the first one unless another is given.
+    """Return the minibatch of an optimizer step of the critics, by default of the first one.
 
-    Which transitions they are is told by the observations that critics were shown.
+    Transitions are identified by the observations among the critics' inputs.
 
     Raises:
-        Unmeasured: Critics were shown something else than transitions of the run.
+        UnmeasuredError: The critics' inputs are not transitions of the run.
     """
     chosen = list_critic_updates(run)[0] if step is None else step
     return run.get_or_compute(
@@ -59,16 +64,16 @@ def find_minibatch(run: ProbeRun, step: OptimizerStepRecord | None = None) -> Cr
 
 
 def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch:
-    if not step.pairs:
-        raise UnmeasuredError("its critics saw no minibatch")
-    if run.experiment.scripted_data.choices:
+    if not step.critic_inputs:
+        raise UnmeasuredError("its critics received no minibatch")
+    if run.experiment.scripted_data.n_discrete_actions:
         rows = _find_discrete_action_rows(run, step)
-        return _build_minibatch(run, rows, run.actions()[rows])
+        return _build_minibatch(run, rows, run.get_actions()[rows])
     found = []
-    for pairs in step.pairs:
-        # Some frameworks show critics what comes next without leaving gradients out.
+    for inputs in step.critic_inputs:
+        # Some frameworks pass next observations through the critics with gradients enabled.
         with contextlib.suppress(UnmeasuredError):
-            found.append(_match_transitions(run, pairs))
+            found.append(_match_transitions(run, inputs))
     if not found:
         raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
@@ -76,11 +81,11 @@ def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch
 
 
 def _find_discrete_action_rows(run: ProbeRun, step: OptimizerStepRecord) -> NDArray[np.intp]:
-    # What is predicted comes first: some frameworks show networks what comes next as well.
+    # Predictions come first: some frameworks then pass next observations through as well.
     size = run.hyperparameters.batch_size
-    whole = [shown for shown in step.pairs if len(shown) == size]
+    whole = [shown for shown in step.critic_inputs if len(shown) == size]
     if not whole:
-        raise UnmeasuredError("its network saw no minibatch")
+        raise UnmeasuredError("its network received no minibatch")
     return find_transition_rows(run, whole[0])
 
 
@@ -95,12 +100,12 @@ def _build_minibatch(run: ProbeRun, rows: NDArray[np.intp], actions: Array) -> C
     )
 
 
-def _match_transitions(run: ProbeRun, pairs: Array) -> tuple[NDArray[np.intp], Array, float]:
-    # Rows of the run, actions as shown, and how far these are from a linear map of those taken:
-    # critics are shown actions of the policy, too, when the policy learns.
+def _match_transitions(run: ProbeRun, inputs: Array) -> tuple[NDArray[np.intp], Array, float]:
+    # Rows of the run, actions among the inputs, and their distance from a linear map of the
+    # actions taken: in the policy's update critics receive actions of the policy instead.
     size = run.experiment.scripted_data.observations.shape[1]
-    rows = find_transition_rows(run, pairs[:, :size])
-    taken, shown, rest = run.actions()[rows], pairs[:, size:], 0.0
+    rows = find_transition_rows(run, inputs[:, :size])
+    taken, shown, rest = run.get_actions()[rows], inputs[:, size:], 0.0
     for have, want in zip(taken.T, shown.T, strict=True):
         basis = np.stack([have, np.ones_like(have)], axis=1)
         fit = np.linalg.lstsq(basis, want, rcond=None)[0]
@@ -109,10 +114,10 @@ def _match_transitions(run: ProbeRun, pairs: Array) -> tuple[NDArray[np.intp], A
 
 
 def find_transition_rows(run: ProbeRun, observations: Array) -> NDArray[np.intp]:
-    """Which transitions of a run start in these observations.
+    """Return the rows of the transitions of a run that start in these observations.
 
     Raises:
-        Unmeasured: In some of them none does.
+        UnmeasuredError: No transition starts in one of them.
     """
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
     rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
@@ -122,26 +127,26 @@ def find_transition_rows(run: ProbeRun, observations: Array) -> NDArray[np.intp]
 
 
 def list_network_steps(run: ProbeRun, network: str) -> list[OptimizerStepRecord]:
-    """Optimiser steps that move a network and of which gradients were kept.
+    """Return the optimizer steps that move a network and whose gradients were saved.
 
     Raises:
-        Unmeasured: There are none.
+        UnmeasuredError: There are none.
     """
     found = [s for s in run.record.steps if network in s.networks and s.before]
     if not found:
-        raise UnmeasuredError(f"its optimisers took no step on {network}")
+        raise UnmeasuredError(f"its optimizers took no step on {network}")
     return found
 
 
 def list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
-    """The first steps of all critics: two steps as one where each has an optimiser of its own.
+    """Return the first updates of all critics, two steps merged if each has its own optimizer.
 
     Raises:
-        Unmeasured: There are none.
+        UnmeasuredError: There are none.
     """
     found = run.get_or_compute("critic updates", lambda: _list_critic_updates(run))
     if not found:
-        raise UnmeasuredError("its optimisers took no step on all critics")
+        raise UnmeasuredError("its optimizers took no step on all critics")
     return found
 
 
@@ -160,51 +165,51 @@ def _list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
 
 
 def list_critic_names(run: ProbeRun) -> tuple[str, ...]:
-    """Canonical names of the critics that are there, without their targets."""
+    """Return canonical names of the critics of a run, without their targets."""
     there = {name.split(".")[0] for name in run.record.created}
     return tuple(name for name in ("critic1", "critic2") if name in there)
 
 
 def merge_steps(first: OptimizerStepRecord, second: OptimizerStepRecord) -> OptimizerStepRecord:
-    """Two steps of one update, each of other networks, as one."""
+    """Merge two optimizer steps of one update that move different networks."""
     return dataclasses.replace(
         first,
         networks=first.networks + second.networks,
         settings={**second.settings, **first.settings},
         gradients={**second.gradients, **first.gradients},
         after=second.after,
-        pairs=first.pairs + second.pairs,
+        critic_inputs=first.critic_inputs + second.critic_inputs,
     )
 
 
 def get_gradient(step: OptimizerStepRecord, name: str) -> Array:
-    """What an optimiser found of one array.
+    """Return the gradient of one array as the optimizer received it.
 
     Raises:
-        Unmeasured: It is not trained.
+        UnmeasuredError: The array is not trained.
     """
     if name not in step.gradients:
-        raise UnmeasuredError(f"its optimiser got no gradient of {name}: it is not trained")
+        raise UnmeasuredError(f"its optimizer got no gradient of {name}: it is not trained")
     return step.gradients[name]
 
 
 def get_weights_before_update(run: ProbeRun, step: OptimizerStepRecord) -> Parameters:
-    """Weights before the first optimiser step since the environment's last."""
+    """Return the weights before the first optimizer step of an update cycle."""
     return next(s.before for s in run.record.steps if s.before and s.env_steps == step.env_steps)
 
 
 def get_update_noise(run: ProbeRun, step: OptimizerStepRecord, rows: int) -> Array:
-    """Noise that an update drew for as many actions, float[rows, actions]."""
-    return run.experiment.scripted_data.noise(step.env_steps)[:rows]
+    """Return the noise that an update drew for a batch of `rows` actions, float[rows, actions]."""
+    return run.experiment.scripted_data.get_batch_noise(step.env_steps)[:rows]
 
 
 @dataclasses.dataclass(frozen=True)
 class CriticReading:
-    """What the gradients of two critics say about their common loss.
+    """Loss and target of two critics, read from their gradients.
 
     Attributes:
         slope: Second derivative of the loss by the prediction, times the rows, per row.
-        target: What predictions are drawn to, per row.
+        target: Target of the predictions, per row.
         predictions: Of both critics, float[2, rows].
     """
 
@@ -214,13 +219,13 @@ class CriticReading:
 
 
 def read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
-    """Solves loss and target from the gradients of one critic step.
+    """Solve for loss and target from the gradients of one update of both critics.
 
     Both critics learn from one target y, so their gradients by the prediction Q_i are
-    k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` is there for
-    rows where the critics differ.
+    k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` covers the
+    rows in which the critics differ enough.
     """
-    # The step is kept as well, so that no other gets its number.
+    # The step is cached as well: while it is alive no other object gets its id.
     return run.get_or_compute(("critics", id(step)), lambda: (step, _read_critics(run, step)))[1]
 
 
@@ -237,27 +242,28 @@ def _read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
             for n in names
         ]
     )
-    apart, pull = predictions[0] - predictions[1], gradients[0] - gradients[1]
-    rows = np.flatnonzero(np.abs(apart) > 0.2 * np.abs(apart).max())
-    common = float(apart @ pull / (apart @ apart))
+    # The difference of both equations: g_1 - g_2 = k (Q_1 - Q_2), k by least squares.
+    distance, slope = predictions[0] - predictions[1], gradients[0] - gradients[1]
+    rows = np.flatnonzero(np.abs(distance) > 0.2 * np.abs(distance).max())
+    common = float(distance @ slope / (distance @ distance))
     return CriticReading(
-        slope=pull[rows] / apart[rows] * len(apart),
+        slope=slope[rows] / distance[rows] * len(distance),
         target=(predictions - gradients / common).mean(axis=0),
         predictions=predictions,
     )
 
 
 def measure_polyak_shares(run: ProbeRun, network: str) -> Array:
-    """Shares of the online network in the first moves of its target, by least squares.
+    """Return tau of the first updates of a target network, by least squares over its arrays.
 
     Raises:
-        Unmeasured: The target did not move.
+        UnmeasuredError: The target did not move.
     """
     moves = [steps for _, steps, name in run.record.target_moves if name == f"{network}_target"]
-    kept = [taken for taken in moves if taken and run.record.steps[taken - 1].after]
-    if not kept:
+    known = [taken for taken in moves if taken and run.record.steps[taken - 1].after]
+    if not known:
         raise UnmeasuredError(f"the target of {network} did not move")
-    return np.array([_measure_polyak_share(run, network, taken) for taken in kept[:MAX_UPDATES]])
+    return np.array([_measure_polyak_share(run, network, taken) for taken in known[:MAX_UPDATES]])
 
 
 def _measure_polyak_share(run: ProbeRun, network: str, taken: int) -> float:
@@ -271,7 +277,7 @@ def _measure_polyak_share(run: ProbeRun, network: str, taken: int) -> float:
         way = (online[name.replace("_target", "")] - old).ravel()
         if name.startswith(f"{network}_target.") and way.any():
             shares.append(float(way @ (after[name] - old).ravel() / (way @ way)))
-    # All arrays go the same share; where one does not, that one tells.
+    # All arrays should move by the same share; an array that deviates is reported.
     middle = float(np.median(shares))
     return max(shares, key=lambda share: abs(share - middle) > 1e-2 * abs(middle))
 
@@ -279,7 +285,7 @@ def _measure_polyak_share(run: ProbeRun, network: str, taken: int) -> float:
 def compute_critic_slopes(
     weights: Parameters, observations: Array, actions: Array
 ) -> tuple[Array, Array]:
-    """Derivatives of the smaller and of the larger critic by the action, float[rows, actions]."""
+    """Return derivatives of the smaller and the larger critic by the action, [rows, actions]."""
     inputs, size = np.hstack([observations, actions]), actions.shape[1]
     values = [compute_output(weights, f"critic{i}", inputs, RELU) for i in (1, 2)]
     slopes = [compute_input_gradient(weights, f"critic{i}", inputs)[:, -size:] for i in (1, 2)]
@@ -288,15 +294,15 @@ def compute_critic_slopes(
 
 
 def check_recipe_networks(run: ProbeRun, *networks: str) -> None:
-    """Whether networks are the recipe's own.
+    """Check that networks are those of the recipe.
 
     Raises:
-        Unmeasured: They are not, so that nothing is known of them.
+        UnmeasuredError: They are substitutes, so the recipe's networks are unknown.
     """
     if set(networks) & set(run.record.substitute_networks):
         raise UnmeasuredError(SUBSTITUTE_NETWORKS_NOTE)
 
 
 def summarize_spread(values: Array) -> Array:
-    """Smallest, median and largest."""
+    """Return the smallest, the median and the largest value."""
     return np.quantile(values, [0.0, 0.5, 1.0])

@@ -1,7 +1,10 @@
-"""What a probe is, how one is put to several frameworks, and what its answer means."""
+"""Probes: one question with the paper's answer, how it is measured, and how answers compare.
+
+Differences are located in upstream's source. Parts that an adapter names in `recipe_parts` are this
+project's code there (what upstream leaves to its users), and no verdict on upstream rests on them.
+"""
 
 import dataclasses
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -27,111 +30,23 @@ from parallax.harness.probes.results import (
 
 NETWORKS, SETTINGS, OPTIMIZERS = "networks", "settings", "optimizers"
 LOOP, GREEDY, UPDATE, SEQUENCES = "loop", "greedy", "update", "sequences"
-PATTERNS_BY_PART = {
-    NETWORKS: ("initial_*", "network_sizes", "activation", "hidden_sizes"),
-    SETTINGS: (
-        "learning_rates",
-        "learning_rate_by_default",
-        "clip_range_by_default",
-        "exploration_scale",
-        "target_noise_scale",
-        "target_noise_clip",
-        "gradient_clipping",
-        "exploration_kind",
-        "exploration_schedule",
-        "exploration_shape",
-        "target_by_default",
-    ),
-    OPTIMIZERS: ("adam_settings",),
-    LOOP: (
-        "counts*",
-        "update_order",
-        "minibatch_*",
-        "advantages_recomputed",
-        "*_annealing",
-        "update_ratio",
-        "delayed_updates",
-        "policy_steps",
-        "early_stopping",
-        "divergence_limit",
-    ),
-    GREEDY: ("greedy_action",),
-    SEQUENCES: (
-        "sequence*",
-        "n_step_target",
-        "last_steps_target",
-        "priorities",
-        "importance_weights",
-        "stored_state",
-        "actor_refresh",
-    ),
-}
-"""Parts of an implementation, and the probes that read them; all others read its updates."""
-
-PATTERNS_BY_EVENT = {
-    "loss of critic1": ("critic_*", "*_target", "target_weights", "target_with_copies"),
-    "loss of temperature": ("temperature_gradient", "target_entropy"),
-    "loss of policy": (
-        "policy_*",
-        "later_policy_loss",
-        "std_gradient",
-        "entropy_bonus",
-        "total_loss",
-        "value_loss_factor",
-        "value_clipping",
-        "later_value_loss",
-        "advantage_normalisation",
-        "clip_range",
-    ),
-    "action": ("action", "action_bounds", "policy_action", "exploration*", "warm_up_action"),
-    "action drawn": ("log_prob", "squash_correction"),
-    "minibatch drawn": ("replay_sampling",),
-    "step of policy": ("optimizer_step", "gradient_clipping", "learning_rate_annealing"),
-}
-"""Events at which a difference arises, by the probes that find it; the last that fits counts."""
-
-
-def get_probe_part(probe: str) -> str:
-    """Which part of an implementation a probe reads."""
-    return next(
-        (part for part in PATTERNS_BY_PART if _is_pattern_match(probe, PATTERNS_BY_PART[part])),
-        UPDATE,
-    )
-
-
-def is_recipe(probe: str, parts: tuple[str, ...]) -> bool:
-    """Whether a probe reads what an adapter names as its own, by part or by the probe's name."""
-    return get_probe_part(probe) in parts or probe.split(".", 1)[1] in parts
-
-
-def list_source_events(probe: str) -> tuple[str, ...]:
-    """At which event its differences arise, and at which else where that is not known of it."""
-    fitting = [
-        place for place, patterns in PATTERNS_BY_EVENT.items() if _is_pattern_match(probe, patterns)
-    ]
-    further = ["action drawn"] if _is_pattern_match(probe, ("action",)) else []
-    return (*fitting[-1:], *further)
-
-
-def _is_pattern_match(probe: str, patterns: tuple[str, ...]) -> bool:
-    name = probe.split(".", 1)[1]
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+"""Parts of an implementation, as adapters name them in `recipe_parts`."""
 
 
 def compare_arrays(
     value: Array, expected: Array, tolerance: float, counts: bool = False
 ) -> AnswerComparison:
-    """Names the simplest relation that explains `value`.
+    """Return the simplest relation that explains `value`.
 
-    A factor or an offset is only named where it is one over several numbers: any single number
-    is a multiple of another.
+    A factor or an offset needs several numbers that share it: any single number is a multiple of
+    another.
 
     Args:
-        value: What was measured.
-        expected: What the formula gives; same shape.
+        value: The measured numbers.
+        expected: The formula's numbers; same shape.
         tolerance: Largest difference that counts as rounding, as a share of the largest
             expected magnitude (at least 1e-6 of a unit).
-        counts: Whether the numbers are whole counts.
+        counts: Whether the numbers are integer counts.
     """
     if value.shape != expected.shape:
         return AnswerComparison(COUNT if counts else FUNCTION, float(value.size - expected.size))
@@ -142,17 +57,18 @@ def compare_arrays(
         return AnswerComparison(AGREES) if largest == 0 else AnswerComparison(COUNT, float(worst))
     if not np.isfinite(largest):
         return AnswerComparison(FUNCTION, largest)
-    room = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
-    if largest <= room:
+    margin = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
+    if largest <= margin:
         return AnswerComparison(AGREES)
     if value.size == 1:
         return AnswerComparison(NUMBER, _compute_largest_share(value, expected))
+    # Least squares of value = factor * expected, then of value = expected + offset.
     norm = float(np.sum(expected**2))
     factor = float(np.sum(value * expected)) / norm if norm > 0 else np.nan
-    if np.max(np.abs(value - factor * expected)) <= room * max(1.0, abs(factor)):
+    if np.max(np.abs(value - factor * expected)) <= margin * max(1.0, abs(factor)):
         return AnswerComparison(FACTOR, factor)
     offset = float(np.mean(difference))
-    if np.max(np.abs(difference - offset)) <= room:
+    if np.max(np.abs(difference - offset)) <= margin:
         return AnswerComparison(OFFSET, offset)
     return AnswerComparison(FUNCTION, largest)
 
@@ -163,18 +79,18 @@ def _compute_largest_share(value: Array, expected: Array) -> float:
 
 
 class UnmeasuredError(Exception):
-    """A probe has no answer for a framework; the text says why."""
+    """A probe cannot be measured on a framework; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeMeasurement:
-    """What was measured and what the paper's formula gives on the same inputs.
+    """Measured numbers, and those of the paper's formula on the same inputs.
 
     Attributes:
-        value: Any shape.
-        expected: Same shape.
-        axis: What an array runs over, or None.
-        alternatives: Other formulas one meets, on the same inputs, by what they are.
+        value: Measured numbers; any shape.
+        expected: The formula's; same shape.
+        axis: Quantity that an array runs over, or None.
+        alternatives: Numbers of other known formulas on the same inputs, by their description.
     """
 
     value: Array
@@ -185,21 +101,22 @@ class ProbeMeasurement:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """One question.
+    """One question about a single update or a short training.
 
     Attributes:
-        name: `<algorithm>.<what>`.
+        name: `<algorithm>.<quantity>`.
         question: One sentence.
-        citation: Paper and place of the formula.
-        quantity: What the numbers are, with the unit.
-        measure: Gets the answer of one framework.
-        meaning: Words a comparison that is not `agrees`.
-        tolerance: Largest relative difference that is rounding.
-        counts: Whether the numbers are whole counts.
-        each: Whether each number has its own unit, so that differences are shares of it; what is
-            not a number was not measured.
-
-    `tolerance` is the resolution: a smaller difference is not told from rounding.
+        citation: Paper, and the place of the formula in it.
+        quantity: Description of the numbers, with the unit.
+        measure: Measures one framework.
+        describe: Words a comparison that is not `agrees`.
+        tolerance: Largest relative difference that counts as rounding: the probe's resolution.
+        counts: Whether the numbers are integer counts.
+        has_own_units: Whether each number has its own unit, so that differences are shares of it;
+            not-a-number stands for what was not measured.
+        part: Part of an implementation that is read; decides whether it is upstream's code.
+        events: Events at which a difference arises (see `contract.probing.protocol`); the first
+            with a known source line counts.
     """
 
     name: str
@@ -207,42 +124,53 @@ class Probe:
     citation: str
     quantity: str
     measure: Callable[[ExperimentCache], ProbeMeasurement]
-    meaning: Callable[[AnswerComparison, ProbeMeasurement], str]
+    describe: Callable[[AnswerComparison, ProbeMeasurement], str]
     tolerance: float = 2e-4
     counts: bool = False
     has_own_units: bool = False
+    part: str = UPDATE
+    events: tuple[str, ...] = ()
 
     @property
     def algorithm(self) -> str:
-        """The first part of the name."""
+        """First part of the name."""
         return self.name.split(".")[0]
 
+    @property
+    def short_name(self) -> str:
+        """Name without the algorithm."""
+        return self.name.split(".", 1)[1]
 
-def run_probe(probe: Probe, labs: Mapping[str, ExperimentCache]) -> ProbeResult:
-    """Asks every framework that has the algorithm."""
+    def reads_recipe(self, recipe_parts: Sequence[str]) -> bool:
+        """Return whether an adapter declares what is read as its own code, by part or by name."""
+        return self.part in recipe_parts or self.short_name in recipe_parts
+
+
+def run_probe(probe: Probe, caches: Mapping[str, ExperimentCache]) -> ProbeResult:
+    """Measure a probe on every framework that has the algorithm."""
     measured: dict[str, ProbeMeasurement] = {}
     answers: dict[str, ProbeAnswer] = {}
-    for name, lab in labs.items():
-        if not lab.adapter.supports(probe.algorithm):
+    for name, cache in caches.items():
+        if not cache.adapter.supports(probe.algorithm):
             continue
         try:
-            measured[name] = probe.measure(lab)
+            measured[name] = probe.measure(cache)
         except (UnmeasuredError, SpecError) as error:
             nothing = np.empty(0)
             answers[name] = ProbeAnswer(
                 nothing, nothing, AnswerComparison(AGREES), unmeasured=str(error)
             )
         else:
-            answers[name] = _attach_origin(probe, lab, _build_answer(probe, measured[name]))
+            answers[name] = _attach_origin(probe, cache, _build_answer(probe, measured[name]))
     axes = [measurement.axis for measurement in measured.values()]
-    in_order = {name: answers[name] for name in labs if name in answers}
+    in_order = {name: answers[name] for name in caches if name in answers}
     return build_result(probe, in_order, axes[0] if axes else None)
 
 
 def build_result(
     probe: Probe, answers: Mapping[str, ProbeAnswer], axis: AnswerAxis | None
 ) -> ProbeResult:
-    """A result with what the probe says of itself."""
+    """Return the result of a probe from its answers by framework."""
     return ProbeResult(
         probe=probe.name,
         algorithm=probe.algorithm,
@@ -256,9 +184,9 @@ def build_result(
 
 
 def group_answers(probe: Probe, answers: Mapping[str, ProbeAnswer]) -> tuple[tuple[str, ...], ...]:
-    """Frameworks whose answers are the same, largest group first.
+    """Group frameworks whose answers are the same, largest group first.
 
-    All that agree with the paper are; others are where they differ from it by the same.
+    Answers are the same if both agree with the paper, or both differ from it in the same way.
     """
     groups: list[list[str]] = []
     for name, answer in answers.items():
@@ -274,7 +202,7 @@ def group_answers(probe: Probe, answers: Mapping[str, ProbeAnswer]) -> tuple[tup
 
 
 def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
-    """Whether two answers relate to the paper in the same way."""
+    """Return whether two answers relate to the paper in the same way."""
     agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
     if agreeing != {False}:
         return agreeing == {True}
@@ -290,8 +218,8 @@ def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
 
 
 def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> AnswerComparison:
-    """Compares in the probe's units."""
-    if value.shape == expected.shape:  # what is on neither side is not there
+    """Compare two arrays with the tolerance and the units of a probe."""
+    if value.shape == expected.shape:  # NaN on both sides stands for a number that does not exist
         there = ~(np.isnan(value) & np.isnan(expected))
         value, expected = (a if there.all() else a[there] for a in (value, expected))
     if not probe.has_own_units or value.shape != expected.shape:
@@ -301,13 +229,12 @@ def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> Answe
     return AnswerComparison(AGREES) if share <= probe.tolerance else AnswerComparison(NUMBER, share)
 
 
-def _attach_origin(probe: Probe, lab: ExperimentCache, answer: ProbeAnswer) -> ProbeAnswer:
-    # Whose code was read, and, where it differs, upstream's line.
-    own = is_recipe(probe.name, lab.adapter.recipe_parts)
+def _attach_origin(probe: Probe, cache: ExperimentCache, answer: ProbeAnswer) -> ProbeAnswer:
+    own = probe.reads_recipe(cache.adapter.recipe_parts)
     differs = answer.comparison.kind != AGREES and not own
-    lines = (lab.place(probe.algorithm, place) for place in list_source_events(probe.name))
+    lines = (cache.get_source_line(probe.algorithm, event) for event in probe.events)
     line = next(filter(None, lines), "") if differs else ""
-    return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, arises=line)
+    return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, source_line=line)
 
 
 def _build_answer(probe: Probe, measurement: ProbeMeasurement) -> ProbeAnswer:
@@ -324,16 +251,16 @@ def _describe_difference(
     for name, array in measurement.alternatives.items():
         if compare_in_probe_units(probe, value, np.asarray(array, float)).kind == AGREES:
             return name
-    return probe.meaning(comparison, measurement)
+    return probe.describe(comparison, measurement)
 
 
 DescribeDifference = Callable[[AnswerComparison, ProbeMeasurement], str]
 
 
 def make_relation_description(subject: str) -> DescribeDifference:
-    """`<subject>` with how it relates to the paper's."""
+    """Return a function that words how `subject` relates to the paper's."""
 
-    def words(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
+    def describe(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
         if comparison.kind == FACTOR:
             return f"{subject}: {comparison.size:.4g} times the paper's"
         if comparison.kind == NUMBER:
@@ -345,13 +272,13 @@ def make_relation_description(subject: str) -> DescribeDifference:
         form = describe_relation(found, due) or "another function of its inputs"
         return f"{subject}: {form}, up to {comparison.size:.3g} away"
 
-    return words
+    return describe
 
 
 def make_entry_description(names: Sequence[str]) -> DescribeDifference:
-    """Every entry that differs, with its name: `name is 2, not 1`."""
+    """Return a function that lists each entry that differs: `name is 2, not 1`."""
 
-    def words(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
+    def describe(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
         value, expected = np.ravel(measurement.value), np.ravel(measurement.expected)
         if len(value) != len(expected) or len(value) != len(names):
             return f"{_format_array(value)}, not {_format_array(expected)}"
@@ -362,7 +289,7 @@ def make_entry_description(names: Sequence[str]) -> DescribeDifference:
         ]
         return "; ".join(parts)
 
-    return words
+    return describe
 
 
 def _format_array(array: np.ndarray) -> str:

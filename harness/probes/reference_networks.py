@@ -44,12 +44,14 @@ NETWORK_NAMES: Mapping[str, tuple[str, ...]] = {
     "dqn": ("critic1", "critic1_target"),
 }
 """Networks by algorithm."""
+POLICY_HEADS: Mapping[str, tuple[str, ...]] = {"sac": ("mean", "std")}
+"""Output layers of the policy, where it has not the one layer `out`."""
 
 
 def compute_features(
     weights: Parameters, network: str, inputs: Array, activation: Activation
 ) -> Array:
-    """Output of the last hidden layer, float[rows, units]."""
+    """Return the output of the last hidden layer, float[rows, units]."""
     hidden = inputs
     for layer in ("0", "1"):
         name = f"{network}.{layer}"
@@ -60,14 +62,14 @@ def compute_features(
 def compute_output(
     weights: Parameters, network: str, inputs: Array, activation: Activation, layer: str = "out"
 ) -> Array:
-    """Output of a network, float[rows, outputs]."""
+    """Return the output of a network, float[rows, outputs]."""
     name = f"{network}.{layer}"
     hidden = compute_features(weights, network, inputs, activation)
     return hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
 
 def compute_input_gradient(weights: Parameters, network: str, inputs: Array) -> Array:
-    """Gradient of a ReLU network's single output by its inputs, float[rows, inputs]."""
+    """Return the gradient of a ReLU network's single output by its inputs, float[rows, inputs]."""
     w0, b0 = weights[f"{network}.0.weight"], weights[f"{network}.0.bias"]
     w1, b1 = weights[f"{network}.1.weight"], weights[f"{network}.1.bias"]
     first = inputs @ w0.T + b0
@@ -84,7 +86,7 @@ def solve_output_gradient(
     activation: Activation,
     layer: str = "out",
 ) -> Array:
-    """Gradient of a loss by a network's output at each row, solved from its last layer's.
+    """Return the gradient of a loss by a network's output per row, solved from the last layer's.
 
     The gradient of the last layer is the sum over rows of (gradient by the output) x (its
     inputs). With more hidden units than rows that can be solved for the rows. So what a
@@ -117,7 +119,7 @@ def backpropagate_gradients(
     pulls: Mapping[str, Array],
     above: float = 0.0,
 ) -> dict[str, Array]:
-    """Gradients of all weights and biases for given gradients by the outputs of each head.
+    """Return gradients of all weights and biases for given gradients by the outputs of each head.
 
     Args:
         weights: Of the network.
@@ -161,7 +163,7 @@ def draw_weights(
     action_size: int,
     sizes: tuple[int, int] | None = None,
 ) -> dict[str, Array]:
-    """Well-conditioned random weights of all of an algorithm's networks; targets differ.
+    """Return well-conditioned random weights of an algorithm's networks; targets differ.
 
     Args:
         generator: Of the numbers.
@@ -170,9 +172,7 @@ def draw_weights(
         action_size: Number of action dimensions, or of choices.
         sizes: Units of both hidden layers; None for those of `HIDDEN_LAYERS`.
     """
-    heads: Mapping[str, Sequence[str]] = {
-        "policy": ("mean", "std") if algorithm == "sac" else ("out",)
-    }
+    heads: Mapping[str, Sequence[str]] = {"policy": POLICY_HEADS.get(algorithm, ("out",))}
     networks, (first, second) = NETWORK_NAMES[algorithm], sizes or HIDDEN_LAYERS[algorithm][0]
     # Without a policy there are values of all choices.
     choosing = "policy" not in networks
@@ -195,5 +195,5 @@ def draw_weights(
 
 
 def round_to_float32(array: Array) -> Array:
-    """Rounded to float32, so that frameworks and oracles start from the same numbers."""
+    """Round to float32, so that frameworks and reference formulas start from the same numbers."""
     return array.astype(np.float32).astype(float)

@@ -16,7 +16,7 @@ _MIN_GROUP_SIZE = 3  # of them, for a form
 
 
 def describe_relation(value: Array, expected: Array) -> str:
-    """The form in words, such as `at most 0.5, for 7 of 24`; empty where none is known.
+    """Return a relation in words, such as `at most 0.5, for 7 of 24`; empty if none is known.
 
     Args:
         value: What was measured; any shape.

@@ -32,7 +32,7 @@ LEGEND = (
 
 
 def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
-    """The report as text: what differs (or everything), then one line per probe."""
+    """Return the report as lines for a terminal: differences, then one line per probe."""
     text: list[str] = []
     for result in report.results:
         if everything or has_difference(result):
@@ -42,7 +42,7 @@ def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
 
 
 def format_details(result: ProbeResult) -> list[str]:
-    """One probe with all its answers."""
+    """Return one probe with all its answers as lines."""
     text = _wrap_text("", f"{result.probe}: {result.question}")
     text += _wrap_text("  paper: ", result.citation)
     width = max((len(name) for name in result.answers), default=0)
@@ -52,7 +52,7 @@ def format_details(result: ProbeResult) -> list[str]:
 
 
 def format_matrix(report: ProbeReport) -> list[str]:
-    """One line per probe, one column per implementation."""
+    """Return a table with one line per probe and one column per implementation."""
     names = list(report.versions)
     first = max(len(result.probe) for result in report.results)
     cells = [
@@ -70,7 +70,7 @@ def format_matrix(report: ProbeReport) -> list[str]:
 
 
 def format_closing_lines(report: ProbeReport) -> Iterator[str]:
-    """Versions, what was left out, and how many answers there are."""
+    """Yield package versions, implementations left out, largest differences and totals."""
     for name, packages in report.versions.items():
         yield f"{name}: {', '.join(packages)}"
     for name, why in report.not_probed.items():
@@ -80,7 +80,7 @@ def format_closing_lines(report: ProbeReport) -> Iterator[str]:
 
 
 def format_largest_differences(report: ProbeReport) -> Iterator[str]:
-    """The largest differences of each implementation, as shares of the papers' answers."""
+    """Yield the largest relative differences of each implementation from the papers."""
     for name in report.versions:
         own = [(share, probe) for share, probe, whose in rank_differences(report) if whose == name]
         if own:
@@ -89,7 +89,7 @@ def format_largest_differences(report: ProbeReport) -> Iterator[str]:
 
 
 def format_totals(report: ProbeReport) -> str:
-    """How many answers there are of each sort."""
+    """Return the number of answers by kind."""
     counts = Counter(
         _classify_answer(a) for result in report.results for a in result.answers.values()
     )
@@ -115,7 +115,7 @@ def _wrap_text(head: str, text: str) -> list[str]:
 
 DENSITY_CAPTION = (
     f"Density of actions from Gaussians with standard deviation {figures.ACTION_STD} around "
-    f"{figures.ACTION_MEANS[0]:g} and {figures.ACTION_MEANS[1]:g}, by the rule that the answers follow."
+    f"{figures.ACTION_MEANS[0]:g} and {figures.ACTION_MEANS[1]:g}, by the rule of the answers."
 )
 SURFACE_CAPTION = (
     "Derivative of the value loss by a prediction, over its change since the rollout and over the "
@@ -124,7 +124,7 @@ SURFACE_CAPTION = (
 
 
 def list_illustrations(result: ProbeResult) -> Iterator[tuple[str, FigureDrawer, str]]:
-    """Figures of a probe: a unique name, what draws it, and a caption."""
+    """Yield the figures of a probe: a unique name, its drawer, and a caption."""
     measured = make_curve_drawer(result)
     if measured:
         yield result.probe, measured, "Measured."
@@ -140,7 +140,7 @@ STYLE_SHEET = Path(__file__).with_name("style.css")
 
 
 def render_html_page(report: ProbeReport) -> str:
-    """The whole page."""
+    """Render the report as one HTML page without external files."""
     names = ", ".join(escape(name) for name in report.versions)
     return "\n".join(
         [
@@ -171,7 +171,7 @@ def render_html_page(report: ProbeReport) -> str:
 
 
 def list_algorithms(report: ProbeReport) -> list[str]:
-    """In the order of the report."""
+    """Return the algorithms in the order of the report."""
     return list(dict.fromkeys(result.algorithm for result in report.results))
 
 
@@ -184,7 +184,7 @@ def _render_matrix(report: ProbeReport, algorithm: str) -> Iterator[str]:
             continue
         name = escape(result.probe.partition(".")[2])
         link = f'<a href="#{escape(result.probe)}">{name}</a>' if has_difference(result) else name
-        cells = "".join(_render_cell(result.answers.get(party)) for party in report.versions)
+        cells = "".join(_render_cell(result.answers.get(target)) for target in report.versions)
         yield f'<tr title="{escape(result.question)}"><th scope="row">{link}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
@@ -215,9 +215,9 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
     yield f'<article id="{name}"><h3>{escape(result.question)}</h3>'
     yield f'<p class="quiet"><code>{name}</code> · paper: {escape(result.citation)}</p>'
     yield '<div class="scroll"><table>'
-    for party, answer in result.answers.items():
+    for target, answer in result.answers.items():
         cell = f'<td class="{_get_css_class(answer)}">{escape(describe_answer(answer))}</td>'
-        yield f'<tr><th scope="row">{escape(party)}</th>{cell}</tr>'
+        yield f'<tr><th scope="row">{escape(target)}</th>{cell}</tr>'
     yield "</table></div>"
     if result.groups:
         yield f'<p class="quiet">Alike: {escape(format_groups(result))}</p>'
@@ -225,13 +225,14 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
     if figures:
         yield '<div class="figures">'
         for label, draw, caption in figures:
-            yield f"<figure>{render_svg(draw, label)}<figcaption>{escape(caption)}</figcaption></figure>"
+            svg = render_svg(draw, label)
+            yield f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         yield "</div>"
     yield "</article>"
 
 
 def render_markdown_pages(path: Path, report: ProbeReport) -> dict[Path, str]:
-    """The page at `path`, and its figures in a folder of the same name without the ending."""
+    """Return the Markdown page at `path`, and its figures in a folder beside it."""
     folder = path.with_suffix("")
     found: dict[Path, str] = {}
     lines = [*_render_markdown_head(report), ""]

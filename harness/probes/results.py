@@ -1,4 +1,4 @@
-"""What a probe found, in memory, as JSON and in a line."""
+"""Results of probes: answers, reports, their JSON form and their wording in one line."""
 
 import dataclasses
 import json
@@ -12,19 +12,21 @@ from parallax.harness.contract.adapter import Array
 AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
 NUMBER = "number"
 UPSTREAM, RECIPE = "upstream", "recipe"
-"""Whose code an answer reads."""
+"""Owner of the code that an answer is about: the framework, or this project's recipe for it."""
+OTHER, HERE = "other", "here"
+"""Labels of the two versions of one framework: in another interpreter, and in this one."""
 COMPARISON_KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT, NUMBER)
-"""How a measured answer relates to the expected one."""
+"""Kinds of relations between a measured answer and the expected one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AnswerComparison:
-    """How a measured answer relates to the expected one.
+    """Relation between a measured answer and the expected one.
 
     Attributes:
-        kind: `agrees`; `factor` (a multiple of it); `offset` (a constant away from it);
-            `function` (neither); `count` (another whole number); `number` (a single number, or
-            numbers of different units: it cannot be told what else would change it).
+        kind: `agrees`; `factor` (a multiple of it); `offset` (it plus a constant); `function`
+            (neither); `count` (another integer); `number` (a single number, or numbers of
+            different units, for which no relation can be identified).
         size: The factor, the offset, the largest absolute difference, the difference in counts,
             or the largest difference as a share of the expected number; 0 where they agree.
     """
@@ -35,18 +37,18 @@ class AnswerComparison:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeAnswer:
-    """One implementation's answer.
+    """Answer of one implementation.
 
     Attributes:
-        value: What was measured; any shape.
-        expected: The paper's formula on the same inputs, same shape.
+        value: Measured numbers; any shape.
+        expected: Numbers of the paper's formula on the same inputs, same shape.
         comparison: Value against expected.
-        meaning: One line for a reader.
-        unmeasured: Why there is no answer; empty where there is one.
-        failed: Whether an error is why.
-        along: What the entries run over, where it is not what the result's axis says.
-        origin: Whose code was read: `upstream`, or `recipe` where it is this project's.
-        arises: File and line of upstream's where it arises; empty where that is not known.
+        meaning: Description of the difference, in one line.
+        unmeasured: Reason why there is no answer; empty if there is one.
+        failed: Whether that reason is an error.
+        axis_values: Values that the entries run over, if they differ from the result's axis.
+        origin: `upstream`, or `recipe` if the answer is about this project's code.
+        source_line: Upstream's file and line at which a difference arises; empty if unknown.
     """
 
     value: Array
@@ -55,15 +57,15 @@ class ProbeAnswer:
     meaning: str = ""
     unmeasured: str = ""
     failed: bool = False
-    along: Array | None = None
+    axis_values: Array | None = None
     origin: str = UPSTREAM
-    arises: str = ""
+    source_line: str = ""
 
     @property
-    def share(self) -> float:
-        """How far from the paper's answer: the norm of the difference over that of the answer.
+    def relative_difference(self) -> float:
+        """Norm of the difference over the norm of the paper's answer; 0 if they agree.
 
-        Numbers of different units count as shares of their own. 0 where they agree.
+        For numbers of different units it is the largest difference as a share of its number.
         """
         if self.unmeasured or self.comparison.kind == AGREES:
             return 0.0
@@ -71,15 +73,15 @@ class ProbeAnswer:
             return abs(self.comparison.size)
         if self.value.shape != self.expected.shape:
             return float("inf")
-        there = ~(np.isnan(self.value) & np.isnan(self.expected))
-        apart = float(np.linalg.norm((self.value - self.expected)[there]))
-        due = float(np.linalg.norm(self.expected[there]))
-        return apart / due if due > 0 else float("inf")
+        known = ~(np.isnan(self.value) & np.isnan(self.expected))
+        difference = float(np.linalg.norm((self.value - self.expected)[known]))
+        scale = float(np.linalg.norm(self.expected[known]))
+        return difference / scale if scale > 0 else float("inf")
 
 
 @dataclasses.dataclass(frozen=True)
 class AnswerAxis:
-    """What the entries of an array answer run over, for plots.
+    """Quantity that the entries of an array answer run over, for plots.
 
     Attributes:
         label: Name, with the unit.
@@ -92,15 +94,15 @@ class AnswerAxis:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeResult:
-    """All implementations' answers to one probe.
+    """Answers of all implementations to one probe.
 
     Attributes:
         probe: Identifier, `<algorithm>.<what>`.
-        algorithm: `ppo`, `td3` or `sac`.
-        question: What is asked, one sentence.
-        citation: Paper and place of the formula.
-        quantity: What the numbers are, with the unit.
-        axis: What an array runs over, or None for single numbers.
+        algorithm: Name of the algorithm.
+        question: One sentence.
+        citation: Paper, and the place of the formula in it.
+        quantity: Description of the numbers, with the unit.
+        axis: Quantity that an array runs over, or None for single numbers.
         answers: By framework.
         groups: Frameworks that agree with each other, largest group first.
     """
@@ -117,12 +119,12 @@ class ProbeResult:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeReport:
-    """One run of the probes.
+    """Results of one run of the probes.
 
     Attributes:
         results: One per probe.
         versions: Installed packages, by framework: `name version`.
-        not_probed: Frameworks that were left out, and why.
+        not_probed: Reason by framework for those that were left out.
         seconds: Wall-clock time.
     """
 
@@ -133,14 +135,14 @@ class ProbeReport:
 
 
 def get_axis_values(result: ProbeResult, answer: ProbeAnswer) -> Array | None:
-    """What the entries of an answer run over; None where that is not told."""
-    if answer.along is not None:
-        return answer.along
+    """Return the values that the entries of an answer run over, or None if there is no axis."""
+    if answer.axis_values is not None:
+        return answer.axis_values
     return None if result.axis is None else result.axis.values
 
 
 def list_entry_names(result: ProbeResult, count: int) -> list[str]:
-    """Names of an answer's numbers: those that `quantity` lists, after any colon, or places."""
+    """Return names of an answer's numbers: those listed in `quantity`, or their positions."""
     _, colon, listed = result.quantity.rpartition(": ")
     names = listed.split(", ")
     found = len(names) == count and (bool(colon) or count > 2)
@@ -148,21 +150,23 @@ def list_entry_names(result: ProbeResult, count: int) -> list[str]:
 
 
 def make_missing_answer(why: str, failed: bool = False) -> ProbeAnswer:
-    """An answer that could not be had."""
+    """Return the answer of an implementation that could not be measured."""
     nothing = np.empty(0)
     return ProbeAnswer(nothing, nothing, AnswerComparison(AGREES), unmeasured=why, failed=failed)
 
 
 REPORT_SCHEMA = 1
+JSON_KEYS = {"axis_values": "along", "source_line": "arises"}
+"""Keys of stored reports that are not the names of the fields."""
 
 
 def report_to_dict(report: ProbeReport) -> dict[str, Any]:
-    """Plain numbers, texts, lists and dicts; not-a-number becomes null."""
+    """Return a report as plain numbers, texts, lists and dicts; NaN becomes None."""
     return {"schema": REPORT_SCHEMA, **to_plain(report)}
 
 
 def report_to_text(report: ProbeReport) -> str:
-    """The JSON form, one line per probe."""
+    """Return the JSON form of a report, one line per probe."""
     content = report_to_dict(report)
     results = ",\n".join(json.dumps(result, allow_nan=False) for result in content.pop("results"))
     head = json.dumps(content, allow_nan=False, indent=2).removesuffix("\n}")
@@ -188,7 +192,7 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
 
 
 def result_from_dict(content: Mapping[str, Any]) -> ProbeResult:
-    """One result of the JSON form."""
+    """Return a result from its JSON form."""
     axis = content["axis"]
     return ProbeResult(
         **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
@@ -210,18 +214,18 @@ def _answer_from_dict(content: Mapping[str, Any]) -> ProbeAnswer:
         meaning=content["meaning"],
         unmeasured=content["unmeasured"],
         failed=content["failed"],
-        along=None if content["along"] is None else _array_from_list(content["along"]),
+        axis_values=None if content["along"] is None else _array_from_list(content["along"]),
         origin=content.get("origin", UPSTREAM),
-        arises=content.get("arises", ""),
+        source_line=content.get("arises", ""),
     )
 
 
 def _array_from_list(content: Any) -> Array:
-    return np.array(content, dtype=float)  # null becomes not-a-number
+    return np.array(content, dtype=float)  # None becomes NaN
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, arrays (9 digits, as float32 has) and numbers; not-a-number becomes null."""
+    """Return dataclasses, arrays (9 digits, as float32 has) and numbers as plain data for JSON."""
     match value:
         case np.ndarray():
             return to_plain([float(f"{x:.9g}") for x in value.flat] if value.ndim < 2 else [*value])
@@ -233,34 +237,35 @@ def to_plain(value: Any) -> Any:
             return value
         case Sequence():
             return [to_plain(item) for item in value]
-    return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    names = [field.name for field in dataclasses.fields(value)]
+    return {JSON_KEYS.get(name, name): to_plain(getattr(value, name)) for name in names}
 
 
 def has_difference(result: ProbeResult) -> bool:
-    """Whether any implementation differs from the paper or could not be measured."""
+    """Return whether any implementation differs from the paper or could not be measured."""
     return any(
         answer.unmeasured or answer.comparison.kind != AGREES for answer in result.answers.values()
     )
 
 
 def format_groups(result: ProbeResult) -> str:
-    """Which implementations agree with each other: `cleanrl, sb3 | torchrl`."""
+    """Return the groups of implementations that agree, `cleanrl, sb3 | torchrl`."""
     return " | ".join(", ".join(group) for group in result.groups)
 
 
 def rank_differences(report: ProbeReport) -> list[tuple[float, str, str]]:
-    """Answers that differ from the papers, furthest first: share, probe and implementation."""
+    """Return differences from the papers, largest first: relative difference, probe, framework."""
     found = [
-        (answer.share, result.probe, name)
+        (answer.relative_difference, result.probe, name)
         for result in report.results
         for name, answer in result.answers.items()
-        if answer.share > 0
+        if answer.relative_difference > 0
     ]
     return sorted(found, key=lambda entry: (-np.nan_to_num(entry[0], nan=np.inf), *entry[1:]))
 
 
 def describe_answer(answer: ProbeAnswer) -> str:
-    """One answer in one line."""
+    """Return one answer in one line."""
     if answer.failed:
         return f"failed to run: {answer.unmeasured}"
     if answer.unmeasured:
@@ -269,12 +274,12 @@ def describe_answer(answer: ProbeAnswer) -> str:
         return "as in the paper"
     marks = [format_symbol(answer)]
     marks += ["our recipe"] if answer.origin == RECIPE else []
-    marks += [answer.arises] if answer.arises else []
+    marks += [answer.source_line] if answer.source_line else []
     return f"{answer.meaning} [{'; '.join(marks)}]"
 
 
 def format_symbol(answer: ProbeAnswer) -> str:
-    """One answer in a few characters; see `LEGEND`."""
+    """Return one answer in a few characters; see `report.LEGEND`."""
     if answer.unmeasured:
         return "!" if answer.failed else "?"
     size = answer.comparison.size

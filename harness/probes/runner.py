@@ -1,6 +1,9 @@
-"""Puts probes to several implementations, each in a process of its own, two at a time.
+"""Runner of probes: from a request to a report, with one worker process per implementation.
 
-Here is which implementations are asked, and how their answers come together.
+A `ProbeRequest` names probes and implementations. Each implementation becomes a `ProbeTarget` that
+carries what its worker needs. Targets of one interpreter share a process that imports their common
+modules and forks a child for each: most of a short training is imports (see
+`parallax.harness.probes.worker`). Answers come back as JSON lines through pipes.
 """
 
 import contextlib
@@ -18,15 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.adapter import (
-    find_adapter_entry_point,
-    find_adapter_entry_points,
-    load_adapter,
-)
+from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import add_project_to_path, check_interpreter
+from parallax.harness.probes.intervention_check import (
+    format_intervention_label,
+    get_single_framework,
+    list_reference_frameworks,
+)
 from parallax.harness.probes.probe import Probe, build_result
 from parallax.harness.probes.results import (
+    HERE,
+    OTHER,
     AnswerAxis,
     ProbeAnswer,
     ProbeReport,
@@ -37,20 +43,48 @@ from parallax.harness.probes.results import (
 from parallax.harness.probes.worker import WorkerTask, read_last_line
 
 ReportAnswer = Callable[[str], None]
-"""Is told, once per answer, what was answered."""
+"""Called once per answer with the implementation and the probe."""
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
-"""One thread each; functions that are called a few times are not compiled for it."""
+"""One thread each; compiling functions that are called a few times costs more than it saves."""
+MAX_PROCESSES = 2
+"""Implementations that are measured at the same time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeRequest:
+    """Probes, and the implementations that they are measured on.
+
+    Attributes:
+        probes: The questions.
+        frameworks: Names of frameworks; None for all that are installed.
+        python: Another interpreter to run them in.
+        compares_versions: Whether the one framework is measured in that interpreter and in this
+            one, to compare its versions.
+        intervention: Names of interventions with `+` between them: the one framework is measured
+            without and with them, and so are frameworks that their predictions refer to.
+    """
+
+    probes: tuple[Probe, ...]
+    frameworks: tuple[str, ...] | None = None
+    python: str | None = None
+    compares_versions: bool = False
+    intervention: str = ""
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Algorithms of the probes, in order."""
+        return tuple(dict.fromkeys(probe.algorithm for probe in self.probes))
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeTarget:
-    """One implementation that is asked.
+    """One implementation that is measured.
 
     Attributes:
         label: Its name in the report.
         entry: `module:class` of its adapter.
-        python: The interpreter it runs in.
-        intervention: What is changed of it, as for a run; empty for nothing.
+        python: Interpreter that it runs in.
+        intervention: Names of its interventions; empty for none.
     """
 
     label: str
@@ -60,12 +94,137 @@ class ProbeTarget:
 
 
 @dataclasses.dataclass(frozen=True)
-class TargetReply:
-    """What one implementation answered.
+class ProbeTargets:
+    """The implementations that a request is about.
 
     Attributes:
-        versions: Of its packages, `name version`.
-        results: By probe; each has one answer at most.
+        targets: Those that are measured.
+        not_probed: The reason by framework for those that cannot be.
+    """
+
+    targets: tuple[ProbeTarget, ...]
+    not_probed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def find_targets(request: ProbeRequest) -> ProbeTargets:
+    """Return the implementations of a request.
+
+    Raises:
+        SpecError: A framework that the request names is unknown or cannot be probed, none can be,
+            or an intervention is unknown.
+    """
+    if request.compares_versions:
+        name = get_single_framework("--drift", request.frameworks)
+        return ProbeTargets(
+            (make_probe_target(name, request.python, OTHER), make_probe_target(name, None, HERE))
+        )
+    if request.intervention:
+        text = request.intervention
+        name = get_single_framework(f"--intervention {text}", request.frameworks)
+        references = list_reference_frameworks(text, name, request.algorithms)
+        return ProbeTargets(
+            (
+                make_probe_target(name),
+                make_probe_target(
+                    name, label=format_intervention_label(name, text), intervention=text
+                ),
+                *map(make_probe_target, references),
+            )
+        )
+    targets: list[ProbeTarget] = []
+    not_probed: dict[str, str] = {}
+    names = request.frameworks
+    for name in names if names is not None else sorted(find_adapter_entry_points()):
+        try:
+            targets.append(make_probe_target(name, request.python))
+        except SpecError as error:
+            if names is not None:
+                raise
+            not_probed[name] = str(error)
+    if not targets:
+        why = "; ".join(f"{name}: {text}" for name, text in not_probed.items())
+        raise SpecError(f"--frameworks: no installed framework can be probed. {why}")
+    return ProbeTargets(tuple(targets), not_probed)
+
+
+def make_probe_target(
+    name: str, python: str | None = None, label: str | None = None, intervention: str = ""
+) -> ProbeTarget:
+    """Return the target of one framework.
+
+    Raises:
+        SpecError: The framework is unknown, not installed, or its adapter cannot be probed.
+    """
+    entries = find_adapter_entry_points()
+    if name not in entries:
+        raise SpecError(format_unknown_name(f"--frameworks {name}", name, list(entries)))
+    adapter = entries[name].load()()
+    if not adapter.is_probeable:
+        raise SpecError(f"framework={name}: its adapter has no module `probing`.")
+    if python is None:
+        adapter.check_installed()
+    else:
+        check_interpreter(python, name)
+    return ProbeTarget(label or name, entries[name].value, python or sys.executable, intervention)
+
+
+def run_probes(
+    probes: Sequence[Probe], targets: ProbeTargets, on_answer: ReportAnswer
+) -> ProbeReport:
+    """Measure probes on implementations.
+
+    Args:
+        probes: The questions.
+        targets: Implementations; their labels differ.
+        on_answer: Called once per answer.
+    """
+    started = time.perf_counter()
+    replies = _collect_replies(targets.targets, probes, on_answer)
+    labels = [target.label for target in targets.targets]
+    return ProbeReport(
+        results=tuple(
+            merge_results(p, {label: replies[label].results[p.name] for label in labels})
+            for p in probes
+        ),
+        versions={label: replies[label].versions for label in labels},
+        not_probed=targets.not_probed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _collect_replies(
+    targets: Sequence[ProbeTarget], probes: Sequence[Probe], on_answer: ReportAnswer
+) -> dict[str, "TargetReply"]:
+    # The last starts first: TorchRL takes longest.
+    by_python: dict[str, list[ProbeTarget]] = {}
+    for target in reversed(targets):
+        by_python.setdefault(target.python, []).append(target)
+    max_processes = max(MAX_PROCESSES // len(by_python), 1)
+    pool, processes = ThreadPoolExecutor(len(by_python)), list[ProbeProcess]()
+    try:
+        for group in by_python.values():
+            processes.append(ProbeProcess(group, probes, max_processes))
+        replies = list(pool.map(lambda process: process.read_replies(on_answer), processes))
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
+    finally:
+        pool.shutdown()
+    return {
+        target.label: reply
+        for group, group_replies in zip(by_python.values(), replies, strict=True)
+        for target, reply in zip(group, group_replies, strict=True)
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetReply:
+    """Answers of one implementation.
+
+    Attributes:
+        versions: Its packages, `name version`.
+        results: By probe; each has at most one answer.
     """
 
     versions: tuple[str, ...]
@@ -73,40 +232,34 @@ class TargetReply:
 
 
 class ProbeProcess:
-    """One process, and the implementations of one interpreter that answer in it or its children.
+    """One worker process, and the implementations that it or its children measure.
 
     Args of the constructor:
-        parties: Implementations; all have the same interpreter.
-        probes: Questions.
-        at_once: How many answer at a time, at most.
+        targets: Implementations; all have the same interpreter.
+        probes: The questions.
+        max_processes: Largest number of children at the same time.
     """
 
     def __init__(
-        self, parties: Sequence[ProbeTarget], probes: Sequence[Probe], at_once: int
+        self, targets: Sequence[ProbeTarget], probes: Sequence[Probe], max_processes: int
     ) -> None:
-        self._parties, self._probes = parties, probes
-        pipes = [os.pipe() for _ in parties]
+        self._targets, self._probes = targets, probes
+        pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(p.entry, file, p.intervention).text
-            for p, (_, file) in zip(parties, pipes, strict=True)
+            WorkerTask(t.entry, file, t.intervention).text
+            for t, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
+        worker = ["-m", "parallax.harness.probes.worker", names, str(max_processes), *tasks]
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [
-                    parties[0].python,
-                    "-m",
-                    "parallax.harness.probes.worker",
-                    names,
-                    str(at_once),
-                    *tasks,
-                ],
+                [targets[0].python, *worker],
                 env=add_project_to_path(WORKER_ENVIRONMENT | dict(os.environ)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._complaints,
+                stderr=self._stderr,
                 pass_fds=[file for _, file in pipes],
                 process_group=0,  # so that its children end with it
             )
@@ -114,39 +267,42 @@ class ProbeProcess:
             for _, file in pipes:
                 os.close(file)
 
-    def read_replies(self, tell: ReportAnswer) -> list[TargetReply]:
-        """What all of them answer, when they have; `tell` is told of each answer."""
-        with ThreadPoolExecutor(len(self._parties)) as readers, self._complaints:
-            said = list(readers.map(lambda i: self._read_lines(i, tell), range(len(self._parties))))
-            code, words = self._process.wait(), read_last_line(self._complaints)
-            return [self._parse_reply(lines, code, words) for lines in said]
+    def read_replies(self, on_answer: ReportAnswer) -> list[TargetReply]:
+        """Return the replies of all targets once they are complete."""
+        count = len(self._targets)
+        with ThreadPoolExecutor(count) as readers, self._stderr:
+            lines = list(readers.map(lambda i: self._read_lines(i, on_answer), range(count)))
+            code, last_line = self._process.wait(), read_last_line(self._stderr)
+            return [self._parse_reply(each, code, last_line) for each in lines]
 
-    def end(self) -> None:
-        """Ends the process and its children."""
+    def kill(self) -> None:
+        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _read_lines(self, number: int, tell: ReportAnswer) -> list[Mapping[str, Any]]:
-        said: list[Mapping[str, Any]] = []
+    def _read_lines(self, number: int, on_answer: ReportAnswer) -> list[Mapping[str, Any]]:
+        lines: list[Mapping[str, Any]] = []
         with self._answers[number] as answers:
             for text in answers:
-                said.append(json.loads(text))
-                if "result" in said[-1]:
-                    tell(f"{self._parties[number].label} {said[-1]['result']['probe']}")
-        return said
+                lines.append(json.loads(text))
+                if "result" in lines[-1]:
+                    on_answer(f"{self._targets[number].label} {lines[-1]['result']['probe']}")
+        return lines
 
-    def _parse_reply(self, said: Sequence[Mapping[str, Any]], code: int, words: str) -> TargetReply:
+    def _parse_reply(
+        self, lines: Sequence[Mapping[str, Any]], code: int, last_line: str
+    ) -> TargetReply:
         versions: tuple[str, ...] = ()
         results: dict[str, ProbeResult] = {}
-        for line in said:
+        for line in lines:
             if "versions" in line:
                 versions = tuple(line["versions"])
             elif "ended" in line:
-                code, words = line["ended"], line["words"]
+                code, last_line = line["ended"], line["words"]
             else:
                 result = result_from_dict(line["result"])
                 results[result.probe] = result
-        why = f"its process ended with code {code}: {words}"
+        why = f"its process ended with code {code}: {last_line}"
         missing = [probe for probe in self._probes if probe.name not in results]
         return TargetReply(
             versions, results | {probe.name: make_crash_result(probe, why) for probe in missing}
@@ -154,17 +310,22 @@ class ProbeProcess:
 
 
 def make_crash_result(probe: Probe, why: str) -> ProbeResult:
-    """The result of a process that ended before it answered."""
+    """Return the result of a process that ended before it answered."""
     return build_result(probe, {"": make_missing_answer(why, failed=True)}, None)
 
 
 def merge_results(probe: Probe, results: Mapping[str, ProbeResult]) -> ProbeResult:
-    """One result of several, by implementation, each with one answer at most."""
+    """Merge results of several implementations, each with at most one answer.
+
+    Args:
+        probe: The question.
+        results: By label.
+    """
     answers: dict[str, ProbeAnswer] = {}
     axis: AnswerAxis | None = None
     for label, result in results.items():
         axis = result.axis if axis is None else axis
-        for answer in result.answers.values():  # one at most
+        for answer in result.answers.values():  # at most one
             answers[label] = (
                 answer if axis is result.axis else _attach_own_axis(answer, result, axis)
             )
@@ -177,119 +338,4 @@ def _attach_own_axis(
     if result.axis is None or common is None:
         return answer
     same = np.allclose(result.axis.values, common.values, rtol=1e-4, atol=1e-6)
-    return answer if same else dataclasses.replace(answer, along=result.axis.values)
-
-
-MAX_PROCESSES = 2
-
-
-def run_probes(
-    parties: Sequence[ProbeTarget],
-    probes: Sequence[Probe],
-    tell: ReportAnswer,
-    not_probed: Mapping[str, str] | None = None,
-) -> ProbeReport:
-    """Puts probes to parties.
-
-    Args:
-        parties: Implementations; their labels differ.
-        probes: Questions.
-        tell: Is told of progress.
-        not_probed: What the report says about implementations that were left out.
-    """
-    started = time.perf_counter()
-    statements = _collect_replies(parties, probes, tell)
-    labels = [party.label for party in parties]
-    return ProbeReport(
-        results=tuple(
-            merge_results(p, {label: statements[label].results[p.name] for label in labels})
-            for p in probes
-        ),
-        versions={label: statements[label].versions for label in labels},
-        not_probed=not_probed or {},
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _collect_replies(
-    parties: Sequence[ProbeTarget], probes: Sequence[Probe], tell: ReportAnswer
-) -> dict[str, TargetReply]:
-    # The last begins first: TorchRL takes longest.
-    rooms: dict[str, list[ProbeTarget]] = {}
-    for party in reversed(parties):
-        rooms.setdefault(party.python, []).append(party)
-    at_once = max(MAX_PROCESSES // len(rooms), 1)
-    pool, hearings = ThreadPoolExecutor(len(rooms)), list[ProbeProcess]()
-    try:
-        for room in rooms.values():
-            hearings.append(ProbeProcess(room, probes, at_once))
-        heard = list(pool.map(lambda hearing: hearing.read_replies(tell), hearings))
-    except BaseException:
-        for hearing in hearings:
-            hearing.end()
-        raise
-    finally:
-        pool.shutdown()
-    return {
-        party.label: reply
-        for room, replies in zip(rooms.values(), heard, strict=True)
-        for party, reply in zip(room, replies, strict=True)
-    }
-
-
-OTHER, HERE = "other", "here"
-"""Names of the two versions of one framework."""
-
-
-def find_probe_targets(
-    names: Sequence[str] | None, python: str | None = None
-) -> tuple[list[ProbeTarget], dict[str, str]]:
-    """The frameworks that can be asked, and why others cannot.
-
-    Args:
-        names: Frameworks asked for; None is all that are installed.
-        python: Another interpreter to ask in.
-
-    Raises:
-        SpecError: A framework asked for by name is not known or cannot be asked.
-    """
-    parties: list[ProbeTarget] = []
-    not_probed: dict[str, str] = {}
-    for name in names if names is not None else sorted(find_adapter_entry_points()):
-        try:
-            parties.append(make_probe_target(name, python))
-        except SpecError as error:
-            if names is not None:
-                raise
-            not_probed[name] = str(error)
-    if not parties:
-        why = "; ".join(f"{name}: {text}" for name, text in not_probed.items())
-        raise SpecError(f"--frameworks: there is none to ask. {why}")
-    return parties, not_probed
-
-
-def make_drift_targets(name: str, python: str) -> tuple[list[ProbeTarget], dict[str, str]]:
-    """One framework twice, in another interpreter and in this one; nothing is left out."""
-    return [make_probe_target(name, python, OTHER), make_probe_target(name, None, HERE)], {}
-
-
-def make_probe_target(
-    name: str, python: str | None = None, label: str | None = None, intervention: str = ""
-) -> ProbeTarget:
-    """One framework.
-
-    Raises:
-        SpecError: It is not known, not installed or has no probing part.
-    """
-    known = find_adapter_entry_points()
-    if name not in known:
-        raise SpecError(format_unknown_name(f"--frameworks {name}", name, list(known)))
-    adapter = load_adapter(name)
-    if not adapter.is_probeable:
-        raise SpecError(f"framework={name}: its adapter has no probing part.")
-    if python is None:
-        adapter.check_installed()
-    else:
-        check_interpreter(python, name)
-    entry = find_adapter_entry_point(name).value
-    return ProbeTarget(label or name, entry, python or sys.executable, intervention)
+    return answer if same else dataclasses.replace(answer, axis_values=result.axis.values)

@@ -1,4 +1,8 @@
-"""The optional part of the adapter contract: letting probes watch a training."""
+"""Types of the optional part of the adapter contract that lets probes watch a training.
+
+A probe hands an adapter a `ProbeScript`; the adapter trains with upstream's code and returns a
+`ProbeRecord` of what the optimizers did.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -22,50 +26,57 @@ Parameters = Mapping[str, Array]
 `<network>.<layer>.weight` float[outputs, inputs] and `.bias` float[outputs]. Networks are
 `policy`, `value` (PPO), `critic1`, `critic2` (TD3, SAC: inputs are observation, then action),
 and `policy_target`, `critic1_target`, `critic2_target`. Layers are 0, 1, ... for the hidden
-ones and `out`; SAC's policy has `mean` and `std` instead of `out`. Besides, `policy.log_std`
-(PPO) float[actions] and `temperature.log` (SAC) float[1]. R2D2's networks are `critic1`,
-`critic1_target` and `actor`, and have `lstm_input` and `lstm_state` behind layer 0: see
+ones and `out`; SAC's policy has `mean` and `std` instead of `out`. In addition there are
+`policy.log_std` (PPO) float[actions] and `temperature.log` (SAC) float[1]. R2D2's networks are
+`critic1`, `critic1_target` and `actor`, with `lstm_input` and `lstm_state` after layer 0: see
 `parallax.harness.probes.r2d2.sequences`.
 """
+
+ACTION, ACTION_DRAWN, MINIBATCH_DRAWN = "action", "action drawn", "minibatch drawn"
+"""Events whose source lines are recorded: an action is taken; its noise or a minibatch is drawn."""
+CRITIC_LOSS, POLICY_LOSS = "loss of critic1", "loss of policy"
+TEMPERATURE_LOSS, POLICY_STEP = "loss of temperature", "step of policy"
+"""Events of one network: a loss is differentiated, or its optimizer takes a step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeScript:
-    """What a probe asks of one training.
+    """Instructions of a probe for one training.
 
     Attributes:
         world: The environment and its clock.
-        weights: What networks start from; names that are not there stay as upstream made them.
-        snapshots: Optimiser steps of which gradients and parameters are kept, from the first.
-        places: Whether upstream's lines are told, which takes time.
-        double: Whether to train in float64.
-        kept: Rounds of updates behind which all networks are kept, from 1. A round is all
-            optimiser steps between two steps of the environment.
+        weights: Initial weights of the networks; upstream's own initialisation stays for names
+            that are missing here.
+        snapshots: Number of first optimizer steps whose gradients and parameters are saved.
+        traces_lines: Whether upstream's source lines are recorded, which takes time.
+        float64: Whether to train in float64.
+        saved_cycles: Update cycles after which all networks are saved, counted from 1. A cycle is
+            all optimizer steps between two steps of the environment.
     """
 
     world: ScriptedWorld
     weights: Parameters
     snapshots: int = 0
-    places: bool = True
-    double: bool = False
-    kept: frozenset[int] = frozenset()
+    traces_lines: bool = True
+    float64: bool = False
+    saved_cycles: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerStepRecord:
-    """One step of one optimiser.
+    """One step of one optimizer.
 
     Attributes:
         env_steps: Environment steps taken before it.
-        networks: Which networks it moves, by canonical name.
+        networks: Canonical names of the networks that it moves.
         optimizer: Name of its class.
         settings: Numbers in the parameter group of each network: lr, eps, betas, ....
-        observations: What the policy saw last, float[rows, observations]: the minibatch.
-        pairs: What critics saw since the step before, each float[rows, observations + actions];
-            kept for the first steps only.
-        gradients: As the optimiser found them; kept for the first steps only.
-        before: All networks before the step; kept for the first steps only.
-        after: All networks after the step; kept for the first steps only.
+        observations: Last input of the policy, float[rows, observations]: the minibatch.
+        gradients: As passed to the optimizer; saved for the first steps only.
+        before: All networks before the step; saved for the first steps only.
+        after: All networks after the step; saved for the first steps only.
+        critic_inputs: Inputs of critics since the step before, each float[rows, observations +
+            actions]; saved for the first steps only.
     """
 
     env_steps: int
@@ -76,7 +87,7 @@ class OptimizerStepRecord:
     gradients: Parameters
     before: Parameters
     after: Parameters
-    pairs: tuple[Array, ...] = ()
+    critic_inputs: tuple[Array, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +96,7 @@ class LossRecord:
 
     Attributes:
         value: Of the loss.
-        steps: Optimiser steps taken before.
+        steps: Optimizer steps taken before.
     """
 
     value: float
@@ -94,29 +105,30 @@ class LossRecord:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeRecord:
-    """What a probe gets to see of one training.
+    """Recording of one training.
 
     Attributes:
-        created: All networks as upstream made them.
-        steps: All optimiser steps, in order.
+        created: All networks as upstream initialised them.
+        steps: All optimizer steps, in order.
         losses: All backward passes, in order.
-        target_moves: Environment steps at which targets had moved: one entry per move and
-            network, `(env_steps, optimiser steps, network)`.
-        stored: What the framework stored, by canonical name: `observations`, `actions`,
-            `rewards`, and what there is of `next_observations`, `terminated`, `log_probs`,
+        target_moves: One entry per network and update of its target,
+            `(env_steps, optimizer steps, network)`: the steps taken when it had moved.
+        stored: Arrays in the framework's buffer, by canonical name: `observations`, `actions`,
+            `rewards`, and those available of `next_observations`, `terminated`, `log_probs`,
             `values`, `advantages`, `returns`; one row per transition. Where advantages are
-            standardised before minibatches are cut, what they are then is `get_advantage_weights`.
-            R2D2 has one row per sequence: `begins` and `lengths` in their episode, `burned` steps
-            before them, and `probabilities` of being drawn.
+            normalized over the rollout before it is split, `advantage_weights` are the result.
+            R2D2 has one row per sequence: `begins` and `lengths` in their episode, `burned`
+            burn-in steps, and `probabilities` of being drawn.
         final: All networks at the end.
-        metrics: What upstream reported, in order.
-        rollouts: The same as `stored` for each rollout of PPO, before it was learned from.
-        told: Settings that upstream's own objects hold at the end, by unified name.
-        places: Upstream's files and lines, by event: `action`, `action drawn`, `minibatch drawn`,
-            `loss of <network>`, `step of <network>`.
-        lent: Networks in the shape that probes know, in the place of the recipe's own: a framework
-            that takes any network is asked about its updates with these.
-        kept: All networks behind the rounds that `ProbeScript.kept` names, as far as there were so many.
+        metrics: Metrics that upstream reported, in order.
+        rollouts: The same as `stored` for each rollout of PPO, read before its updates.
+        upstream_settings: Settings in upstream's own objects at the end, by unified name.
+        source_lines: Upstream's files and lines, by event: `action`, `action drawn`,
+            `minibatch drawn`, `loss of <network>`, `step of <network>`.
+        substitute_networks: Networks of the shape that probes know which replace the recipe's
+            own. Frameworks whose agents take any network are probed with them.
+        saved_weights: All networks after each cycle of `ProbeScript.saved_cycles` that was
+            reached.
     """
 
     created: Parameters
@@ -127,14 +139,14 @@ class ProbeRecord:
     final: Parameters
     metrics: tuple[Mapping[str, float], ...]
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
-    told: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    upstream_settings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    source_lines: Mapping[str, str] = dataclasses.field(default_factory=dict)
     substitute_networks: tuple[str, ...] = ()
-    kept: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
+    saved_weights: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
 
 
 class ProbeMonitor:
-    """The monitor of a probed training: keeps what upstream reports and the greedy policy."""
+    """Monitor of a probed training: saves the reported metrics and the greedy policy."""
 
     def __init__(self) -> None:
         self.metrics: list[Mapping[str, float]] = []
@@ -147,17 +159,17 @@ class ProbeMonitor:
         policy_io: PolicyIO | None = None,
         checkpointable: Checkpointable | None = None,
     ) -> None:
-        """Keeps the policy."""
+        """Save the policy."""
         self.policy = policy
 
     def safe_point(self) -> None:
-        """Takes no notice."""
+        """Do nothing: probed trainings are not interrupted."""
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Keeps the metrics."""
+        """Save the metrics."""
         self.metrics.append(dict(metrics))
 
-    def greedy(self, observations: Array) -> Array:
-        """The framework's greedy actions, float[rows, actions]."""
+    def predict_greedy(self, observations: Array) -> Array:
+        """Return the framework's greedy actions, float[rows, actions]."""
         assert self.policy is not None
         return np.asarray(self.policy(observations.astype(np.float32)), dtype=float)

@@ -1,9 +1,10 @@
-"""Recording a training, whatever library it computes with.
+"""Recorder of a probed training, independent of the tensor library.
 
-Nothing of a library or of a framework is named here: each library has its own recorder, in
-`adapters/<library>_common/recording.py`, which says where arrays lie and dictates random numbers.
-Weights are written once all networks are there; what the optimisers do is told by the same watcher
-that conformance listens to.
+Each library has its own subclass, in `adapters/<library>_common/recording.py`, which says where
+arrays are and replaces the random numbers. The scripted weights are written once all networks
+exist. What the optimizers do arrives as events of `parallax.harness.contract.events`, the same
+that the conformance suite listens to. Differences are traced to upstream's source lines by
+walking up the call stack.
 """
 
 import abc
@@ -29,6 +30,7 @@ from parallax.harness.contract.events import (
     TargetNetworkUpdate,
 )
 from parallax.harness.contract.probing.protocol import (
+    ACTION,
     LossRecord,
     OptimizerStepRecord,
     Parameters,
@@ -44,7 +46,7 @@ LIBRARY_PACKAGES = frozenset(
         *("jax", "jaxlib", "flax", "optax", "tensorflow_probability"),
     }
 )
-"""Libraries that frameworks stand on."""
+"""Libraries that frameworks build on; their lines are not the framework's."""
 SITE_PACKAGES = "site-packages/"
 SKIPPED_PATHS = (
     "vec_env",
@@ -56,11 +58,11 @@ SKIPPED_PATHS = (
     "objectives/utils.py",
     "/trainers/",
 )
-"""Parts of upstream's files that only pass on what others made."""
+"""Parts of paths of upstream's files that only pass on what other code computed."""
 
 
 def find_upstream_line() -> str:
-    """The innermost line of a framework, as `package/file.py:line`; empty outside of any."""
+    """Return the innermost line of a framework, `package/file.py:line`, or an empty string."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if place := _get_framework_path(frame.f_code.co_filename):
@@ -71,59 +73,59 @@ def find_upstream_line() -> str:
 
 @functools.cache
 def _get_framework_path(file: str) -> str:
-    # Its place in the package; empty where it is no framework's, or only passes on.
+    # Path in the package; empty if it is not a framework's file or only passes values on.
     _, found, place = file.rpartition(SITE_PACKAGES)
     of_framework = found and place.split("/")[0] not in LIBRARY_PACKAGES
     return place if of_framework and not any(part in place for part in SKIPPED_PATHS) else ""
 
 
 ReadStored = Callable[[], Mapping[str, NDArray[Any]]]
-"""Reads what a framework stores, in canonical names."""
+"""Returns the arrays that a framework stores, by canonical name."""
 
 
 class RecordableNetworks(Protocol):
-    """A framework's networks by canonical names of their arrays."""
+    """A framework's networks, addressed by the canonical names of their arrays."""
 
     @property
     def names(self) -> Iterable[str]:
-        """Of all arrays."""
+        """Names of all arrays."""
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
-        """Canonical arrays, of all names unless some are given; they cannot be written to."""
+        """Return read-only canonical arrays, all of them unless `names` are given."""
 
     def write(self, weights: Parameters) -> None:
-        """Overwrites the framework's values."""
+        """Overwrite the framework's values."""
 
     def place(self, name: str) -> int:
-        """Of the parameter that an array is, or is a part of: see `parallax.harness.contract.events`."""
+        """Return the address of the parameter that holds an array (see `contract.events`)."""
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
-        """The canonical array, where `whole` is the framework's, or its gradient."""
+        """Return the canonical array from `whole`, the framework's parameter or its gradient."""
 
-    def order_columns(self, pairs: Array) -> Array:
-        """What critics saw, with columns in canonical order."""
+    def order_columns(self, inputs: Array) -> Array:
+        """Return inputs of critics with their columns in canonical order."""
 
 
 class TrainingRecorder(abc.ABC):
     """Records one training.
 
     Args of the constructor:
-        script: What is dictated.
-        watch: The training's monitor.
-        stored: Reads what the framework stores.
-        early: Whether it is read before the first optimiser step that follows steps of the
-            environment, each time, and not at the end.
+        script: The probe's instructions.
+        monitor: The training's monitor.
+        stored: Reads the arrays that the framework stores.
+        read_before_update: Whether they are read before the first optimizer step after each
+            rollout (on-policy buffers are overwritten), and not at the end.
     """
 
     def __init__(
         self,
         script: ProbeScript,
-        watch: ProbeMonitor,
+        monitor: ProbeMonitor,
         stored: ReadStored,
         read_before_update: bool = False,
     ) -> None:
-        self._script, self._watch, self._events = script, watch, script.world.events
-        self._stored, self._early = stored, read_before_update
+        self._script, self._monitor, self._events = script, monitor, script.world.events
+        self._stored, self._read_before_update = stored, read_before_update
         self._targets = TargetUpdateDetector(self._events, self._read_targets)
         self._networks: RecordableNetworks | None = None
         self._targeted = tuple[str, ...]()
@@ -132,43 +134,43 @@ class TrainingRecorder(abc.ABC):
         self._losses: list[LossRecord] = []
         self._moves: list[tuple[int, int, str]] = []
         self._seen: Array = np.empty((0, 0))
-        self._pairs: list[Array] = []
+        self._critic_inputs: list[Array] = []
         self._loss_line = ""
-        self._places: dict[str, str] = {}
+        self._source_lines: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
-        self._rounds, self._kept = 0, dict[int, Parameters]()
+        self._cycles, self._saved_weights = 0, dict[int, Parameters]()
 
     @abc.abstractmethod
     def _find_networks(self) -> RecordableNetworks | None:
-        """The networks; None where they are not there yet. Asked at each reset until they are."""
+        """Return the networks, or None as long as they do not exist; called at each reset."""
 
     @abc.abstractmethod
     def _start_scripted_rng(self) -> None:
-        """Random numbers are dictated from here on: what networks begin with is upstream's own."""
+        """Replace random numbers from here on; upstream's own initialisation is complete."""
 
     @abc.abstractmethod
     def _get_input_size(self, event: LayerForward) -> int:
-        """Inputs of a linear layer whose call is differentiated; 0 for anything else."""
+        """Return the number of inputs of a differentiated linear layer, 0 for anything else."""
 
     @abc.abstractmethod
     def _read_layer_input(self, event: LayerForward) -> Array:
-        """What such a layer sees, float[..., rows, inputs]."""
+        """Return the input of such a layer, float[..., rows, inputs]."""
 
     def _find_loss_line(self, event: LossBackward) -> str:
-        """Where a loss was made."""
+        """Return the source line at which a loss was computed."""
         return find_upstream_line()
 
     def _get_draw_lines(self) -> Mapping[str, str]:
-        """Where random numbers of actions and minibatches were drawn, by event."""
+        """Return the source lines at which actions and minibatches were drawn, by event."""
         return {}
 
     def _subscribe(self, around: tuple[Callable[..., None], Callable[..., None]] | None) -> None:
-        # `around` is what is called before and after each optimiser step.
+        # `around` are called before and after each optimizer step.
         subscribe = self._events.subscribe
         subscribe(EpisodeBegin, self._attach_networks)
         subscribe(EnvStep, self._targets.look)
-        subscribe(EnvStep, lambda event: self._note_place("action"))
-        if self._script.kept:
+        subscribe(EnvStep, lambda event: self._note_source_line(ACTION))
+        if self._script.saved_cycles:
             subscribe(EnvStep, self._save_weights)
         subscribe(BeforeOptimizerStep, self._targets.look)
         subscribe(BeforeOptimizerStep, self._before)
@@ -181,10 +183,10 @@ class TrainingRecorder(abc.ABC):
         subscribe(LossBackward, self._note_loss)
 
     def record(self, upstream_settings: Mapping[str, float] | None = None) -> ProbeRecord:
-        """What was seen.
+        """Return the recording.
 
         Args:
-            upstream_settings: Settings that upstream's own objects hold, by unified name.
+            upstream_settings: Settings in upstream's own objects, by unified name.
         """
         self._targets.look()
         self._save_weights()
@@ -195,11 +197,14 @@ class TrainingRecorder(abc.ABC):
             target_moves=tuple(self._moves),
             stored=self._rollouts[0] if self._rollouts else self._stored(),
             final=self._read(),
-            metrics=tuple(self._watch.metrics),
+            metrics=tuple(self._monitor.metrics),
             rollouts=tuple(self._rollouts),
-            told=upstream_settings or {},
-            places={**(self._get_draw_lines() if self._script.places else {}), **self._places},
-            kept=self._kept,
+            upstream_settings=upstream_settings or {},
+            source_lines={
+                **(self._get_draw_lines() if self._script.traces_lines else {}),
+                **self._source_lines,
+            },
+            saved_weights=self._saved_weights,
         )
 
     def _attach_networks(self, event: EpisodeBegin) -> None:
@@ -230,19 +235,19 @@ class TrainingRecorder(abc.ABC):
 
     def _note_loss(self, event: LossBackward) -> None:
         self._losses.append(LossRecord(event.loss, len(self._steps)))
-        if self._script.places:
+        if self._script.traces_lines:
             self._loss_line = self._find_loss_line(event)
 
-    def _note_place(self, what: str, line: str | None = None) -> None:
-        # What the policy does later may be what counts: random actions come first.
-        if not self._script.places:
+    def _note_source_line(self, what: str, line: str | None = None) -> None:
+        # A later line overwrites an earlier one: actions of the warm-up come before the policy's.
+        if not self._script.traces_lines:
             return
         found = find_upstream_line() if line is None else line
         if found:
-            self._places[what] = found
+            self._source_lines[what] = found
 
     def _observe(self, event: LayerForward) -> None:
-        # The policy's first layer sees observations alone, that of critics actions as well.
+        # The policy's first layer takes observations only, a critic's actions as well.
         world = self._script.world.scripted_data
         size, both = world.observations.shape[1], world.observations.shape[1] + len(world.low)
         width = self._get_input_size(event)
@@ -251,24 +256,24 @@ class TrainingRecorder(abc.ABC):
         seen = self._read_layer_input(event)
         if width == size:
             self._seen = seen.reshape(-1, size)
-            if world.choices and len(self._steps) < self._script.snapshots:
-                self._pairs.append(self._seen)
+            if world.n_discrete_actions and len(self._steps) < self._script.snapshots:
+                self._critic_inputs.append(self._seen)
         elif len(self._steps) < self._script.snapshots:
             assert self._networks
-            for pairs in seen.reshape(-1, *seen.shape[-2:]):
-                self._pairs.append(self._networks.order_columns(pairs))
+            for inputs in seen.reshape(-1, *seen.shape[-2:]):
+                self._critic_inputs.append(self._networks.order_columns(inputs))
 
     def _before(self, event: BeforeOptimizerStep) -> None:
-        keep = len(self._steps) < self._script.snapshots
+        save = len(self._steps) < self._script.snapshots
         last = self._steps[-1].env_steps if self._steps else -1
         if last != self._events.steps:
-            self._rounds += 1
-            if self._early:
+            self._cycles += 1
+            if self._read_before_update:
                 self._rollouts.append(self._stored())
-        settings, gradients = self._read_step(event, keep)
+        settings, gradients = self._read_step(event, save)
         for network in settings:
-            self._note_place(f"loss of {network}", self._loss_line)
-            self._note_place(f"step of {network}")
+            self._note_source_line(f"loss of {network}", self._loss_line)
+            self._note_source_line(f"step of {network}")
         step = OptimizerStepRecord(
             env_steps=self._events.steps,
             networks=tuple(settings),
@@ -276,17 +281,17 @@ class TrainingRecorder(abc.ABC):
             settings=settings,
             observations=self._seen,
             gradients=gradients,
-            before=self._read() if keep else {},
+            before=self._read() if save else {},
             after={},
-            pairs=tuple(self._pairs),
+            critic_inputs=tuple(self._critic_inputs),
         )
-        self._pairs = []
+        self._critic_inputs = []
         self._steps.append(step)
 
     def _read_step(
-        self, event: BeforeOptimizerStep, keep: bool
+        self, event: BeforeOptimizerStep, save: bool
     ) -> tuple[dict[str, Mapping[str, float]], dict[str, Array]]:
-        # Settings by network, and gradients by array if they are to be kept.
+        # Settings by network, and gradients by array if they are saved.
         stepped = {p.place: (group, p) for group in event.groups for p in group.parameters}
         settings: dict[str, Mapping[str, float]] = {}
         gradients: dict[str, Array] = {}
@@ -295,16 +300,16 @@ class TrainingRecorder(abc.ABC):
             assert networks
             group, parameter = stepped.get(networks.place(name), (None, None))
             if group is None or parameter is None or parameter.gradient is None:
-                continue  # what has no gradient does not move
+                continue  # an optimizer skips parameters without a gradient
             settings[name.split(".")[0]] = group.settings
-            if keep:
+            if save:
                 gradients[name] = networks.part(name, parameter.gradient())
         return settings, gradients
 
     def _save_weights(self, event: object = None) -> None:
-        # The round is over as soon as the environment goes on: targets have followed by then.
-        if self._rounds in self._script.kept and self._rounds not in self._kept:
-            self._kept[self._rounds] = self._read()
+        # A cycle is over at the next environment step: targets have been updated by then.
+        if self._cycles in self._script.saved_cycles and self._cycles not in self._saved_weights:
+            self._saved_weights[self._cycles] = self._read()
 
     def _after(self, event: AfterOptimizerStep) -> None:
         if self._steps[-1].before:
@@ -313,16 +318,16 @@ class TrainingRecorder(abc.ABC):
 
 @contextlib.contextmanager
 def capture_calls(owner: Any, name: str, argument: int | None = None) -> Iterator[list[Any]]:
-    """Keeps what a function returns, or one of its arguments, while it goes on working."""
-    function, kept = getattr(owner, name), []
+    """Replace a function by one that also appends its result, or one argument, to the list."""
+    function, captured = getattr(owner, name), []
 
-    def keeping(*args: Any, **kwargs: Any) -> Any:
+    def capturing(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        kept.append(result if argument is None else args[argument])
+        captured.append(result if argument is None else args[argument])
         return result
 
-    setattr(owner, name, keeping)
+    setattr(owner, name, capturing)
     try:
-        yield kept
+        yield captured
     finally:
         setattr(owner, name, function)

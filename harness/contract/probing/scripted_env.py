@@ -1,7 +1,6 @@
-"""The scripted environment that probes train on: observations, rewards and ends are dictated.
+"""Environment that probes train on: observations, rewards and episode ends follow a script.
 
-Nothing depends on the actions, so every implementation sees the same world whatever it does.
-NumPy's global random functions are dictated for as long.
+Nothing depends on the actions, so every implementation sees the same data whatever it does.
 """
 
 import dataclasses
@@ -16,14 +15,14 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.events import EpisodeBegin, TrainingEvents
 
 TERMINATED, TRUNCATED = 1, 2
-"""How a step can end an episode; 0 is not at all."""
+"""Ways in which a step ends an episode; 0 stands for a step that does not end it."""
 
-ENV_ID = "parallax.harness.probes:Dictated-v0"
+ENV_ID = "parallax.harness.contract.probing:Scripted-v0"
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptedData:
-    """What the world and its random numbers are, by environment step.
+    """Script of an environment and of all random numbers, by environment step.
 
     Attributes:
         observations: float[steps + 1, observations]; row t + 1 follows step t.
@@ -35,13 +34,14 @@ class ScriptedData:
         batch_noise: float[rows, actions], standard normal numbers for batches of actions.
         low: Smallest action per dimension.
         high: Largest action per dimension.
-        turning: Whether each minibatch is drawn with other whole numbers, and each environment
-            step has other noise for batches of actions.
-        repeated: How often each whole number comes in a row when many are drawn.
-        choices: Number of discrete actions; 0 where actions are continuous. Random actions are
-            then float[steps, 1], shares of the choices.
-        coin: The random number that decides whether an action is random.
-        among: If not 0, minibatches are drawn from so many first steps, each time other ones.
+        rotates_draws: Whether the integers of each minibatch and the batch noise of each
+            environment step differ from those before.
+        draw_repeats: Number of times that each integer is repeated when many are drawn.
+        n_discrete_actions: Number of discrete actions; 0 if actions are continuous. Random actions
+            are then float[steps, 1], shares of that number.
+        exploration_draw: The uniform random number that is compared with epsilon.
+        minibatch_window: If not 0, minibatches are drawn from this number of first steps, each
+            time different ones.
     """
 
     observations: Array
@@ -55,21 +55,23 @@ class ScriptedData:
     high: tuple[float, ...]
     rotates_draws: bool = False
     draw_repeats: int = 1
-    choices: int = 0
+    n_discrete_actions: int = 0
     exploration_draw: float = 0.5
     minibatch_window: int = 0
 
     @property
     def task(self) -> Task:
-        """Sizes and bounds."""
-        return Task(ENV_ID, self.observations.shape[1], self.low, self.high, 0, self.choices)
+        """The task that the adapter receives: sizes and bounds."""
+        return Task(
+            ENV_ID, self.observations.shape[1], self.low, self.high, 0, self.n_discrete_actions
+        )
 
     def get_random_choice(self, row: int) -> int:
-        """The random choice of a step."""
-        return int(self.random_actions[row, 0] * self.choices)
+        """Return the random discrete action of a step."""
+        return int(self.random_actions[row, 0] * self.n_discrete_actions)
 
-    def noise(self, steps: int) -> Array:
-        """Noise for batches of actions after so many environment steps, float[rows, actions]."""
+    def get_batch_noise(self, steps: int) -> Array:
+        """Return the noise of batches of actions after `steps` steps, float[rows, actions]."""
         return (
             np.roll(self.batch_noise, -3 * steps, axis=0)
             if self.rotates_draws
@@ -79,14 +81,14 @@ class ScriptedData:
 
 @dataclasses.dataclass(frozen=True)
 class IntegerDraw:
-    """Whole numbers that were drawn at once.
+    """One call that drew random integers.
 
     Attributes:
         steps: Environment steps taken before.
-        low: Smallest that could be drawn.
-        high: One more than the largest.
-        count: How many were drawn.
-        replaced: Whether one number could be drawn several times.
+        low: Smallest possible integer.
+        high: Largest possible integer plus one.
+        count: Number of integers drawn.
+        with_replacement: Whether an integer could be drawn several times.
     """
 
     steps: int
@@ -98,11 +100,11 @@ class IntegerDraw:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptedTransition:
-    """One step as the environment saw it.
+    """One step as the environment received it.
 
     Attributes:
         observation: Before the step.
-        action: What arrived.
+        action: As it reached the environment.
         reward: Of the step.
         next_observation: After the step, before any reset.
         end: 0, `TERMINATED` or `TRUNCATED`.
@@ -116,23 +118,24 @@ class ScriptedTransition:
 
 
 class ScriptedWorld:
-    """All copies of the environment in one training, and the clock they share.
+    """All parallel environments of one training, and the clock they share.
 
     Attributes:
-        dictation: What happens when.
-        events: Who is told of resets and steps, and the clock.
-        copies: Environments made.
-        draws: Random whole numbers asked for.
-        thresholds: What coins were compared with, with environment steps taken before.
+        scripted_data: The script.
+        events: Publishes resets and steps, and counts environment steps.
+        n_envs: Number of environments made so far.
+        draws: Calls that drew random integers.
+        thresholds: Environment steps taken before, and the number that a uniform random number
+            was compared with (epsilon).
         transitions: All steps, in order.
-        started: Whether training has asked for the first observation after networks were made:
-            whoever finds the networks says so.
+        started: Whether the networks exist, so that random numbers are scripted from now on; set
+            by the recorder.
     """
 
-    def __init__(self, dictation: ScriptedData) -> None:
-        self.scripted_data = dictation
+    def __init__(self, scripted_data: ScriptedData) -> None:
+        self.scripted_data = scripted_data
         self.events = TrainingEvents()
-        self.copies = 0
+        self.n_envs = 0
         self.draws: list[IntegerDraw] = []
         self.thresholds: list[tuple[int, float]] = []
         self._turns = 0
@@ -140,22 +143,26 @@ class ScriptedWorld:
         self.started = False
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
-        """A new copy of the environment."""
+        """Return another environment that follows the script."""
         return ScriptedDataEnv(self)
 
     @property
     def steps(self) -> int:
-        """Environment steps taken, all copies together."""
+        """Environment steps taken, all environments together."""
         return self.events.steps
 
     @property
     def row(self) -> int:
-        """The current row of the dictation; it stays on the last one after the end."""
+        """Current row of the script; the last one after the end."""
         return min(self.steps, len(self.scripted_data.rewards) - 1)
 
     def draw_integers(self, low: int, high: int, count: int) -> NDArray[np.int64]:
-        """What stands for `count` random whole numbers from `low` to `high` - 1."""
-        if self.scripted_data.choices == high - low and count <= self.copies:
+        """Return scripted integers in place of `count` random ones from `low` to `high` - 1.
+
+        They are 0, 1, 2, ..., rotated from call to call where the script says so, so that the
+        rows of a minibatch are known.
+        """
+        if self.scripted_data.n_discrete_actions == high - low and count <= self.n_envs:
             return np.full(count, low + self.scripted_data.get_random_choice(self.row))
         self.draws.append(IntegerDraw(self.steps, low, high, count))
         d, numbers = self.scripted_data, np.arange(count) // self.scripted_data.draw_repeats
@@ -166,57 +173,59 @@ class ScriptedWorld:
             numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
         return low + numbers % (high - low)
 
-    def numbers(self, kind: str, count: int) -> Array:
-        """What stands for `count` random numbers of a library's own generator.
+    def draw_numbers(self, kind: str, count: int) -> Array:
+        """Return scripted numbers in place of `count` random ones of a library's generator.
 
         Args:
             kind: `normal` or `uniform`.
-            count: As many as there are actions are for one action, others for batches.
+            count: One per action dimension for a single action, more for batches.
         """
         d = self.scripted_data
         if kind == "uniform":
             return np.resize(d.random_actions[self.row], count)
         if count == len(d.low):
             return np.asarray(d.acting_noise[self.row])
-        return np.resize(d.noise(self.steps), count)
+        return np.resize(d.get_batch_noise(self.steps), count)
 
-    def compared(self, threshold: float) -> None:
-        """Notes what a coin was compared with."""
+    def record_threshold(self, threshold: float) -> None:
+        """Record the number that a uniform random number was compared with."""
         self.thresholds.append((self.steps, threshold))
 
     def record_permutation(self, high: int, count: int) -> None:
-        """Notes that `count` of 0 to `high` - 1 are drawn, each once at most."""
+        """Record that `count` integers from 0 to `high` - 1 are drawn without replacement."""
         self.draws.append(IntegerDraw(self.steps, 0, high, count, with_replacement=False))
 
 
 class ScriptedDataEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """One copy."""
+    """One environment that follows the script of its world."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         d = world.scripted_data
         size = d.observations.shape[1]
         self.world = world
-        self._number = world.copies
-        world.copies += 1
+        self._number = world.n_envs
+        world.n_envs += 1
         self._before_step = world.events.make_step_counter()
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        self.action_space: Any = ScriptedDiscrete(world) if d.choices else ScriptedBox(world)
+        self.action_space: Any = (
+            ScriptedDiscrete(world) if d.n_discrete_actions else ScriptedBox(world)
+        )
         self._observation = d.observations[0]
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """The first observation of an episode."""
+        """Return the first observation of an episode."""
         self.world.events.tell(EpisodeBegin())
         d, steps = self.world.scripted_data, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
         if not steps:
-            # Copies are told apart; twice a float32 number is one.
+            # Parallel environments start differently; doubling a float32 number is exact.
             self._observation = self._observation * 2.0**self._number
         return self._observation.astype(np.float32), {}
 
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """The next row."""
+        """Return the next row of the script."""
         world, d, row = self.world, self.world.scripted_data, self.world.row
         self._before_step()
         before, self._observation = self._observation, d.observations[row + 1]
@@ -228,7 +237,7 @@ class ScriptedDataEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 class ScriptedBox(gymnasium.spaces.Box):
-    """An action space whose samples are dictated."""
+    """A continuous action space whose samples are scripted."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         self.world = world
@@ -236,7 +245,7 @@ class ScriptedBox(gymnasium.spaces.Box):
         super().__init__(low, high, low.shape, np.float32)
 
     def sample(self, mask: Any = None, probability: Any = None) -> NDArray[np.float32]:
-        """The random action of the current step."""
+        """Return the scripted random action of the current step."""
         share = self.world.scripted_data.random_actions[self.world.row]
         return np.asarray(self.low + share * (self.high - self.low), dtype=np.float32)
 
@@ -249,14 +258,14 @@ class ScriptedBox(gymnasium.spaces.Box):
 
 
 class ScriptedDiscrete(gymnasium.spaces.Discrete):
-    """Choices whose samples are dictated."""
+    """A discrete action space whose samples are scripted."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         self.world = world
-        super().__init__(world.scripted_data.choices)
+        super().__init__(world.scripted_data.n_discrete_actions)
 
     def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
-        """The random choice of the current step."""
+        """Return the scripted random action of the current step."""
         return np.int64(self.world.scripted_data.get_random_choice(self.world.row))
 
     def __deepcopy__(self, memo: Any) -> "ScriptedDiscrete":

@@ -1,7 +1,7 @@
-"""Random numbers that decide whether an action is random, and what they are compared with.
+"""Scripted replacements of NumPy's and Python's random numbers.
 
-Implementations draw a number between 0 and 1 and compare it with the share of random actions. The
-numbers drawn here tell what they are compared with, so that one run shows the whole schedule.
+Epsilon-greedy implementations draw a number between 0 and 1 and compare it with epsilon. The
+numbers drawn here record what they are compared with, so that one run shows the whole schedule.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 
 RecordThreshold = Callable[[float], None]
-"""Is told what a number is compared with."""
+"""Receives the number that a random number is compared with."""
 COMPARISONS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
-"""Comparisons that are told of, by Python's names of them."""
+"""Comparisons that are recorded, by the name of Python's operator."""
 
 
 class ThresholdSpy(float):
-    """One number."""
+    """A number that reports what it is compared with."""
 
-    tell: RecordThreshold
+    record_threshold: RecordThreshold
 
     def __lt__(self, other: Any) -> bool:
         return self._compare("lt", other)
@@ -40,14 +40,14 @@ class ThresholdSpy(float):
         return self._compare("ge", other)
 
     def _compare(self, how: str, other: Any) -> bool:
-        self.tell(float(other))
+        self.record_threshold(float(other))
         return bool(COMPARISONS[how](float(self), float(other)))
 
 
 class ThresholdSpyArray(np.ndarray[Any, Any]):
-    """Numbers for all copies of the environment at once."""
+    """Such numbers for all parallel environments at once."""
 
-    tell: RecordThreshold
+    record_threshold: RecordThreshold
 
     def __lt__(self, other: Any) -> Any:
         return self._compare("lt", other)
@@ -62,38 +62,37 @@ class ThresholdSpyArray(np.ndarray[Any, Any]):
         return self._compare("ge", other)
 
     def _compare(self, how: str, other: Any) -> Any:
-        self.tell(float(np.max(other)))
+        self.record_threshold(float(np.max(other)))
         return COMPARISONS[how](self.view(np.ndarray), other)
 
 
-def make_threshold_spy(value: float, tell: RecordThreshold) -> ThresholdSpy:
-    """A number that tells what it is compared with."""
+def make_threshold_spy(value: float, record_threshold: RecordThreshold) -> ThresholdSpy:
+    """Return a number that reports what it is compared with."""
     made = ThresholdSpy(value)
-    made.tell = tell
+    made.record_threshold = record_threshold
     return made
 
 
-def make_threshold_spies(value: float, count: int, tell: RecordThreshold) -> Array:
-    """As many such numbers, float[count]."""
+def make_threshold_spies(value: float, count: int, record_threshold: RecordThreshold) -> Array:
+    """Return `count` such numbers, float[count]."""
     made = np.full(count, value).view(ThresholdSpyArray)
-    made.tell = tell
+    made.record_threshold = record_threshold
     return made
 
 
-def make_choice_scores(pick: int, rows: int, choices: int) -> Array:
-    """Random numbers of which that of one choice is the largest, float[rows, choices]."""
-    found = np.zeros((rows, choices))
-    found[:, pick] = 1.0
+def make_choice_scores(action: int, rows: int, n_actions: int) -> Array:
+    """Return numbers of which that of one discrete action is the largest, [rows, n_actions]."""
+    found = np.zeros((rows, n_actions))
+    found[:, action] = 1.0
     return found
 
 
 @contextlib.contextmanager
 def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
-    """Replaces what frameworks draw from NumPy's global generator once training has begun.
+    """Replace NumPy's global random functions once training has begun, and restore them.
 
-    Everything is restored afterwards.
-    Normal numbers come from the dictation. Indices into replay are 0, 1, 2, ..., so that a
-    minibatch is the first transitions. Each permutation is another rotation.
+    Normal numbers come from the script. Replay indices are 0, 1, 2, ..., so that a minibatch is
+    the first transitions. Each permutation is another rotation.
     """
     d, turns, choices = (
         world.scripted_data,
@@ -120,11 +119,11 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
 
     def permutation(count: Any) -> Any:
         if isinstance(count, int | np.integer):
-            return turns.next(int(count))
-        return np.asarray(count)[turns.next(len(count))]
+            return turns.draw_permutation(int(count))
+        return np.asarray(count)[turns.draw_permutation(len(count))]
 
     def shuffle(array: Any) -> None:
-        array[:] = np.sort(array)[turns.next(len(array))]
+        array[:] = np.sort(array)[turns.draw_permutation(len(array))]
 
     replacements: dict[str, Callable[..., Any]] = {
         "normal": normal,
@@ -136,7 +135,7 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
         "permutation": permutation,
         "shuffle": shuffle,
     }
-    if d.choices:
+    if d.n_discrete_actions:
         replacements |= {
             "rand": _make_threshold_spies(world),
             "random": _make_threshold_spies(world),
@@ -144,7 +143,7 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
     originals = {name: getattr(np.random, name) for name in replacements}
     single = random.random
     try:
-        if d.choices:
+        if d.n_discrete_actions:
             setattr(random, "random", _use_after_start(world, _make_threshold_spies(world), single))  # noqa: B010
         for name, function in replacements.items():
             setattr(np.random, name, _use_after_start(world, function, originals[name]))
@@ -156,41 +155,41 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
 
 
 def _make_threshold_spies(world: ScriptedWorld) -> Callable[..., Any]:
-    # One number, one for each copy of the environment, or one for each choice of each copy.
+    # One number, one per environment, or one per environment and discrete action.
     d = world.scripted_data
 
     def rand(*shape: int) -> Any:
         match shape:
             case ():
-                return make_threshold_spy(d.exploration_draw, world.compared)
+                return make_threshold_spy(d.exploration_draw, world.record_threshold)
             case (count,):
-                return make_threshold_spies(d.exploration_draw, count, world.compared)
+                return make_threshold_spies(d.exploration_draw, count, world.record_threshold)
         return make_choice_scores(d.get_random_choice(world.row), shape[0], shape[-1])
 
     return rand
 
 
 def _broadcast_noise(noise: Any, size: Any) -> Any:
-    # The same for all copies of the environment where more than one action is asked for.
+    # The same noise for all environments if several actions are drawn.
     shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
     fits = shape[-1:] == np.shape(noise)[-1:]
     return np.array(np.broadcast_to(noise, shape)) if fits else noise
 
 
 class ScriptedChoiceGenerator:
-    """Stands for a generator of NumPy's that only draws places."""
+    """Replacement of a NumPy generator that is used to draw indices only."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         self._world, self._turns = world, RotatingPermutations(world)
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
-        """Whole numbers below `a`, or entries of it; weights make no difference."""
+        """Return scripted integers below `a`, or entries of it; `p` is ignored."""
         entries = np.arange(a) if isinstance(a, int | np.integer) else np.asarray(a)
         count = 1 if size is None else int(np.prod(size))
         if replace:
             drawn = entries[self._world.draw_integers(0, len(entries), count)]
         else:
-            drawn = entries[self._turns.next(len(entries), count)[:count]]
+            drawn = entries[self._turns.draw_permutation(len(entries), count)[:count]]
         return drawn[0] if size is None else drawn.reshape(size)
 
 
@@ -201,13 +200,13 @@ def _use_after_start(
 
 
 class RotatingPermutations:
-    """Permutations that differ from one call to the next, the first the identity."""
+    """Permutations that differ from call to call; the first is the identity."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         self._world, self._calls = world, 0
 
-    def next(self, size: int, count: int | None = None) -> NDArray[np.int64]:
-        """Numbers 0..size-1, rotated by a prime per call; `count` of them are wanted."""
+    def draw_permutation(self, size: int, count: int | None = None) -> NDArray[np.int64]:
+        """Return 0..size-1, rotated by 5 more in each call; the caller uses `count` of them."""
         self._calls += 1
         self._world.record_permutation(size, size if count is None else count)
         return np.roll(np.arange(size), -5 * (self._calls - 1))

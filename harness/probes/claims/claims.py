@@ -1,4 +1,8 @@
-"""Statements about implementations, as they stand in `statements.yaml`."""
+"""Published claims about implementations (`claims.yaml`), judged by results of probes.
+
+A claim has checks of measured answers or of the text of upstream's files. Its verdict is computed
+from them and never written by hand.
+"""
 
 import dataclasses
 import functools
@@ -36,18 +40,18 @@ CHECK_KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class ClaimCheck:
-    """What one probe must have measured, or a file must hold, for a statement to be true.
+    """Condition on the answer to a probe, or on the text of a file, for a claim to be true.
 
     Attributes:
         probe: Its name; empty where a file is read.
-        who: Frameworks that the statement is about.
-        kind: One of `CHECKS`: the numbers equal, are above or below a number; the answer is the
-            paper's or is not; is a factor of it or an offset away; is like or unlike that of
+        who: Frameworks that the claim is about.
+        kind: One of `CHECK_KINDS`: the numbers equal, are above or below a number; the answer is
+            the paper's or is not; is a factor of it or an offset away; is like or unlike that of
             another framework; its meaning contains a text; the probe's setting can be set or not;
-            the file holds a text or does not.
-        value: What for.
-        take: Which of the answer's numbers: one of `NUMBER_SELECTIONS`, or their places or names.
-        unit: What the numbers are divided by before they are compared and shown.
+            the file contains a text or does not.
+        value: Number, text or framework of the condition.
+        take: Selection of the answer's numbers: one of `NUMBER_SELECTIONS`, or positions or names.
+        unit: Divisor of the numbers before they are compared and shown.
         tolerance: Largest relative difference that counts as equal.
         file: Upstream's, by its path in the distribution.
     """
@@ -64,16 +68,16 @@ class ClaimCheck:
 
 @dataclasses.dataclass(frozen=True)
 class ImplementationClaim:
-    """One statement.
+    """One published claim.
 
     Attributes:
-        section: Heading it stands under.
-        place: Section, box or table.
-        says: The statement in our own words.
+        section: Heading of its section on the page.
+        place: Section, box or table of the publication.
+        says: The claim in our own words.
         checks: All must hold for it to be true; none where it cannot be tested.
-        untestable: Why it cannot be tested.
-        note: What a reader must know besides.
-        covers: Whether the statement tells of the differences that its probes find.
+        untestable: Reason why it cannot be tested.
+        note: Further explanation.
+        covers: Whether the claim describes the differences that its probes find.
     """
 
     section: str
@@ -86,7 +90,7 @@ class ImplementationClaim:
 
 
 def load_claims(path: Path = CLAIMS_FILE) -> tuple[ImplementationClaim, ...]:
-    """All statements.
+    """Load all claims.
 
     Raises:
         SpecError: An entry is not as described above.
@@ -103,7 +107,7 @@ def _claim_from_dict(section: str, entry: Mapping[str, Any]) -> ImplementationCl
     fields = {"section": section, **entry}
     checks = tuple(_check_from_dict(check, entry["says"]) for check in fields.pop("checks", []))
     if bool(checks) == bool(fields.get("untestable")):
-        raise SpecError(f"ledger: {entry['says']!r} needs either checks or untestable.")
+        raise SpecError(f"claims: {entry['says']!r} needs either checks or untestable.")
     return ImplementationClaim(checks=checks, **fields)
 
 
@@ -112,18 +116,18 @@ def _check_from_dict(entry: Mapping[str, Any], says: str) -> ClaimCheck:
     kinds = [kind for kind in CHECK_KINDS if kind in fields]
     if len(kinds) != 1:
         raise SpecError(
-            f"ledger: a check of {says!r} needs exactly one of {', '.join(CHECK_KINDS)}."
+            f"claims: a check of {says!r} needs exactly one of {', '.join(CHECK_KINDS)}."
         )
     if (kinds[0] in TEXT_CHECK_KINDS) != ("file" in fields) or ("probe" in fields) == (
         "file" in fields
     ):
-        raise SpecError(f"ledger: a check of {says!r} needs a probe, or a file and its text.")
+        raise SpecError(f"claims: a check of {says!r} needs a probe, or a file and its text.")
     if "take" in fields and kinds[0] not in ("equals", "above", "below"):
-        raise SpecError(f"ledger: {kinds[0]} of {says!r} is about a whole answer: drop take.")
+        raise SpecError(f"claims: {kinds[0]} of {says!r} is about a whole answer: drop take.")
     take = fields.pop("take", "all")
     if isinstance(take, str) and take not in NUMBER_SELECTIONS:
         raise SpecError(
-            f"ledger: take: {take} of {says!r} must be one of {', '.join(NUMBER_SELECTIONS)}."
+            f"claims: take: {take} of {says!r} must be one of {', '.join(NUMBER_SELECTIONS)}."
         )
     return ClaimCheck(
         probe=fields.pop("probe", ""),
@@ -136,11 +140,11 @@ def _check_from_dict(entry: Mapping[str, Any], says: str) -> ClaimCheck:
 
 
 DISTRIBUTION_NAMES = {"cleanrl": "cleanrl", "sb3": "stable-baselines3", "torchrl": "torchrl"}
-"""Whose files are read, by framework."""
+"""Distributions whose files are read, by framework."""
 
 
 def find_line(framework: str, file: str, text: str) -> int | None:
-    """The first line at which a text begins; 0 where it does not stand there.
+    """Return the first line at which a text begins, or 0 if the file does not contain it.
 
     Args:
         framework: Name.
@@ -168,21 +172,21 @@ def _read_upstream_file(framework: str, file: str) -> str | None:
 
 
 PROBE_SOURCE, TEXT_SOURCE = "probe", "text"
-"""What a finding rests on, beside `ORIGINAL_RECIPE`."""
+"""Sources of a finding, besides `RECIPE`."""
 YES_NO = "0 no, 1 yes"
 MAX_SHOWN_NUMBERS, ZERO_TOLERANCE = 4, 1e-7
-"""Most numbers that are shown beside an answer that is the paper's; what is shown as 0."""
+"""Largest number of numbers shown beside an answer that agrees; largest number shown as 0."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClaimFinding:
-    """One framework's answer to one check.
+    """Result of one check for one framework.
 
     Attributes:
         framework: Name.
         holds: Whether the check holds; None where the probe has no answer.
-        shown: What was measured, in a few words.
-        source: What it rests on: `PROBE_SOURCE`, `TEXT`, or `ORIGINAL_RECIPE`, which decides nothing on upstream.
+        measured_text: Measured answer, in a few words.
+        source: `PROBE_SOURCE`, `TEXT_SOURCE`, or `RECIPE`, which decides nothing on upstream.
     """
 
     framework: str
@@ -192,7 +196,7 @@ class ClaimFinding:
 
 
 def evaluate_check(check: ClaimCheck, results: Mapping[str, ProbeResult]) -> list[ClaimFinding]:
-    """What a check finds, one entry per framework.
+    """Return the findings of a check, one per framework.
 
     Raises:
         KeyError: The check's probe was not asked.
@@ -253,21 +257,23 @@ def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -
             return ClaimFinding(name, str(check.value) in answer.meaning, _format_answer(answer))
         case "paper":
             same = answer.comparison.kind == AGREES
-            told = f" ({result.citation})" if same and not check.value else ""
-            return ClaimFinding(name, same == check.value, _format_answer(answer, told))
+            citation = f" ({result.citation})" if same and not check.value else ""
+            return ClaimFinding(name, same == check.value, _format_answer(answer, citation))
     kind = {"factor": FACTOR, "offset": OFFSET}[check.kind]
     size = answer.comparison.size
     holds = answer.comparison.kind == kind and bool(np.isclose(size, check.value, check.tolerance))
     return ClaimFinding(name, holds, _format_answer(answer))
 
 
-def _format_answer(answer: ProbeAnswer, told: str = "") -> str:
+def _format_answer(answer: ProbeAnswer, citation: str = "") -> str:
     numbers = (
         f": {_format_numbers(np.ravel(answer.value))}"
         if answer.value.size <= MAX_SHOWN_NUMBERS
         else ""
     )
-    return describe_answer(answer) + told + (numbers if answer.comparison.kind == AGREES else "")
+    return (
+        describe_answer(answer) + citation + (numbers if answer.comparison.kind == AGREES else "")
+    )
 
 
 def _check_numbers(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
@@ -329,12 +335,12 @@ CONFIRMED, REFUTED, UNTESTABLE = "confirmed", "refuted", "not testable"
 
 @dataclasses.dataclass(frozen=True)
 class ClaimVerdict:
-    """What the probes say about a statement.
+    """Verdict on a claim.
 
     Attributes:
-        statement: It.
+        claim: The claim.
         word: `confirmed`, `refuted` or `not testable`.
-        findings: What was measured.
+        findings: Results of its checks.
     """
 
     claim: ImplementationClaim
@@ -343,7 +349,7 @@ class ClaimVerdict:
 
 
 def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResult]) -> ClaimVerdict:
-    """Confirmed where all checks hold, refuted where one does not.
+    """Return the verdict: confirmed if all checks hold, refuted if one does not.
 
     What this project's recipes do decides nothing: a statement that rests on it alone, for one of
     the frameworks, is not testable.
@@ -359,20 +365,26 @@ def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResul
         return ClaimVerdict(statement, UNTESTABLE)
     findings = tuple(f for check in statement.checks for f in evaluate_check(check, results))
     read = {f.framework for f in findings if f.source == TEXT_SOURCE}
-    held = {
+    results_of_checks = {
         None if f.source == RECIPE else f.holds
         for f in findings
         if not (f.source == RECIPE and f.framework in read)
     }
-    word = REFUTED if False in held else UNTESTABLE if None in held else CONFIRMED
+    word = (
+        REFUTED
+        if False in results_of_checks
+        else UNTESTABLE
+        if None in results_of_checks
+        else CONFIRMED
+    )
     return ClaimVerdict(statement, word, findings)
 
 
 def list_unclaimed_differences(
     report: ProbeReport, statements: Sequence[ImplementationClaim]
 ) -> list[tuple[ProbeResult, dict[str, ProbeAnswer]]]:
-    """Differences from the papers that no statement tells of: probes, with answers by framework."""
-    told = {
+    """Return differences from the papers that no claim covers, with answers by framework."""
+    covered = {
         (check.probe, name)
         for statement in statements
         if statement.covers
@@ -386,7 +398,7 @@ def list_unclaimed_differences(
             name: answer
             for name, answer in result.answers.items()
             if name in about
-            and (result.probe, name) not in told
+            and (result.probe, name) not in covered
             and not answer.unmeasured
             and answer.comparison.kind != AGREES
         }

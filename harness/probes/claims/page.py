@@ -1,4 +1,4 @@
-"""The ledger as a Markdown page."""
+"""Page of published claims and their verdicts, in Markdown."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ FRAMEWORK_LABELS = {
     **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
     **{"tianshou": "Tianshou", "skrl": "skrl", "sbx": "sbx"},
 }
-"""Frameworks as they are written."""
+"""Names of frameworks as they spell them."""
 OTHER_FRAMEWORKS = tuple(
     name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")
 )
-"""Those that the statements are not about."""
+"""Frameworks that the claims are not about."""
 DOCUMENTED_PROBES = ("default_settings", "learning_rates", "network_sizes", "tau_as_told")
-"""Probes of what a signature, a command line or a recipe says: no finding of theirs is told."""
+"""Probes of documented values (signature, command line, recipe): their findings are left out."""
 FINDINGS_TABLE_HEAD = """| probe | question | found |
 |---|---|---|"""
 
 
 def is_in_thesis(algorithm: str) -> bool:
-    """Whether the statements are about an algorithm."""
+    """Return whether the claims are about an algorithm."""
     return ALGORITHMS[algorithm].thesis_table is not None
 
 
 def format_other_findings(report: ProbeReport) -> Iterator[str]:
-    """Parts of the page: algorithms beyond the statements, then frameworks beyond them."""
+    """Format differences of algorithms, then of frameworks, that the claims are not about."""
     beyond = [name for name, cls in ALGORITHMS.items() if not is_in_thesis(name)]
     for algorithm in beyond:
         rows = [
@@ -56,7 +56,7 @@ def format_other_findings(report: ProbeReport) -> Iterator[str]:
             yield f"## {label}"
             yield ""
             yield f"Where implementations of {label} differ from its paper, and no signature and no"
-            yield "command line tells of it. Those that are not named do as it says, or lack what"
+            yield "command line documents it. Those that are not named do as it says, or lack what"
             yield "the probe asks for; what is marked *our recipe* is this project's code there."
             yield ""
             yield FINDINGS_TABLE_HEAD
@@ -100,7 +100,7 @@ def _list_differing_answers(
 
 
 def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) -> str:
-    """One probe: frameworks that say the same stand together."""
+    """Format the answers to one probe as a row; frameworks with the same answer are grouped."""
     texts: dict[str, list[str]] = {}
     for name, answer in answers.items():
         texts.setdefault(describe_answer(answer), []).append(FRAMEWORK_LABELS[name])
@@ -109,7 +109,7 @@ def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) 
 
 
 CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
-"""The implementations that the statements are about."""
+"""Implementations that the claims are about."""
 
 CLAIM_FRAMEWORK_LABELS = {name: FRAMEWORK_LABELS[name] for name in CLAIM_FRAMEWORKS}
 
@@ -117,8 +117,9 @@ PAGE_HEAD = """# What is said of the implementations, and what they do
 
 The thesis *How stable are baselines?* compares PPO, TD3 and SAC in Stable-Baselines3 (SB3),
 CleanRL and TorchRL by reading their code. Here is every statement on the code in its sections 5
-and 6 and its appendices C and D, in our words, with what [probes](explanation/probes.md) measured when they let
-that code take a step. No verdict is written by hand:
+and 6 and its appendices C and D, in our words, with what
+[probes](explanation/probes.md) measured when they let that code take a step. No
+verdict is written by hand:
 
     parallax probe --claims docs/differences.md
 
@@ -131,17 +132,17 @@ brackets are ours. Square brackets say how an answer differs from the paper's: `
 
 TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
 its components, such as initialisation and schedules, is rebuilt here
-([TorchRL recipes](reference/torchrl-recipes.md)) and marked *our recipe*; tests run the scripts themselves
-and find the same weights, bit for bit. No verdict rests on what a recipe does: the text of the
-scripts decides, and what it leaves to a configuration file is not testable.
+([TorchRL recipes](reference/torchrl-recipes.md)) and marked *our recipe*; tests run the
+scripts themselves and find the same weights, bit for bit. No verdict rests on what a
+recipe does: the text of the scripts decides, and what it leaves to a configuration file is not testable.
 """
 
 
 def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationClaim]) -> str:
-    """The whole page.
+    """Render the page of claims and their verdicts as Markdown.
 
     Raises:
-        SpecError: Not every implementation, or not every probe, was asked.
+        SpecError: Answers of an implementation or a probe are missing.
     """
     results = {result.probe: result for result in report.results}
     check_answers_complete(list(report.versions), list(results), statements)
@@ -161,10 +162,10 @@ def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationC
 def check_answers_complete(
     implementations: Sequence[str], probes: Sequence[str], statements: Sequence[ImplementationClaim]
 ) -> None:
-    """Refuses to judge by half of the answers.
+    """Check that answers of all implementations and probes that the claims need exist.
 
     Raises:
-        SpecError: Says which implementations or probes are missing.
+        SpecError: Names the missing implementations or probes.
     """
     missing = [name for name in CLAIM_FRAMEWORKS if name not in implementations]
     if missing:
@@ -179,7 +180,7 @@ def check_answers_complete(
 
 
 def format_verdict_table(verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
-    """One row per verdict."""
+    """Format verdicts as a table, one row each."""
     yield "| where | statement | verdict | measured | probes |"
     yield "|---|---|---|---|---|"
     for verdict in verdicts:
@@ -187,7 +188,7 @@ def format_verdict_table(verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
 
 
 def format_verdict_row(verdict: ClaimVerdict) -> str:
-    """One verdict."""
+    """Format one verdict as a row."""
     statement = verdict.claim
     probes = dict.fromkeys(f"`{check.probe}`" for check in statement.checks if check.probe)
     word = f"**{verdict.word}**" if verdict.word == REFUTED else verdict.word
@@ -199,7 +200,7 @@ def format_verdict_row(verdict: ClaimVerdict) -> str:
 
 
 def _list_measurements(verdict: ClaimVerdict) -> Iterator[str]:
-    # Frameworks that say the same stand together; where one check fails, only what fails.
+    # Frameworks with the same finding are grouped; if a check fails, only failures are listed.
     findings = verdict.findings
     if verdict.word == REFUTED:
         findings = tuple(f for f in findings if f.holds is False and f.source != RECIPE)
@@ -236,7 +237,7 @@ def _format_unclaimed_differences(
 ) -> Iterator[str]:
     yield "## What else the probes found"
     yield ""
-    yield "Differences from the papers that none of the statements above tells of."
+    yield "Differences from the papers that none of the statements above covers."
     yield ""
     yield "| probe | question | found |"
     yield "|---|---|---|"

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import ACTION
 from parallax.harness.probes.dqn import experiments
 from parallax.harness.probes.dqn.experiments import (
     CYCLE_STEPS,
@@ -21,6 +22,9 @@ from parallax.harness.probes.dqn.experiments import (
 from parallax.harness.probes.experiment_setups import BATCH_ROWS
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.probe import (
+    GREEDY,
+    LOOP,
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -37,13 +41,13 @@ SCHEDULE_NAMES = (
     "steps between two changes, at most",
     "farthest from the line",
 )
-"""What a schedule is told by."""
+"""Numbers that describe a schedule."""
 SHARE_TOLERANCE = 1e-6
 """Shares that differ by less are the same in float32."""
 
 
 def measure_random_shares(run: ProbeRun) -> Array:
-    """Share of random actions at each step of a run whose coins are too large, float[steps].
+    """Return epsilon at each step of a run whose random numbers exceed it, float[steps].
 
     Where an action is random all the same, nothing decided: the share is 1.
     """
@@ -53,24 +57,24 @@ def measure_random_shares(run: ProbeRun) -> Array:
 
 
 def count_forced_random_steps(run: ProbeRun) -> int:
-    """Leading steps in which actions are random whatever the coins say."""
+    """Return the number of first steps whose actions are random whatever the random numbers."""
     return int(np.argmin([*_find_random_actions(run), False]))
 
 
 def _find_random_actions(run: ProbeRun) -> NDArray[np.bool_]:
     # No random choice is the greedy one there: that is always the first.
-    return np.asarray(run.actions()[:, 0] != 0)
+    return np.asarray(run.get_actions()[:, 0] != 0)
 
 
 def compute_epsilon_schedule(steps: Array) -> Array:
-    """The share of random actions that is asked for, by environment steps taken before."""
+    """Return the configured epsilon by environment steps taken before."""
     return np.maximum(
         EPSILON_INITIAL - (EPSILON_INITIAL - EPSILON_FINAL) * steps / EPSILON_STEPS, EPSILON_FINAL
     )
 
 
-def _measure_schedule(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_exploration_schedule(lab)
+def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_exploration_schedule(cache)
     found = measure_random_shares(run)[:EXPLORATION_STEPS]
     steps = np.arange(len(found), dtype=float)
     after = np.where(steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps))
@@ -90,8 +94,8 @@ def _measure_schedule(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(found, after, axis, alternatives=others)
 
 
-def _measure_schedule_shape(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_exploration_schedule(lab)
+def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_exploration_schedule(cache)
     found, warm_up = measure_random_shares(run)[:EXPLORATION_STEPS], count_forced_random_steps(run)
     expected = np.array([WARM_UP_STEPS, EPSILON_INITIAL, EPSILON_FINAL, EPSILON_STEPS, 1, 0.0])
     falling = _find_falling_steps(found, warm_up)
@@ -112,11 +116,11 @@ def _find_falling_steps(found: Array, warm_up: int) -> Array:
     return np.asarray(fallen[found[fallen] > found[-1] + SHARE_TOLERANCE])
 
 
-def _measure_greedy_actions(lab: ExperimentCache, rows: slice) -> ProbeMeasurement:
-    run, values = experiments.run_greedy_policy(lab), experiments.make_value_patterns()
+def _measure_greedy_actions(cache: ExperimentCache, rows: slice) -> ProbeMeasurement:
+    run, values = experiments.run_greedy_policy(cache), experiments.make_value_patterns()
     seen = run.experiment.scripted_data.observations[: len(values)][rows]
-    evaluated = np.ravel(run.watch.greedy(seen))
-    taken = np.concatenate([run.actions()[: len(values), 0][rows], evaluated])
+    evaluated = np.ravel(run.monitor.predict_greedy(seen))
+    taken = np.concatenate([run.get_actions()[: len(values), 0][rows], evaluated])
     best = values[rows].argmax(axis=1)
     last = values.shape[1] - 1 - values[rows][:, ::-1].argmax(axis=1)
     others = {"the last of several that are equal": np.tile(last, 2)}
@@ -126,13 +130,16 @@ def _measure_greedy_actions(lab: ExperimentCache, rows: slice) -> ProbeMeasureme
 EXPLORATION_PROBES: Sequence[Probe] = (
     Probe(
         "dqn.exploration_schedule",
-        f"Which share of actions is random, told {EPSILON_INITIAL} to {EPSILON_FINAL} over {EPSILON_STEPS} steps?",
-        f"{DQN_PAPER}, extended data table 1: uniformly random during the warm-up; then a share that "
-        "falls linearly with the steps from the first on",
-        f"share, at each step; a warm-up of {WARM_UP_STEPS} steps, then rounds of {CYCLE_STEPS}",
+        f"What is epsilon when it falls from {EPSILON_INITIAL} to {EPSILON_FINAL} "
+        f"over {EPSILON_STEPS} steps?",
+        f"{DQN_PAPER}, extended data table 1: random actions during the warm-up; then epsilon "
+        "falls linearly from the first step on",
+        f"epsilon at each step; a warm-up of {WARM_UP_STEPS} steps, then cycles of {CYCLE_STEPS}",
         _measure_schedule,
         make_relation_description("share of random actions"),
         tolerance=1e-3,
+        part=SETTINGS,
+        events=(ACTION,),
     ),
     Probe(
         "dqn.exploration_shape",
@@ -143,22 +150,25 @@ EXPLORATION_PROBES: Sequence[Probe] = (
         make_entry_description(SCHEDULE_NAMES),
         has_own_units=True,
         tolerance=1e-3,
+        part=SETTINGS,
+        events=(ACTION,),
     ),
     Probe(
         "dqn.greedy_action",
         "Which action is taken without exploration, in the training and in an evaluation?",
         f"{DQN_PAPER}, algorithm 1: that of the largest value",
         "number of the action",
-        lambda lab: _measure_greedy_actions(lab, slice(None, -N_TIED_PATTERNS)),
+        lambda cache: _measure_greedy_actions(cache, slice(None, -N_TIED_PATTERNS)),
         make_relation_description("greedy action"),
         counts=True,
+        part=GREEDY,
     ),
     Probe(
         "dqn.greedy_ties",
         "Which of several actions of the same value is taken?",
         f"{DQN_PAPER}: does not say; here the first",
         "number of the action, in the training and in an evaluation",
-        lambda lab: _measure_greedy_actions(lab, slice(-N_TIED_PATTERNS, None)),
+        lambda cache: _measure_greedy_actions(cache, slice(-N_TIED_PATTERNS, None)),
         make_relation_description("greedy action"),
         counts=True,
     ),
@@ -179,7 +189,7 @@ COUNT_NAMES = (
 
 
 def count_events(run: ProbeRun) -> Array:
-    """The counts of `NAMES`; -1 for what never happens."""
+    """Return the counts of `COUNT_NAMES`; -1 for events that do not happen."""
     updates = [step.env_steps for step in run.record.steps]
     moves = [(steps, taken) for steps, taken, _ in run.record.target_moves]
     at = [steps for steps, _ in moves]
@@ -202,15 +212,15 @@ def count_events(run: ProbeRun) -> Array:
 EVEN_COUNT_NAMES = ("environment steps", "environment steps at the first update", "updates")
 
 
-def _measure_even_counts(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_greedy_policy(lab)
+def _measure_even_counts(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_greedy_policy(cache)
     steps, updates = len(run.transitions), [step.env_steps for step in run.record.steps]
     value = [steps, updates[0] if updates else NO_EVENT, len(updates)]
     return ProbeMeasurement(np.array(value, float), np.array([steps, steps, 1.0]))
 
 
 def compute_longest_interval(steps: Sequence[int]) -> float:
-    """The longest time from one event to the next; `NEVER` where there are not two."""
+    """Return the longest interval between two events; `NO_EVENT` if there are not two."""
     return float(np.max(np.diff(steps))) if len(steps) > 1 else NO_EVENT
 
 
@@ -245,32 +255,34 @@ def _build_count_probe(
         f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
         "updates a copy to the target after the last of them",
         ", ".join(COUNT_NAMES),
-        lambda lab: ProbeMeasurement(
-            count_events(runner(lab)), _compute_expected_counts(runner(lab))
+        lambda cache: ProbeMeasurement(
+            count_events(runner(cache)), _compute_expected_counts(runner(cache))
         ),
         make_entry_description(COUNT_NAMES),
         counts=True,
+        part=LOOP,
     )
 
 
 COUNT_PROBES: Sequence[Probe] = (
     _build_count_probe(
         "dqn.counts",
-        "What happens how often, and when for the first time?",
+        "How often do events of a training happen, and when first?",
         experiments.run_count_experiment,
     ),
     _build_count_probe(
         "dqn.counts_with_copies",
-        "What happens how often with 4 copies of the environment, by transitions?",
+        "How often do events happen with 4 parallel environments, by transitions?",
         experiments.run_parallel_envs,
     ),
     Probe(
         "dqn.counts_of_even_rounds",
-        f"What happens how often in {BATCH_ROWS} steps, told to update every {BATCH_ROWS}, without a warm-up?",
+        f"How often do events happen in {BATCH_ROWS} steps of one cycle without warm-up?",
         f"{DQN_ALGORITHM}: an update every so many steps",
         ", ".join(EVEN_COUNT_NAMES),
         _measure_even_counts,
         make_entry_description(EVEN_COUNT_NAMES),
         counts=True,
+        part=LOOP,
     ),
 )

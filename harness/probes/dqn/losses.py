@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.dqn import experiments
 from parallax.harness.probes.dqn.experiments import DQN_PAPER, HUGE_SCALE, MAX_GRAD_NORM
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import CriticReader, solve_predictions_and_gradients
 from parallax.harness.probes.measurements import find_minibatch, list_critic_updates
 from parallax.harness.probes.probe import (
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -29,7 +30,7 @@ HUBER_CURVE_NAMES = ("pull per error, near 0", "error from which the pull is con
 
 
 def compute_errors_and_gradients(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, Array]:
-    """Errors of a training without a future, and derivatives of the loss by predictions.
+    """Return errors in a training with a discount of 0, and derivatives of the loss by predictions.
 
     Args:
         run: One with a discount of 0.
@@ -45,10 +46,10 @@ def compute_errors_and_gradients(run: ProbeRun, step: OptimizerStepRecord) -> tu
 
 
 def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
-    """Pull per error near 0, and the error from which the pull is constant, 0 for none.
+    """Return the slope of the gradient near 0 and the error from which it is constant, 0 for never.
 
     Raises:
-        Unmeasured: Nothing pulls.
+        UnmeasuredError: Nothing pulls.
     """
     largest = np.abs(errors).max()
     near = (np.abs(errors) < NEAR_ZERO_SHARE * largest / 4) & (
@@ -57,13 +58,13 @@ def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
     near = near if near.any() else np.abs(errors) <= np.sort(np.abs(errors))[2]
     slope = float(np.median(pulls[near] / errors[near]))
     if not slope:
-        raise UnmeasuredError("values of the actions that were taken are not drawn to anything")
+        raise UnmeasuredError("the loss has no gradient by the values of the actions taken")
     flat = np.abs(pulls) > LINEAR_PART_START * np.abs(pulls).max()
     return slope, float(np.abs(pulls).max() / slope) if flat.sum() > 1 else 0.0
 
 
 def compute_huber_gradients(errors: Array, slope: float, bend: float) -> Array:
-    """Derivatives of a loss that is squared near 0 and linear from an error on; 0 for never."""
+    """Return derivatives of a Huber loss that is linear from an error of `bend` on; 0 for never."""
     return np.asarray(slope * (np.clip(errors, -bend, bend) if bend else errors))
 
 
@@ -71,9 +72,9 @@ def _read_first_update(run: ProbeRun) -> tuple[Array, Array]:
     return compute_errors_and_gradients(run, list_critic_updates(run)[0])
 
 
-def _measure_loss_shape(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_loss_shape(cache: ExperimentCache) -> ProbeMeasurement:
     # The updates after the first show whether gradients are left over.
-    run = experiments.run_bandit(lab)
+    run = experiments.run_bandit(cache)
     read = [compute_errors_and_gradients(run, step) for step in list_critic_updates(run)]
     errors, pulls = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
     return ProbeMeasurement(
@@ -93,8 +94,8 @@ def _list_alternative_losses(errors: Array) -> dict[str, Array]:
 def _make_huber_measure(
     runner: Callable[[ExperimentCache], ProbeRun], delta: float
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        errors, pulls = _read_first_update(runner(lab))
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        errors, pulls = _read_first_update(runner(cache))
         others = {
             f"divided by {delta:g}": np.clip(errors, -delta, delta) / delta,
             "linear from 1 on": np.clip(errors, -1, 1),
@@ -105,14 +106,14 @@ def _make_huber_measure(
     return measure
 
 
-def _measure_huber_curve(lab: ExperimentCache) -> ProbeMeasurement:
-    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(lab)))
+def _measure_huber_curve(cache: ExperimentCache) -> ProbeMeasurement:
+    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     return ProbeMeasurement(np.array([slope, bend]).round(5), np.array([1.0, 1.0]))
 
 
-def _measure_gradient_clipping(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_steep_values(lab)
-    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(lab)))
+def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_steep_values(cache)
+    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     shares = []
     for step in list_critic_updates(run)[:2]:
         errors, pulls = compute_errors_and_gradients(run, step)
@@ -120,15 +121,15 @@ def _measure_gradient_clipping(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(shares), np.ones(len(shares)))
 
 
-def _measure_gradient_norm(lab: ExperimentCache) -> ProbeMeasurement:
-    steps = list_critic_updates(experiments.run_clipped_gradients(lab))[:2]
+def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
+    steps = list_critic_updates(experiments.run_clipped_gradients(cache))[:2]
     norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
     return ProbeMeasurement(np.array(norms), np.full(len(norms), MAX_GRAD_NORM))
 
 
-def _measure_reward_clipping(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_unclipped_rewards(lab)
-    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(lab)))
+def _measure_reward_clipping(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_unclipped_rewards(cache)
+    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     step = list_critic_updates(run)[0]
     predictions, pulls = solve_predictions_and_gradients(run, step)
     rewards = find_minibatch(run, step).rewards
@@ -143,8 +144,8 @@ def _measure_reward_clipping(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(pulls, expected, AnswerAxis("reward", rewards), others)
 
 
-def _measure_head_gradients(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_dueling_network(lab)
+def _measure_head_gradients(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_dueling_network(cache)
     step = list_critic_updates(run)[0]
     weights, data = step.before, find_minibatch(run, step)
     body = RELU(data.observations @ weights["critic1.0.weight"].T + weights["critic1.0.bias"])
@@ -164,7 +165,7 @@ def _measure_head_gradients(lab: ExperimentCache) -> ProbeMeasurement:
 
 
 def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> Array:
-    """Gradients of the loss by the outputs of one head, solved from its last layer's.
+    """Return gradients of the loss by the outputs of one head, solved from its last layer's.
 
     Args:
         step: Of a network with two heads.
@@ -182,9 +183,9 @@ def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> A
     return np.asarray(np.linalg.lstsq(system, known, rcond=None)[0] * len(hidden))
 
 
-def _solve_targets(lab: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
+def _solve_targets(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
     # What predictions are drawn to; not a number where the loss is linear.
-    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(lab)))
+    slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     predictions, pulls = solve_predictions_and_gradients(run, step)
     read = predictions - pulls / slope
     return (
@@ -203,12 +204,13 @@ READER = CriticReader(_compute_slopes, _solve_targets)
 PROBES: Sequence[Probe] = (
     Probe(
         "dqn.critic_loss",
-        "How strongly is a value drawn to its target, by the error, by default?",
+        "What is the gradient of the default loss by a prediction, over the error?",
         f"{DQN_PAPER}, methods: by the error, which is cut at -1 and 1",
         "derivative of the loss by the prediction, times the minibatch size, in the first updates",
         _measure_loss_shape,
         make_relation_description("pull on the value"),
         tolerance=1e-3,
+        events=(CRITIC_LOSS,),
     ),
     Probe(
         "dqn.loss_numbers",
@@ -222,7 +224,7 @@ PROBES: Sequence[Probe] = (
     *(
         Probe(
             f"dqn.huber_loss{suffix}",
-            f"How strongly is a value drawn to its target, told to be linear from {delta:g} on?",
+            f"What is the gradient of the Huber loss with delta {delta:g}, over the error?",
             "Huber 1964, eq. 2.6: by the error, which is cut there",
             "derivative of the loss by the prediction, times the minibatch size",
             _make_huber_measure(runner, delta),
@@ -243,20 +245,23 @@ PROBES: Sequence[Probe] = (
         _measure_gradient_clipping,
         make_relation_description("pull on steep values"),
         tolerance=0.01,
+        events=(CRITIC_LOSS,),
     ),
     Probe(
         "dqn.gradient_clipping",
-        f"Which norm have gradients that are clipped at {MAX_GRAD_NORM}?",
+        f"What is the norm of gradients that are clipped at {MAX_GRAD_NORM}?",
         "Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1: that norm, over all layers",
         "norm, in the first two updates",
         _measure_gradient_norm,
         make_relation_description("norm"),
         tolerance=1e-3,
+        part=SETTINGS,
+        events=(POLICY_STEP,),
     ),
     Probe(
         "dqn.reward_clipping",
-        "How strongly is a value drawn to rewards beyond -1 and 1?",
-        f"{DQN_PAPER}, methods: cuts rewards of Atari games there; here as the environment gives them",
+        "What is the gradient of the loss at rewards beyond -1 and 1?",
+        f"{DQN_PAPER}, methods: clips rewards of Atari games; here they are the environment's",
         "derivative of the loss by the prediction, times the minibatch size",
         _measure_reward_clipping,
         make_relation_description("pull to large rewards"),
@@ -264,7 +269,7 @@ PROBES: Sequence[Probe] = (
     ),
     Probe(
         "dqn.dueling_head",
-        "How is a pull on a value shared out among the advantages of a duelling network?",
+        "How is the gradient of a value split over the advantages of a dueling network?",
         "Wang et al. 2016 (arXiv:1511.06581), eq. 9: the mean of the advantages is taken off",
         "derivative of the loss by each advantage, times the minibatch size",
         _measure_head_gradients,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, OptimizerStepRecord
 from parallax.harness.probes.dqn import experiments, losses
 from parallax.harness.probes.dqn.experiments import DOUBLE_Q_PAPER, DQN_ALGORITHM
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
@@ -22,6 +22,7 @@ from parallax.harness.probes.measurements import (
     measure_polyak_shares,
 )
 from parallax.harness.probes.probe import (
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -35,13 +36,13 @@ MIN_TARGET_DIFFERENCE = 1e-3
 
 
 def list_updates_without_target_move(run: ProbeRun) -> list[OptimizerStepRecord]:
-    """The first updates between which and the ones before the target did not move.
+    """Return the first updates before which the target network did not move.
 
     Some implementations copy it within an update, once that has read it: which of the two was
     read is not known there.
 
     Raises:
-        Unmeasured: There are none.
+        UnmeasuredError: There are none.
     """
     found = [step for step in list_critic_updates(run) if not _is_target_copied_before(run, step)]
     if not found:
@@ -57,7 +58,7 @@ def _is_target_copied_before(run: ProbeRun, step: OptimizerStepRecord) -> bool:
 
 
 def compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Array]:
-    """Values of what comes next, by how they are chosen, each float[rows]."""
+    """Return next values by the rule that chooses them, each float[rows]."""
     seen = find_minibatch(run, step).next_observations
     online, target = (
         compute_output(step.before, name, seen, RELU) for name in ("critic1", "critic1_target")
@@ -74,38 +75,38 @@ def compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
-    """The paper's targets of an update, and others by what they are."""
+    """Return the paper's targets of an update, and others by their description."""
     values = dict(compute_next_values(run, step))
     return compute_masked_targets(run, step, values.pop(TARGET_NETWORK_MAXIMUM), values)
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
-    """What the paper's targets are summed from, with their weights."""
+    """Return the terms of the paper's targets, with their weights."""
     value, gamma = compute_next_values(run, step)[TARGET_NETWORK_MAXIMUM], run.hyperparameters.gamma
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def _measure_double_q(lab: ExperimentCache) -> ProbeMeasurement:
-    return _compare_next_values(lab, experiments.run_double_q(lab), DOUBLE_Q)
+def _measure_double_q(cache: ExperimentCache) -> ProbeMeasurement:
+    return _compare_next_values(cache, experiments.run_double_q(cache), DOUBLE_Q)
 
 
-def _measure_default_targets(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_default_target(lab)
+def _measure_default_targets(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_default_target(cache)
     known = [compute_next_values(run, step) for step in list_updates_without_target_move(run)]
     if (
         max(np.abs(values[TARGET_NETWORK_MAXIMUM] - values[DOUBLE_Q]).max() for values in known)
         < MIN_TARGET_DIFFERENCE
     ):
         raise UnmeasuredError("both ways to choose give the same targets")
-    return _compare_next_values(lab, run, TARGET_NETWORK_MAXIMUM)
+    return _compare_next_values(cache, run, TARGET_NETWORK_MAXIMUM)
 
 
-def _compare_next_values(lab: ExperimentCache, run: ProbeRun, due: str) -> ProbeMeasurement:
+def _compare_next_values(cache: ExperimentCache, run: ProbeRun, due: str) -> ProbeMeasurement:
     # Targets of the first updates, where episodes go on, against one way to choose their values.
     read: list[Array] = []
     known: dict[str, list[Array]] = {}
     for step in list_updates_without_target_move(run):
-        found, data = losses.READER.target(lab, run, step), find_minibatch(run, step)
+        found, data = losses.READER.target(cache, run, step), find_minibatch(run, step)
         rows = (data.ends == 0) & ~np.isnan(found)
         read.append(found[rows])
         for name, value in compute_next_values(run, step).items():
@@ -116,8 +117,8 @@ def _compare_next_values(lab: ExperimentCache, run: ProbeRun, due: str) -> Probe
     return ProbeMeasurement(np.concatenate(read), expected, alternatives=joined)
 
 
-def _measure_soft_update(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_unclipped_rewards(lab)
+def _measure_soft_update(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_unclipped_rewards(cache)
     if run.hyperparameters.tau != experiments.SOFT_UPDATE_TAU:
         raise UnmeasuredError(f"its target is copied: tau={experiments.SOFT_UPDATE_TAU} is refused")
     shares = measure_polyak_shares(run, "critic1")
@@ -133,36 +134,38 @@ CRITIC_PROBES = critics.CriticProbes(
     compute_targets,
     list_target_terms,
     DQN_ALGORITHM,
-    half=False,
+    halves_loss=False,
     reader=losses.READER,
     steps=list_updates_without_target_move,
 )
 PROBES: Sequence[Probe] = (
-    *CRITIC_PROBES.targets(),
-    CRITIC_PROBES.weights(),
+    *CRITIC_PROBES.build_target_probes(),
+    CRITIC_PROBES.build_weight_probe(),
     Probe(
         "dqn.double_target",
-        "Whose value counts, told that the online network chooses?",
+        "Which next value is used in double Q-learning?",
         f"{DOUBLE_Q_PAPER}: the target network's, of the action that the online network prefers",
         "value target in the middle of episodes, in units of return, in the first updates",
         _measure_double_q,
         make_relation_description("target"),
         tolerance=1e-3,
+        events=(CRITIC_LOSS,),
     ),
     Probe(
         "dqn.target_by_default",
-        "Whose value counts, by default?",
+        "Which next value is used by default?",
         f"{DQN_ALGORITHM}: the largest of the target network",
         "value target in the middle of episodes, in units of return, in the first updates",
         _measure_default_targets,
         make_relation_description("target"),
         tolerance=1e-3,
+        part=SETTINGS,
     ),
-    dataclasses.replace(CRITIC_PROBES, run=experiments.run_moving_target).build_move_probe(),
+    dataclasses.replace(CRITIC_PROBES, run_update=experiments.run_moving_target).build_move_probe(),
     Probe(
         "dqn.partial_target_update",
-        f"How far does the target network move to the online one, told to go {experiments.SOFT_UPDATE_TAU} "
-        "of the way?",
+        "How far does the target network move to the online one, at "
+        f"tau={experiments.SOFT_UPDATE_TAU}?",
         f"{DQN_ALGORITHM} copies it; a share tau as in Lillicrap et al. 2016 (arXiv:1509.02971)",
         "share of the way, in the first moves",
         _measure_soft_update,

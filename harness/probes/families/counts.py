@@ -1,4 +1,4 @@
-"""Probes that count what happens over a training."""
+"""Probes that count the events of an off-policy training and their order."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.probe import Probe, ProbeMeasurement, make_entry_description
+from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
 
 NO_EVENT = -1.0
 OFF_POLICY_COUNT_NAMES = (
@@ -26,68 +26,73 @@ OFF_POLICY_COUNT_NAMES = (
 def make_count_probes(
     algorithm: str,
     run: Callable[[ExperimentCache], ProbeRun],
-    copies: Callable[[ExperimentCache], ProbeRun],
+    run_parallel: Callable[[ExperimentCache], ProbeRun],
     source: str,
     policy_delay: int,
+    has_temperature: bool = False,
 ) -> Sequence[Probe]:
-    """Counts of TD3 and SAC.
+    """Return the probes that count the events of an off-policy actor-critic training.
 
     Args:
-        algorithm: `td3` or `sac`.
-        run: A training without exploration noise.
-        copies: One with several copies of the environment.
-        source: The paper's algorithm.
-        policy_delay: Critic steps per policy and target update, there.
+        algorithm: Name of the algorithm.
+        run: Runs a training without exploration noise.
+        run_parallel: Runs one with parallel environments.
+        source: Citation of the paper's algorithm.
+        policy_delay: The paper's critic steps per policy and target update.
+        has_temperature: Whether the algorithm learns a temperature.
     """
-    names = OFF_POLICY_COUNT_NAMES + (("temperature steps",) if algorithm == "sac" else ())
+    names = OFF_POLICY_COUNT_NAMES + (("temperature steps",) if has_temperature else ())
 
-    def counts(
-        of: Callable[[ExperimentCache], ProbeRun],
+    def make_measure(
+        run: Callable[[ExperimentCache], ProbeRun],
     ) -> Callable[[ExperimentCache], ProbeMeasurement]:
-        def measure(lab: ExperimentCache) -> ProbeMeasurement:
-            paper = dataclasses.replace(of(lab).hyperparameters, policy_delay=policy_delay)
-            asked = len(of(lab).experiment.scripted_data.rewards)
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            done = run(cache)
+            paper = dataclasses.replace(done.hyperparameters, policy_delay=policy_delay)
+            steps = len(done.experiment.scripted_data.rewards)
             expected = _compute_expected_counts(
-                algorithm, paper.compute_update_schedule(asked), asked, policy_delay
+                paper.compute_update_schedule(steps), steps, policy_delay, has_temperature
             )
-            return ProbeMeasurement(count_updates(of(lab)), expected)
+            return ProbeMeasurement(count_updates(done, has_temperature), expected)
 
         return measure
 
     return (
         Probe(
             f"{algorithm}.counts",
-            "What happens how often, and when for the first time?",
+            "How often do events of a training happen, and when first?",
             f"{source}; one update after each step that follows the warm-up",
             ", ".join(names),
-            counts(run),
+            make_measure(run),
             make_entry_description(names),
             counts=True,
+            part=LOOP,
         ),
         Probe(
             f"{algorithm}.counts_with_copies",
-            "What happens how often with 4 copies of the environment, by transitions?",
+            "How often do events happen with 4 parallel environments, by transitions?",
             f"{source}: a step of each copy is a transition",
             ", ".join(names),
-            counts(copies),
+            make_measure(run_parallel),
             make_entry_description(names),
             counts=True,
+            part=LOOP,
         ),
         Probe(
             f"{algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            "place, -1 for never: critics, policy"
-            + (", temperature" if algorithm == "sac" else ""),
-            lambda lab: _measure_update_order(run(lab), algorithm),
+            "place, -1 for never: critics, policy" + (", temperature" if has_temperature else ""),
+            lambda cache: _measure_update_order(run(cache), has_temperature),
             make_entry_description(("place of the critics", "of the policy", "of the temperature")),
             counts=True,
+            part=LOOP,
         ),
     )
 
 
-def count_updates(run: ProbeRun) -> Array:
-    """The counts of `OFF_POLICY_COUNT_NAMES`, and steps of the temperature where there is one."""
+def count_updates(run: ProbeRun, has_temperature: bool = False) -> Array:
+    """Return the counts of `OFF_POLICY_COUNT_NAMES`, and the temperature's steps if learned."""
     critic = [s.env_steps for s in run.record.steps if "critic1" in s.networks]
     policy = [i for i, s in enumerate(run.record.steps) if "policy" in s.networks]
     moves = [steps for _, steps, name in run.record.target_moves if name == "critic1_target"]
@@ -102,7 +107,7 @@ def count_updates(run: ProbeRun) -> Array:
             float(len(moves)),
             _count_critic_steps_until(run, policy[0] + 1) if policy else NO_EVENT,
             _count_critic_steps_until(run, moves[0]) if moves else NO_EVENT,
-            *([float(temperature)] if run.experiment.algorithm == "sac" else []),
+            *([float(temperature)] if has_temperature else []),
         ]
     )
 
@@ -112,36 +117,36 @@ def _count_critic_steps_until(run: ProbeRun, steps: int) -> float:
 
 
 def _compute_expected_counts(
-    algorithm: str, update_schedule: UpdateSchedule, asked: int, policy_delay: int
+    schedule: UpdateSchedule, steps: int, policy_delay: int, has_temperature: bool
 ) -> Array:
     return np.array(
         [
-            asked,
-            update_schedule.random_steps,
-            update_schedule.first_update,
-            update_schedule.total_gradient_steps,
-            update_schedule.policy_updates,
-            update_schedule.target_updates,
+            steps,
+            schedule.random_steps,
+            schedule.first_update,
+            schedule.total_gradient_steps,
+            schedule.policy_updates,
+            schedule.target_updates,
             policy_delay,
             policy_delay,
-            *([update_schedule.policy_updates] if algorithm == "sac" else []),
+            *([schedule.policy_updates] if has_temperature else []),
         ],
         dtype=float,
     )
 
 
 def _count_random_steps(run: ProbeRun) -> int:
-    # Leading steps whose action is one of those that the action space was dictated to draw.
+    # Leading steps whose action is one of the scripted samples of the action space.
     d = run.experiment.scripted_data
     low, high = np.array(d.low), np.array(d.high)
     drawn = low + d.random_actions * (high - low)
-    is_drawn = [np.isclose(drawn, a, atol=1e-5).all(axis=1).any() for a in run.actions()]
+    is_drawn = [np.isclose(drawn, a, atol=1e-5).all(axis=1).any() for a in run.get_actions()]
     return int(np.argmin([*is_drawn, False]))
 
 
-def _measure_update_order(run: ProbeRun, algorithm: str) -> ProbeMeasurement:
-    networks = ("critic1", "policy", "temperature")[: 3 if algorithm == "sac" else 2]
-    # The first round of updates in which the policy learns.
+def _measure_update_order(run: ProbeRun, has_temperature: bool) -> ProbeMeasurement:
+    networks = ("critic1", "policy", "temperature")[: 3 if has_temperature else 2]
+    # The first update cycle in which the policy learns.
     when = next((s.env_steps for s in run.record.steps if "policy" in s.networks), NO_EVENT)
     steps = [s for s in run.record.steps if s.env_steps == when]
     places = [next((i for i, s in enumerate(steps) if n in s.networks), NO_EVENT) for n in networks]

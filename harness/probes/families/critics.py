@@ -1,4 +1,10 @@
-"""Probes of critics, of their targets, and what else they can be drawn to."""
+"""Probes of critics: loss, targets, clipping of gradients, and updates of target networks.
+
+The gradients of two critics with one target show both the loss and the target. A single critic's do
+not: one gradient cannot separate the strength of the loss from its target. In a training with a
+discount of 0 the target is the reward, so its gradients show the loss; with that known, those of
+other trainings show the target.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +14,7 @@ from numpy.typing import NDArray
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import (
@@ -34,13 +40,13 @@ from parallax.harness.probes.reference_networks import (
 )
 
 TargetAlternatives = tuple[Array, Mapping[str, Array]]
-"""The paper's, float[rows], and others by what they are."""
+"""The paper's targets, float[rows], and those of other formulas by their description."""
 TargetTerms = Mapping[str, tuple[Array, float]]
-"""What targets are summed from: float[rows] and its weight, by name."""
+"""Terms that a target is the sum of: float[rows] and its weight, by name."""
 
 
 def list_twin_values(first: Array, second: Array) -> dict[str, Array]:
-    """What one can make of the two target critics but for the smaller value, by what it is."""
+    """Return combinations of two target critics other than the minimum, by their description."""
     return {
         "the first critic alone": first,
         "the second critic alone": second,
@@ -52,13 +58,13 @@ def list_twin_values(first: Array, second: Array) -> dict[str, Array]:
 def compute_masked_targets(
     run: ProbeRun, step: OptimizerStepRecord, paper: Array, others: Mapping[str, Array]
 ) -> tuple[Array, Mapping[str, Array]]:
-    """Targets of next values: the paper's, those of other values, and with other masks.
+    """Return the paper's targets, and those with other next values or other masks.
 
     Args:
-        run: Whose update it is.
-        step: Of the critics.
+        run: The training.
+        step: Optimizer step of the critics.
         paper: The paper's next values, float[rows].
-        others: Other next values, by what they are.
+        others: Other next values, by their description.
     """
     data, gamma = find_minibatch(run, step), run.hyperparameters.gamma
     ended = (data.ends == TERMINATED).astype(float)
@@ -79,11 +85,11 @@ RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
 @dataclasses.dataclass(frozen=True)
 class CriticReader:
-    """How loss and target are read off an update of critics.
+    """Functions that read loss and target from an update of critics.
 
     Attributes:
         slopes: Second derivatives of the loss by predictions times the rows, float[some rows].
-        target: What predictions are drawn to, float[rows]; not a number where that shows nowhere.
+        target: Targets of the predictions, float[rows]; NaN where the gradient does not show them.
     """
 
     slopes: Callable[[ProbeRun, OptimizerStepRecord], Array]
@@ -92,11 +98,11 @@ class CriticReader:
 
 TWIN_CRITIC_READER = CriticReader(
     lambda run, step: read_critics(run, step).slope,
-    lambda lab, run, step: read_critics(run, step).target,
+    lambda cache, run, step: read_critics(run, step).target,
 )
-"""Two critics with one target tell both."""
+"""Reads both from the gradients of two critics with one target."""
 REWARD_SCALE = 1e3
-"""What rewards are multiplied by to see whether gradients are clipped."""
+"""Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
 FIRST_UPDATES_TEXT = f"in the first {MAX_UPDATES} updates"
 
@@ -106,39 +112,41 @@ class CriticProbes:
     """The questions about the critics of one algorithm.
 
     Attributes:
-        algorithm: One with critics and their targets.
-        run: Some updates on minibatches with all kinds of ends.
-        loud: The same with huge rewards and steep critics.
-        copies: The same on several copies of the environment.
-        full: The same with a buffer that is full before.
-        target: The paper's targets of a step, and others by what they are.
-        terms: What these targets are summed from, with the paper's weights, by name.
+        algorithm: An algorithm with critics and target networks.
+        run_update: Runs some updates on minibatches with all kinds of episode ends.
+        run_huge_rewards: Runs the same with huge rewards and steep critics.
+        run_parallel_update: Runs the same on parallel environments.
+        run_full_buffer: Runs the same with a buffer that is full before the first update.
+        target: Returns the paper's targets of a step, and others by their description.
+        terms: Returns the terms of these targets with the paper's weights, by name.
         paper: Citation of the critics' loss.
-        half: Whether the paper's loss is half the squared error.
-        reader: Reads an update.
-        plain: The training whose slopes are read; None for `run`.
-        steps: Which updates are read.
+        halves_loss: Whether the paper's loss is half the squared error.
+        term_names: Names of the terms.
+        reader: Reads loss and target from an update.
+        run_for_slopes: Runs the training whose loss is read; None for `run_update`.
+        steps: Lists the updates that are read.
     """
 
     algorithm: str
-    run: RunExperiment
+    run_update: RunExperiment
     run_huge_rewards: RunExperiment
-    copies: RunExperiment
-    full: RunExperiment
+    run_parallel_update: RunExperiment
+    run_full_buffer: RunExperiment
     target: Callable[[ProbeRun, OptimizerStepRecord], TargetAlternatives]
     terms: Callable[[ProbeRun, OptimizerStepRecord], TargetTerms]
     paper: str
-    half: bool
+    halves_loss: bool
+    term_names: tuple[str, ...] = ("reward", "next value")
     reader: CriticReader = TWIN_CRITIC_READER
-    plain: RunExperiment | None = None
+    run_for_slopes: RunExperiment | None = None
     steps: Callable[[ProbeRun], list[OptimizerStepRecord]] = list_critic_updates
 
-    def probes(self) -> Sequence[Probe]:
-        """All of them."""
+    def build_probes(self) -> Sequence[Probe]:
+        """Return all of them."""
         return (
             self._build_loss_factor_probe(),
-            *self.targets(),
-            self.weights(),
+            *self.build_target_probes(),
+            self.build_weight_probe(),
             self._build_clipping_probe(),
             self.build_move_probe(),
         )
@@ -151,91 +159,92 @@ class CriticProbes:
         name: str,
         question: str,
         source: str,
-        words: str,
-        measure: RunExperiment,
+        subject: str,
+        run: RunExperiment,
         end: int | None,
     ) -> Probe:
-        def measured(lab: ExperimentCache) -> ProbeMeasurement:
-            return self.measure_targets(lab, measure(lab), end)
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            return self.measure_targets(cache, run(cache), end)
 
         text = f"value target, in units of return, {FIRST_UPDATES_TEXT}"
-        # Rows whose hidden units are hard to tell apart are read least exactly; where all rows
-        # count, the hardest do.
-        room = 1e-3 if end is None else 5e-4
+        # The linear system is worst conditioned for rows with similar hidden units; without a
+        # selection of rows the worst of them is included.
+        tolerance = 1e-3 if end is None else 5e-4
         return Probe(
             self._make_probe_name(name),
             question,
             source,
             text,
-            measured,
-            make_relation_description(words),
-            tolerance=room,
+            measure,
+            make_relation_description(subject),
+            tolerance=tolerance,
+            events=(CRITIC_LOSS,),
         )
 
-    def targets(self) -> Sequence[Probe]:
-        """What critics are drawn to, in the middle of episodes, at their ends, and elsewhere."""
+    def build_target_probes(self) -> Sequence[Probe]:
+        """Return the probes of targets within episodes, at their ends, and in other settings."""
         pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
         return (
             self._build_target_probe(
                 "critic_target",
-                "What are critics drawn to, in the middle of an episode?",
+                "What is the critics' target within an episode?",
                 self.paper,
                 "target",
-                self.run,
+                self.run_update,
                 0,
             ),
             self._build_target_probe(
                 "termination_target",
-                "What are critics drawn to where the task ended?",
+                "What is the critics' target at a termination?",
                 f"{self.paper}: nothing follows, the target is the reward",
                 "target at the end of the task",
-                self.run,
+                self.run_update,
                 TERMINATED,
             ),
             self._build_target_probe(
                 "truncation_target",
-                "What are critics drawn to where a time limit cut the episode?",
+                "What is the critics' target at a truncation by a time limit?",
                 pardo,
                 "target at a time limit",
-                self.run,
+                self.run_update,
                 TRUNCATED,
             ),
             self._build_target_probe(
                 "target_with_copies",
-                "What are critics drawn to with several copies of the environment?",
+                "What is the critics' target with parallel environments?",
                 f"{self.paper}; {pardo}",
                 "target",
-                self.copies,
+                self.run_parallel_update,
                 None,
             ),
             self._build_target_probe(
                 "full_buffer_target",
-                "What are critics drawn to when the buffer is full?",
+                "What is the critics' target when the buffer is full?",
                 f"{self.paper}; {pardo}",
                 "target",
-                self.full,
+                self.run_full_buffer,
                 None,
             ),
         )
 
     def measure_targets(
-        self, lab: ExperimentCache, run: ProbeRun, end: int | None
+        self, cache: ExperimentCache, run: ProbeRun, end: int | None
     ) -> ProbeMeasurement:
-        """Targets of the first updates against the paper's.
+        """Compare the targets of the first updates with the paper's.
 
         Args:
-            lab: Where it was carried out.
+            cache: The framework's runs.
             run: The training.
-            end: How the steps ended that count; None for all.
+            end: Kind of step that is compared (0, `TERMINATED` or `TRUNCATED`); None for all.
 
         Raises:
-            Unmeasured: There are none.
+            UnmeasuredError: No target can be read.
         """
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
         for step in _list_solvable_steps(run, self.steps(run)):
-            target = self.reader.target(lab, run, step)
+            target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
             paper, known = self.target(run, step)
             value.append(target[rows])
@@ -248,14 +257,14 @@ class CriticProbes:
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
         return ProbeMeasurement(found, np.concatenate(expected), alternatives=joined)
 
-    def weights(self) -> Probe:
-        """What targets are summed from."""
-        names = ("reward", "next value", "log-probability")[: 3 if self.half else 2]
+    def build_weight_probe(self) -> Probe:
+        """Return the probe of the weights of a target's terms."""
+        names = self.term_names
 
-        def measure(lab: ExperimentCache) -> ProbeMeasurement:
-            run = self.run(lab)
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            run = self.run_update(cache)
             steps = self.steps(run)
-            drawn = (self.reader.target(lab, run, step) for step in steps)
+            drawn = (self.reader.target(cache, run, step) for step in steps)
             found = np.array(
                 [self._fit_target_weights(run, *pair) for pair in zip(steps, drawn, strict=True)]
             )
@@ -270,11 +279,12 @@ class CriticProbes:
 
         return Probe(
             self._make_probe_name("target_weights"),
-            "How much does each term weigh in what critics are drawn to?",
+            "How much does each term weigh in the critics' target?",
             self.paper,
             f"weight, by least squares, per update: {', '.join(names)}",
             measure,
             make_entry_description([f"weight of the {term}" for term in names]),
+            events=(CRITIC_LOSS,),
         )
 
     def _fit_target_weights(self, run: ProbeRun, step: OptimizerStepRecord, target: Array) -> Array:
@@ -288,30 +298,35 @@ class CriticProbes:
         return np.asarray(np.linalg.lstsq(basis, target[rows], rcond=None)[0], float)
 
     def _build_loss_factor_probe(self) -> Probe:
-        def measure(lab: ExperimentCache) -> ProbeMeasurement:
-            # The updates after the first show whether gradients are left over.
-            run = (self.plain or self.run)(lab)
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            # Later updates show whether gradients of earlier ones are added up.
+            run = (self.run_for_slopes or self.run_update)(cache)
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
-            return ProbeMeasurement(measured, np.full_like(measured, 1.0 if self.half else 2.0))
+            return ProbeMeasurement(
+                measured, np.full_like(measured, 1.0 if self.halves_loss else 2.0)
+            )
 
         return Probe(
             self._make_probe_name("critic_loss_factor"),
-            "How strongly is a critic drawn to its target?",
-            f"{self.paper}: {'one half of the' if self.half else 'the mean'} squared error",
+            "How large is the critic loss, by its second derivative?",
+            f"{self.paper}: {'one half of the' if self.halves_loss else 'the mean'} squared error",
             "second derivative of the critic loss by a prediction, times the minibatch size; "
             f"smallest, median and largest of the rows, {FIRST_UPDATES_TEXT}",
             measure,
             make_relation_description("pull on the critic"),
+            events=(CRITIC_LOSS,),
         )
 
     def _build_clipping_probe(self) -> Probe:
-        def pull(run: ProbeRun) -> Array:
+        def measure_slopes(run: ProbeRun) -> Array:
             slopes = (self.reader.slopes(run, step) for step in list_critic_updates(run)[:2])
             return np.array([np.median(slope) for slope in slopes])
 
-        def measure(lab: ExperimentCache) -> ProbeMeasurement:
-            shares = pull(self.run_huge_rewards(lab)) / pull((self.plain or self.run)(lab))
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            shares = measure_slopes(self.run_huge_rewards(cache)) / measure_slopes(
+                (self.run_for_slopes or self.run_update)(cache)
+            )
             return ProbeMeasurement(shares, np.ones_like(shares))
 
         return Probe(
@@ -323,15 +338,16 @@ class CriticProbes:
             measure,
             make_relation_description("pull under huge rewards"),
             tolerance=0.01,
+            events=(CRITIC_LOSS,),
         )
 
     def build_move_probe(self) -> Probe:
-        """How far targets move."""
+        """Return the probe of the share by which target networks move."""
         there = NETWORK_NAMES[self.algorithm]
         names = sorted(name for name in there if f"{name}_target" in there)
 
-        def measure(lab: ExperimentCache) -> ProbeMeasurement:
-            run = self.run(lab)
+        def measure(cache: ExperimentCache) -> ProbeMeasurement:
+            run = self.run_update(cache)
             shares = np.array([measure_polyak_shares(run, name) for name in names])
             return ProbeMeasurement(shares, np.full_like(shares, run.hyperparameters.tau))
 
@@ -348,7 +364,7 @@ class CriticProbes:
 def _list_solvable_steps(
     run: ProbeRun, steps: Sequence[OptimizerStepRecord]
 ) -> list[OptimizerStepRecord]:
-    # Where a transition comes twice in a minibatch, only the sum of both pulls is known.
+    # If a transition is in a minibatch twice, only the sum of both gradients can be solved for.
     found = [s for s in steps if _has_distinct_rows(find_minibatch(run, s).observations)]
     if not found:
         raise UnmeasuredError("its minibatches hold transitions several times")
@@ -370,21 +386,20 @@ def _find_rows_by_end(
 
 
 def _drop_missing_rows(rows: NDArray[np.intp], target: Array) -> NDArray[np.intp]:
-    # Those of the rows whose target was read.
     return rows[~np.isnan(target[rows])]
 
 
 def make_critics_seen_probe(
     algorithm: str, measure: Callable[[ExperimentCache], ProbeMeasurement], paper: str
 ) -> Probe:
-    """Whether the policy climbs critics from before or after their step."""
+    """Return the probe of whether the policy's step uses the critics before or after theirs."""
     return Probe(
         f"{algorithm}.critics_seen_by_policy",
-        "Does the policy's step see the critics before or after their step?",
+        "Does the policy's step use the critics from before or after their step?",
         f"{paper}: after",
         "0 before, 1 after",
         measure,
-        lambda comparison, measurement: "the policy climbs the critics as they were before",
+        lambda comparison, measurement: "the policy maximizes the critics from before their step",
         counts=True,
     )
 
@@ -392,7 +407,7 @@ def make_critics_seen_probe(
 def make_policy_clipping_probe(
     algorithm: str, measure: Callable[[ExperimentCache], ProbeMeasurement], paper: str
 ) -> Probe:
-    """Whether huge gradients of the policy are clipped."""
+    """Return the probe of whether huge gradients of the policy are clipped."""
     return Probe(
         f"{algorithm}.policy_gradient_clipping",
         "Are huge gradients of the policy clipped?",
@@ -401,54 +416,55 @@ def make_policy_clipping_probe(
         measure,
         make_relation_description("pull under steep critics"),
         tolerance=0.01,
+        events=(POLICY_LOSS,),
     )
 
 
 MIN_ERROR_SHARE = 0.2
-"""Errors that are smaller, as a share of the largest, tell no slope."""
+"""Smaller errors, as a share of the largest, are left out: rounding dominates their slope."""
 
 
 def solve_predictions_and_gradients(
     run: ProbeRun, step: OptimizerStepRecord
 ) -> tuple[Array, Array]:
-    """Predictions of the critic, and derivatives of its loss by them times the rows.
+    """Return predictions of the critic and derivatives of its loss by them, times the rows.
 
     Args:
         run: The training.
-        step: Of the critic.
+        step: Optimizer step of the critic.
 
     Returns:
         Both float[rows].
     """
     data, (_, activation) = find_minibatch(run, step), HIDDEN_LAYERS[run.experiment.algorithm]
-    choosing = run.experiment.scripted_data.choices > 0
-    inputs = data.observations if choosing else np.hstack([data.observations, data.actions])
+    discrete = run.experiment.scripted_data.n_discrete_actions > 0
+    inputs = data.observations if discrete else np.hstack([data.observations, data.actions])
     rows = np.arange(len(inputs))
-    taken = data.actions[:, 0].astype(int) if choosing else np.zeros_like(rows)
+    taken = data.actions[:, 0].astype(int) if discrete else np.zeros_like(rows)
     predictions = compute_output(step.before, "critic1", inputs, activation)
     gradients = solve_output_gradient(step.gradients, step.before, "critic1", inputs, activation)
     return predictions[rows, taken], gradients[rows, taken] * len(rows)
 
 
 def compute_loss_slopes(run: ProbeRun, step: OptimizerStepRecord) -> Array:
-    """Second derivatives of the loss in a training without a future, float[some rows]."""
-    predictions, pulls = solve_predictions_and_gradients(run, step)
+    """Return second derivatives of the loss in a training with a discount of 0, [some rows]."""
+    predictions, gradients = solve_predictions_and_gradients(run, step)
     errors = predictions - find_minibatch(run, step).rewards
     far = np.abs(errors) > MIN_ERROR_SHARE * np.abs(errors).max()
-    return np.asarray(pulls[far] / errors[far])
+    return np.asarray(gradients[far] / errors[far])
 
 
 def make_single_critic_reader(bandit: Callable[[ExperimentCache], ProbeRun]) -> CriticReader:
-    """Reads the updates of an algorithm with one critic.
+    """Return the reader of updates of an algorithm with one critic.
 
     Args:
-        bandit: A training with a discount of 0.
+        bandit: Runs a training with a discount of 0.
     """
 
-    def target(lab: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
-        plain = bandit(lab)
+    def target(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
+        plain = bandit(cache)
         slope = np.median(compute_loss_slopes(plain, list_critic_updates(plain)[0]))
-        predictions, pulls = solve_predictions_and_gradients(run, step)
-        return np.asarray(predictions - pulls / slope)
+        predictions, gradients = solve_predictions_and_gradients(run, step)
+        return np.asarray(predictions - gradients / slope)
 
     return CriticReader(compute_loss_slopes, target)

@@ -8,12 +8,13 @@ import numpy as np
 from parallax.harness.contract.adapter import Array
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.probe import (
+    NETWORKS,
     Probe,
     ProbeMeasurement,
     make_entry_description,
     make_relation_description,
 )
-from parallax.harness.probes.reference_networks import NETWORK_NAMES
+from parallax.harness.probes.reference_networks import NETWORK_NAMES, POLICY_HEADS
 
 N_SEEDS = 5
 ORTHOGONALITY_TOLERANCE = 1e-3
@@ -48,51 +49,51 @@ class InitialNetworks:
 def make_initialization_probes(
     algorithm: str, own: RunDefaults, start: InitialNetworks
 ) -> Sequence[Probe]:
-    """The probes of one algorithm.
+    """Return the probes of one algorithm's initial networks.
 
     Args:
         algorithm: Name.
         own: Short trainings with the framework's own settings, by number.
         start: The authors'.
     """
-    second = "value" if algorithm == "ppo" else "critic1"
+    second = "value" if "value" in NETWORK_NAMES[algorithm] else "critic1"
     first = ("policy",) if "policy" in NETWORK_NAMES[algorithm] else ()
     layers = _list_layers(algorithm, second)
 
-    def created(lab: ExperimentCache) -> list[Mapping[str, Array]]:
-        return [own(lab, number).record.created for number in range(N_SEEDS)]
+    def created(cache: ExperimentCache) -> list[Mapping[str, Array]]:
+        return [own(cache, number).record.created for number in range(N_SEEDS)]
 
-    def shapes(lab: ExperimentCache) -> ProbeMeasurement:
-        weights = created(lab)[0]
+    def shapes(cache: ExperimentCache) -> ProbeMeasurement:
+        weights = created(cache)[0]
         names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
         units = np.array([float(len(weights[name])) for name in names])
         return ProbeMeasurement(units, np.array(start.sizes, float))
 
-    def there(lab: ExperimentCache) -> list[str]:
+    def there(cache: ExperimentCache) -> list[str]:
         # A policy whose deviation is a parameter has no layer for it.
-        return [name for name in layers if f"{name}.weight" in created(lab)[0]]
+        return [name for name in layers if f"{name}.weight" in created(cache)[0]]
 
     def listing(found: Mapping[str, float]) -> Array:
         return np.array([found.get(name, np.nan) for name in layers])
 
-    def gains(lab: ExperimentCache) -> ProbeMeasurement:
-        arrays = {name: [w[f"{name}.weight"] for w in created(lab)] for name in there(lab)}
+    def gains(cache: ExperimentCache) -> ProbeMeasurement:
+        arrays = {name: [w[f"{name}.weight"] for w in created(cache)] for name in there(cache)}
         value = {name: float(np.sqrt(np.mean(np.square(a)))) for name, a in arrays.items()}
         expected = {name: start.gain(name, a[0].shape) for name, a in arrays.items()}
         return ProbeMeasurement(listing(value), listing(expected))
 
-    def biases(lab: ExperimentCache) -> ProbeMeasurement:
+    def biases(cache: ExperimentCache) -> ProbeMeasurement:
         value = {
-            name: float(np.sqrt(np.mean([_scale_biases(w, name) ** 2 for w in created(lab)])))
-            for name in there(lab)
+            name: float(np.sqrt(np.mean([_scale_biases(w, name) ** 2 for w in created(cache)])))
+            for name in there(cache)
         }
-        inputs = {name: created(lab)[0][f"{name}.weight"].shape[1] for name in there(lab)}
+        inputs = {name: created(cache)[0][f"{name}.weight"].shape[1] for name in there(cache)}
         bias = start.bias
         due = {n: bias(n, size) if callable(bias) else bias for n, size in inputs.items()}
         return ProbeMeasurement(listing(value), listing(due))
 
-    def orthogonality(lab: ExperimentCache) -> ProbeMeasurement:
-        weights = {name: created(lab)[0][f"{name}.weight"] for name in there(lab)}
+    def orthogonality(cache: ExperimentCache) -> ProbeMeasurement:
+        weights = {name: created(cache)[0][f"{name}.weight"] for name in there(cache)}
         found = [float(_is_orthogonal(array)) for array in weights.values() if len(array) > 1]
         return ProbeMeasurement(np.array(found), np.full(len(found), float(start.orthogonal)))
 
@@ -104,13 +105,14 @@ def make_initialization_probes(
     ]
     size = Probe(
         name("network_sizes"),
-        "How many units have the hidden layers, by default?",
+        "How many units do the hidden layers have by default?",
         start.size_source,
         "units: first and second layer of the policy, then of the "
         + ("value network" if second == "value" else "critics"),
         shapes,
         make_entry_description(hidden),
         counts=True,
+        part=NETWORKS,
     )
     return (
         *((size,) if start.sizes else ()),
@@ -123,6 +125,7 @@ def make_initialization_probes(
             make_entry_description(layers),
             tolerance=0.12,
             has_own_units=True,
+            part=NETWORKS,
         ),
         Probe(
             name("initial_biases"),
@@ -133,6 +136,7 @@ def make_initialization_probes(
             make_entry_description(layers),
             # A last layer has few biases, so little is known of their spread.
             tolerance=0.7,
+            part=NETWORKS,
         ),
         Probe(
             name("initial_orthogonality"),
@@ -142,12 +146,13 @@ def make_initialization_probes(
             orthogonality,
             _describe_orthogonality,
             counts=True,
+            part=NETWORKS,
         ),
     )
 
 
 def _list_layers(algorithm: str, second: str) -> list[str]:
-    heads = ("mean", "std") if algorithm == "sac" else ("out",)
+    heads = POLICY_HEADS.get(algorithm, ("out",))
     policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
     return policy * ("policy" in NETWORK_NAMES[algorithm]) + [
         f"{second}.{layer}" for layer in ("0", "1", "out")
@@ -174,16 +179,21 @@ def _describe_orthogonality(comparison: object, measurement: ProbeMeasurement) -
 def make_initial_constant_probe(
     probe_name: str, question: str, source: str, own: RunDefaults, name: str, expected: float
 ) -> Probe:
-    """A probe of a number that is learned and starts at a constant, on a log scale."""
+    """Return the probe of a learned number that starts at a constant, on a log scale."""
 
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        value = np.exp(own(lab, 0).record.created[name].ravel())
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        value = np.exp(own(cache, 0).record.created[name].ravel())
         return ProbeMeasurement(value, np.full_like(value, expected))
 
-    return Probe(probe_name, question, source, "1", measure, make_relation_description("start"))
-
-
-CRITICS_QUESTION, AT_START_TEXT = "Do the critics differ at the start, and are", " at the start"
+    return Probe(
+        probe_name,
+        question,
+        source,
+        "1",
+        measure,
+        make_relation_description("start"),
+        part=NETWORKS,
+    )
 
 
 def _compare_critics(weights: Mapping[str, Array]) -> float:
@@ -191,13 +201,13 @@ def _compare_critics(weights: Mapping[str, Array]) -> float:
 
 
 def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> Probe:
-    """A probe of what target networks start from."""
+    """Return the probe of initial target networks."""
     there = NETWORK_NAMES[algorithm]
     copied = sorted(name for name in there if f"{name}_target" in there)
     twins = "critic2" in there
 
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        weights = own(lab, 0).record.created
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        weights = own(cache, 0).record.created
         differ = [_compare_critics(weights)] if twins else []
         same = [
             float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
@@ -210,10 +220,13 @@ def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> 
     names = ("critics differ", *names) if twins else names
     return Probe(
         f"{algorithm}.initial_targets",
-        f"{CRITICS_QUESTION if twins else 'Are'} targets copies of their networks{'' if twins else AT_START_TEXT}?",
+        "Do the critics differ at the start, and are targets copies of their networks?"
+        if twins
+        else "Are targets copies of their networks at the start?",
         source,
         "0 no, 1 yes: " + ", ".join(names),
         measure,
         make_entry_description(names),
         counts=True,
+        part=NETWORKS,
     )

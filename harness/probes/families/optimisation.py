@@ -1,4 +1,4 @@
-"""Probes of the optimisers: settings, and how far they step."""
+"""Probes of the optimizers: settings, and how far they step."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.protocol import POLICY_STEP, OptimizerStepRecord, Parameters
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
@@ -17,6 +17,9 @@ from parallax.harness.probes.measurements import (
     list_network_steps,
 )
 from parallax.harness.probes.probe import (
+    NETWORKS,
+    OPTIMIZERS,
+    SETTINGS,
     DescribeDifference,
     Probe,
     ProbeMeasurement,
@@ -45,7 +48,7 @@ def make_optimizer_probes(
     source: str,
     decay: float = 0.0,
 ) -> Sequence[Probe]:
-    """The probes of one algorithm.
+    """Return the probes of one algorithm's optimizers.
 
     Args:
         algorithm: Name.
@@ -58,22 +61,22 @@ def make_optimizer_probes(
     """
     networks = tuple(rates)
 
-    def learning_rates(lab: ExperimentCache) -> ProbeMeasurement:
+    def learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
         value = np.array(
-            [_get_first_step(own(lab), n).settings[n].get("lr", np.nan) for n in networks]
+            [_get_first_step(own(cache), n).settings[n].get("lr", np.nan) for n in networks]
         )
         return ProbeMeasurement(value, np.array(list(rates.values())))
 
-    def settings(lab: ExperimentCache) -> ProbeMeasurement:
+    def settings(cache: ExperimentCache) -> ProbeMeasurement:
         value = np.array(
-            [[_read_setting(own(lab), n, k) for k in OPTIMIZER_SETTINGS] for n in networks]
+            [[_read_setting(own(cache), n, k) for k in OPTIMIZER_SETTINGS] for n in networks]
         )
         decays = (decay if network.startswith("critic") else 0.0 for network in networks)
         expected = np.array([[eps, 0.9, 0.999, decay_of] for decay_of in decays])
         return ProbeMeasurement(value.ravel(), expected.ravel())
 
-    def kept(lab: ExperimentCache) -> ProbeMeasurement:
-        rates_then = [_read_setting_over_time(own(lab), n, "lr") for n in networks]
+    def rates_over_time(cache: ExperimentCache) -> ProbeMeasurement:
+        rates_then = [_read_setting_over_time(own(cache), n, "lr") for n in networks]
         value = np.concatenate([rates / rates[0] for rates in rates_then])
         return ProbeMeasurement(value, np.ones_like(value))
 
@@ -82,16 +85,17 @@ def make_optimizer_probes(
     return (
         Probe(
             name("learning_rates"),
-            "Which learning rates are there by default, at the start?",
+            "What are the initial learning rates by default?",
             source,
             f"learning rates: {listing}",
             learning_rates,
             make_entry_description([f"that of the {n}" for n in networks]),
             has_own_units=True,
+            part=SETTINGS,
         ),
         Probe(
             name("adam_settings"),
-            "Which constants has the optimiser by default?",
+            "What are the optimizer's constants by default?",
             source,
             f"epsilon, beta 1, beta 2 and weight decay: {listing}",
             settings,
@@ -99,6 +103,7 @@ def make_optimizer_probes(
                 [f"{s} of the {n}" for n in networks for s in OPTIMIZER_SETTINGS]
             ),
             has_own_units=True,
+            part=OPTIMIZERS,
         ),
         make_step_probe(algorithm, run, networks),
         Probe(
@@ -106,8 +111,9 @@ def make_optimizer_probes(
             "Does the learning rate change during a run, by default?",
             f"{source}: it is constant",
             f"learning rate over that of the first step, at each step of a short run, of {listing}",
-            kept,
+            rates_over_time,
             lambda comparison, measurement: _describe_schedule(measurement.value),
+            part=SETTINGS,
         ),
     )
 
@@ -115,7 +121,7 @@ def make_optimizer_probes(
 def make_step_probe(
     algorithm: str, run: Callable[[ExperimentCache], ProbeRun], networks: Sequence[str]
 ) -> Probe:
-    """A probe of how far steps go.
+    """Return the probe of the lengths of optimizer steps.
 
     Args:
         algorithm: Name.
@@ -123,27 +129,28 @@ def make_step_probe(
         networks: Canonical names.
     """
 
-    def steps(lab: ExperimentCache) -> ProbeMeasurement:
-        shares = np.concatenate([measure_adam_shares(run(lab), network) for network in networks])
+    def steps(cache: ExperimentCache) -> ProbeMeasurement:
+        shares = np.concatenate([measure_adam_shares(run(cache), network) for network in networks])
         return ProbeMeasurement(shares, np.ones_like(shares))
 
     return Probe(
         f"{algorithm}.optimizer_step",
-        "How far do steps go, for the gradients until then and the learning rate?",
+        "How long are steps, given gradients and learning rate?",
         ADAM_PAPER,
         f"share of Adam's step, in the first {MAX_UPDATES} steps of {', '.join(networks)}",
         steps,
         _describe_step_lengths,
         tolerance=1e-3,
+        events=(POLICY_STEP,),
     )
 
 
 STEP_TOLERANCE = 1e-3
-"""Part of a step, as a share of its largest entry, that is rounding."""
+"""Deviation of a step, as a share of its largest entry, that counts as rounding."""
 
 
 def measure_adam_shares(run: ProbeRun, network: str, penalty: float = 0.0) -> Array:
-    """Lengths of the first steps along Adam's with the same gradients, as shares.
+    """Return the lengths of the first steps as shares of Adam's with the same gradients.
 
     Not a number where directions differ.
 
@@ -210,7 +217,7 @@ _ZERO_TOLERANCE = 1e-6  # of what goes into a unit
 def make_gradient_probes(
     algorithm: str, run: Callable[[ExperimentCache], ProbeRun], networks: Sequence[str], source: str
 ) -> Sequence[Probe]:
-    """The probes of one algorithm.
+    """Return the probes of the sources of one algorithm's gradients and weight changes.
 
     Args:
         algorithm: Name.
@@ -221,21 +228,21 @@ def make_gradient_probes(
     _, paper = HIDDEN_LAYERS[algorithm]
     two = networks[:2]
 
-    def activations(lab: ExperimentCache) -> ProbeMeasurement:
-        check_recipe_networks(run(lab), *two)
-        found = [_identify_activation(run(lab), n) for n in two]
+    def activations(cache: ExperimentCache) -> ProbeMeasurement:
+        check_recipe_networks(run(cache), *two)
+        found = [_identify_activation(run(cache), n) for n in two]
         value = np.concatenate([_evaluate_activation(name) for name in found])
         axis = AnswerAxis("input; " + ", then ".join(two), np.tile(ACTIVATION_INPUTS, len(two)))
         return ProbeMeasurement(value, np.tile(paper(ACTIVATION_INPUTS), len(two)), axis)
 
-    def rests(lab: ExperimentCache) -> ProbeMeasurement:
+    def rests(cache: ExperimentCache) -> ProbeMeasurement:
         value = np.array(
-            [1 - _compute_largest_unexplained_share(run(lab), n, paper) for n in networks]
+            [1 - _compute_largest_unexplained_share(run(cache), n, paper) for n in networks]
         )
         return ProbeMeasurement(value, np.ones_like(value))
 
-    def moved(lab: ExperimentCache) -> ProbeMeasurement:
-        value = count_unexplained_moves(run(lab), networks)
+    def moved(cache: ExperimentCache) -> ProbeMeasurement:
+        value = count_unexplained_moves(run(cache), networks)
         return ProbeMeasurement(value, np.zeros_like(value))
 
     return (
@@ -246,6 +253,7 @@ def make_gradient_probes(
             "output of a unit; " + ", then ".join(two),
             activations,
             _make_activation_description(two),
+            part=NETWORKS,
         ),
         Probe(
             f"{algorithm}.gradient_source",
@@ -259,7 +267,7 @@ def make_gradient_probes(
         ),
         Probe(
             f"{algorithm}.moved_otherwise",
-            "Which networks change otherwise than by a step of their optimiser?",
+            "Which networks change other than by a step of their optimizer?",
             "the papers' algorithms: none but targets",
             f"times, between and in the first {MAX_UPDATES} updates: {', '.join(networks)}",
             moved,
@@ -270,17 +278,17 @@ def make_gradient_probes(
 
 
 def build_network_inputs(run: ProbeRun, network: str, step: OptimizerStepRecord) -> Array:
-    """What a network saw in an update, float[rows, inputs]."""
+    """Return the inputs of a network in an update, float[rows, inputs]."""
     if not network.startswith("critic"):
         return step.observations
     data = find_minibatch(run, step)
-    if run.experiment.scripted_data.choices:
+    if run.experiment.scripted_data.n_discrete_actions:
         return data.observations
     return np.hstack([data.observations, data.actions])
 
 
 def list_network_updates(run: ProbeRun, network: str) -> list[OptimizerStepRecord]:
-    """The first steps of a network, with those of the other critic where it is one."""
+    """Return the first updates of a network, merged over both critics if it is one of them."""
     if network.startswith("critic"):
         return list_critic_updates(run)
     return list_network_steps(run, network)[:MAX_UPDATES]
@@ -289,7 +297,7 @@ def list_network_updates(run: ProbeRun, network: str) -> list[OptimizerStepRecor
 def compute_unexplained_share(
     run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
 ) -> float:
-    """Part of the last layers' gradients that no gradients by outputs explain, as a share."""
+    """Return the share of the last layers' gradients that no gradients by outputs explain."""
     pulls = _solve_head_gradients(run, network, step, activation)
     hidden = compute_features(
         step.before, network, build_network_inputs(run, network, step), activation
@@ -315,7 +323,7 @@ def _solve_head_gradients(
             both = (step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"])
             found[head] = np.linalg.lstsq(system, np.vstack(both), rcond=None)[0]
     if not found:
-        raise UnmeasuredError(f"its optimiser got no gradient of {network}")
+        raise UnmeasuredError(f"its optimizer got no gradient of {network}")
     return found
 
 
@@ -347,18 +355,18 @@ def _compute_relative_difference(one: Array, other: Array) -> float:
 
 
 def count_unexplained_moves(run: ProbeRun, networks: Sequence[str]) -> Array:
-    """How often each network changed between its optimiser's steps, or in another's step."""
-    kept = [step for step in run.record.steps if step.before and step.after]
-    kept = kept[: 4 * MAX_UPDATES]
+    """Count changes of each network between its optimizer's steps, or in another network's step."""
+    saved = [step for step in run.record.steps if step.before and step.after]
+    saved = saved[: 4 * MAX_UPDATES]
     found = []
     for network in networks:
         between = sum(
             _has_network_changed(one.after, two.before, network)
-            for one, two in itertools.pairwise(kept)
+            for one, two in itertools.pairwise(saved)
         )
         within = sum(
             _has_network_changed(s.before, s.after, network)
-            for s in kept
+            for s in saved
             if network not in s.networks
         )
         found.append(float(between + within))

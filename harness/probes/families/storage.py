@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import ACTION, MINIBATCH_DRAWN
 from parallax.harness.contract.probing.scripted_env import TERMINATED
 from parallax.harness.probes.experiment_setups import BOUND_NAMES
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import check_recipe_networks
 from parallax.harness.probes.probe import (
+    GREEDY,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -30,7 +32,7 @@ DRAW_NAMES = (
     "one can be drawn twice: 0 no or 1 yes",
 )
 FULL_BUFFER_NAMES = (
-    "transitions held",
+    "transitions stored",
     "different ones",
     "older than the buffer is large",
     "that never were",
@@ -52,7 +54,7 @@ def make_storage_probes(
     run: Callable[[ExperimentCache], ProbeRun],
     wide: Callable[[ExperimentCache], ProbeRun] | None,
 ) -> Sequence[Probe]:
-    """The probes of one algorithm.
+    """Return the probes of stored transitions and of the first minibatch.
 
     Args:
         algorithm: One with a replay buffer.
@@ -60,21 +62,21 @@ def make_storage_probes(
         wide: Some steps in which actions range from -1 to 3 and from -2 to 2; None for choices.
     """
 
-    def transitions(lab: ExperimentCache) -> ProbeMeasurement:
-        wrong = count_wrong_entries(run(lab))
+    def transitions(cache: ExperimentCache) -> ProbeMeasurement:
+        wrong = count_wrong_entries(run(cache))
         return ProbeMeasurement(wrong, np.zeros_like(wrong))
 
-    def sampling(lab: ExperimentCache) -> ProbeMeasurement:
-        value, size = measure_index_draws(run(lab)), run(lab).hyperparameters.batch_size
+    def sampling(cache: ExperimentCache) -> ProbeMeasurement:
+        value, size = measure_index_draws(run(cache)), run(cache).hyperparameters.batch_size
         return ProbeMeasurement(value, np.array([0.0, 0.0, float(size), 1.0]))
 
-    def choices(lab: ExperimentCache) -> ProbeMeasurement:
-        stored = np.asarray(run(lab).record.stored["actions"], float).reshape(-1)
-        return ProbeMeasurement(stored, run(lab).actions()[:, 0])
+    def choices(cache: ExperimentCache) -> ProbeMeasurement:
+        stored = np.asarray(run(cache).record.stored["actions"], float).reshape(-1)
+        return ProbeMeasurement(stored, run(cache).get_actions()[:, 0])
 
-    def actions(lab: ExperimentCache) -> ProbeMeasurement:
+    def actions(cache: ExperimentCache) -> ProbeMeasurement:
         assert wide is not None
-        fits = np.ravel([fit_action_unit(wide(lab), dimension) for dimension in (0, 1)])
+        fits = np.ravel([fit_action_unit(wide(cache), dimension) for dimension in (0, 1)])
         return ProbeMeasurement(fits, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
 
     return (
@@ -97,6 +99,7 @@ def make_storage_probes(
             sampling,
             _describe_draws,
             counts=True,
+            events=(MINIBATCH_DRAWN,),
         ),
         Probe(
             f"{algorithm}.stored_action",
@@ -125,20 +128,25 @@ def _describe_draws(comparison: AnswerComparison, measurement: ProbeMeasurement)
 
 
 def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -> Probe:
-    """A probe of a replay buffer that is full before the first update.
+    """Return the probe of a replay buffer that is full before the first update.
 
     Args:
         algorithm: `td3` or `sac`.
         run: A training with a buffer that is smaller than its warm-up.
     """
 
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        held, size = find_stored_rows(run(lab)), run(lab).hyperparameters.buffer_size
-        newest = len(run(lab).transitions)
-        known = {row for row in held if row >= 0}
-        value = (len(held), len(known), sum(row < newest - size for row in known), held.count(-1))
-        low, left, count, _ = measure_index_draws(run(lab), size)
-        expected = (size, size, 0, 0, 0, 0, run(lab).hyperparameters.batch_size)
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        stored, size = find_stored_rows(run(cache)), run(cache).hyperparameters.buffer_size
+        newest = len(run(cache).transitions)
+        known = {row for row in stored if row >= 0}
+        value = (
+            len(stored),
+            len(known),
+            sum(row < newest - size for row in known),
+            stored.count(-1),
+        )
+        low, left, count, _ = measure_index_draws(run(cache), size)
+        expected = (size, size, 0, 0, 0, 0, run(cache).hyperparameters.batch_size)
         return ProbeMeasurement(
             np.array([*value, low, left, count], float), np.array(expected, float)
         )
@@ -155,21 +163,21 @@ def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], Prob
 
 
 def find_stored_rows(run: ProbeRun) -> list[int]:
-    """Which transitions of the run a buffer holds, -1 for what is none of them."""
+    """Return the run's rows of the transitions in a buffer, -1 for unknown ones."""
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
-    held = np.asarray(run.record.stored["observations"], dtype=float)
-    return [known.get(np.ascontiguousarray(row).tobytes(), -1) for row in held]
+    stored = np.asarray(run.record.stored["observations"], dtype=float)
+    return [known.get(np.ascontiguousarray(row).tobytes(), -1) for row in stored]
 
 
 def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
-    """What the indices of the first minibatch were drawn from; see `DRAWN`.
+    """Return the range from which the first minibatch was drawn; see `DRAW_NAMES`.
 
     Args:
         run: The training.
         size: How many transitions a buffer holds; None for all until then.
 
     Raises:
-        Unmeasured: They were not drawn as random whole numbers.
+        UnmeasuredError: They were not drawn as random whole numbers.
     """
     step = next((s for s in run.record.steps if "critic1" in s.networks), None)
     draws = [draw for draw in run.draws if step and draw.steps == step.env_steps]
@@ -179,16 +187,20 @@ def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
     draw = max(draws, key=lambda draw: draw.high - draw.low)
     newest = (draw.steps if size is None else size) - draw.high
     # Of a permutation of all only the first are taken.
-    shown = [len(pairs) for pairs in step.pairs[:1]] if step and not draw.with_replacement else []
+    shown = (
+        [len(pairs) for pairs in step.critic_inputs[:1]]
+        if step and not draw.with_replacement
+        else []
+    )
     count = min([draw.count, *shown])
     return np.array([float(n) for n in (draw.low, newest, count, draw.with_replacement)])
 
 
 def count_wrong_entries(run: ProbeRun) -> Array:
-    """How many rows of each stored array are not what the environment gave.
+    """Count the rows of each stored array that differ from what the environment gave.
 
     Raises:
-        Unmeasured: The buffer does not hold the run.
+        UnmeasuredError: The buffer does not hold the run.
     """
     stored, transitions = run.record.stored, run.transitions
     if len(stored["rewards"]) != len(transitions):
@@ -206,14 +218,14 @@ def count_wrong_entries(run: ProbeRun) -> Array:
 
 
 def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]:
-    """Scale and shift from actions taken to actions stored, and how far some are stored beyond.
+    """Return scale and shift from actions taken to actions stored, and the largest deviation.
 
     Actions that were taken at a bound may be stored as they were before they were cut.
 
     Raises:
-        Unmeasured: It is no linear map within the bounds.
+        UnmeasuredError: It is no linear map within the bounds.
     """
-    stored, taken = run.record.stored["actions"][:, dimension], run.actions()[:, dimension]
+    stored, taken = run.record.stored["actions"][:, dimension], run.get_actions()[:, dimension]
     d = run.experiment.scripted_data
     low, high = d.low[dimension] + BOUND_MARGIN, d.high[dimension] - BOUND_MARGIN
     inside = (taken > low) & (taken < high)
@@ -229,24 +241,29 @@ OBSERVATION_SCALE = 30.0
 
 
 def make_greedy_probe(
-    algorithm: str, runs: Sequence[Callable[[ExperimentCache], ProbeRun]], head: str, paper: str
+    algorithm: str,
+    runs: Sequence[Callable[[ExperimentCache], ProbeRun]],
+    head: str,
+    paper: str,
+    squashed: bool = True,
 ) -> Probe:
-    """The probe of one algorithm.
+    """Return the probe of the actions of the evaluated policy.
 
     Args:
-        algorithm: Name.
-        runs: Trainings on wide and on narrow bounds.
-        head: Layer of the policy that puts out the mean.
+        algorithm: Name of the algorithm.
+        runs: Run trainings on wide and on narrow bounds.
+        head: Layer of the policy that outputs the mean.
         paper: Citation.
+        squashed: Whether the paper squashes the mean by tanh; otherwise it clips at the bounds.
     """
 
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
         for of in runs:
-            check_recipe_networks(of(lab), "policy")
-        found = [_compare_greedy_actions(of(lab), head) for of in runs]
-        value, cut, squashed, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
-        expected, other = (cut, squashed) if algorithm == "ppo" else (squashed, cut)
-        text = f"the mean is {'squashed by tanh' if algorithm == 'ppo' else 'cut at the bounds'}"
+            check_recipe_networks(of(cache), "policy")
+        found = [_compare_greedy_actions(of(cache), head) for of in runs]
+        value, cut, tanh, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
+        expected, other = (tanh, cut) if squashed else (cut, tanh)
+        text = f"the mean is {'cut at the bounds' if squashed else 'squashed by tanh'}"
         others = {text: other, "the mean is cut at -1 and 1 and then scaled to the range": scaled}
         return ProbeMeasurement(value, expected, alternatives=others)
 
@@ -257,6 +274,7 @@ def make_greedy_probe(
         "action, in action units, at the end of a short training",
         measure,
         make_relation_description("greedy action"),
+        part=GREEDY,
     )
 
 
@@ -269,14 +287,14 @@ def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, Array, Arr
     low, high = np.array(d.low), np.array(d.high)
     middle, half = (low + high) / 2, (high - low) / 2
     squashed, scaled = np.tanh(mean), np.clip(mean, -1, 1)
-    taken = run.watch.greedy(seen)
+    taken = run.monitor.predict_greedy(seen)
     return taken, np.clip(mean, low, high), middle + half * squashed, middle + half * scaled
 
 
 def make_action_range_probe(
     algorithm: str, runs: Sequence[Callable[[ExperimentCache], ProbeRun]], paper: str
 ) -> Probe:
-    """A probe of the smallest and largest actions of a policy that wants to go beyond bounds.
+    """Return the probe of the bounds of actions whose policy exceeds them.
 
     Args:
         algorithm: `td3` or `sac`.
@@ -284,11 +302,11 @@ def make_action_range_probe(
         paper: Citation.
     """
 
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
         value: list[float] = []
         expected: list[float] = []
         for of in runs:
-            actions, d = of(lab).actions(), of(lab).experiment.scripted_data
+            actions, d = of(cache).get_actions(), of(cache).experiment.scripted_data
             for dimension, bounds in enumerate(zip(d.low, d.high, strict=True)):
                 value += [actions[:, dimension].min(), actions[:, dimension].max()]
                 expected += bounds
@@ -302,4 +320,5 @@ def make_action_range_probe(
         measure,
         make_entry_description(BOUND_NAMES),
         tolerance=1e-3,
+        events=(ACTION,),
     )

@@ -45,76 +45,78 @@ BASE_SETTINGS: dict[str, Any] = {
 """Settings that frameworks take, with large steps, so that the second differs."""
 
 
-def run_update(lab: ExperimentCache) -> ProbeRun:
-    """Two epochs of two minibatches; episodes end, but not by time limits."""
-    return lab.run(build_experiment(lab, "update"))
+def run_update(cache: ExperimentCache) -> ProbeRun:
+    """Run two epochs of two minibatches; episodes terminate, none is truncated."""
+    return cache.run(build_experiment(cache, "update"))
 
 
-def run_wide_bounds(lab: ExperimentCache) -> ProbeRun:
-    """Actions from -1 to 3 and from -2 to 2; the policy does not learn."""
+def run_wide_bounds(cache: ExperimentCache) -> ProbeRun:
+    """Run a frozen policy with actions from -1 to 3 and from -2 to 2."""
     world = experiment_setups.make_continuous_data(
-        lab, ROLLOUT_STEPS, WIDE_LOW, WIDE_HIGH, ends=False
+        cache, ROLLOUT_STEPS, WIDE_LOW, WIDE_HIGH, ends=False
     )
-    return lab.run(
-        build_experiment(lab, "wide", world, learning_rate=experiment_setups.NO_LEARNING)
+    return cache.run(
+        build_experiment(cache, "wide", world, learning_rate=experiment_setups.NO_LEARNING)
     )
 
 
-def run_out_of_bounds(lab: ExperimentCache, narrow: bool = False) -> ProbeRun:
-    """Samples far beyond every bound, of a wide or of a narrow range; no learning."""
+def run_out_of_bounds(cache: ExperimentCache, narrow: bool = False) -> ProbeRun:
+    """Run a frozen policy with samples far beyond the bounds of a wide or a narrow range."""
     low, high = (NARROW_LOW, NARROW_HIGH) if narrow else (WIDE_LOW, WIDE_HIGH)
-    world = experiment_setups.make_continuous_data(lab, ROLLOUT_STEPS, low, high, ends=False)
+    world = experiment_setups.make_continuous_data(cache, ROLLOUT_STEPS, low, high, ends=False)
     spread = np.linspace(-MAX_NOISE, MAX_NOISE, ROLLOUT_STEPS)
     world.acting_noise[:] = round_to_float32(np.stack([spread, np.roll(spread, 5)], axis=1))
     name = "narrow" if narrow else "beyond"
-    return lab.run(build_experiment(lab, name, world, learning_rate=experiment_setups.NO_LEARNING))
+    return cache.run(
+        build_experiment(cache, name, world, learning_rate=experiment_setups.NO_LEARNING)
+    )
 
 
-def run_three_rollouts(lab: ExperimentCache) -> ProbeRun:
-    """Three rollouts of two minibatches, each learned from once."""
-    world = _make_terminating_data(lab, 3 * ROLLOUT_STEPS)
-    return lab.run(build_experiment(lab, "rollouts", world, epochs=1))
+def run_three_rollouts(cache: ExperimentCache) -> ProbeRun:
+    """Run three rollouts of two minibatches with one epoch each."""
+    world = _make_terminating_data(cache, 3 * ROLLOUT_STEPS)
+    return cache.run(build_experiment(cache, "rollouts", world, epochs=1))
 
 
-def run_truncated_episodes(lab: ExperimentCache) -> ProbeRun:
-    """All episodes end by time limits."""
-    world = experiment_setups.make_continuous_data(lab, ROLLOUT_STEPS)
+def run_truncated_episodes(cache: ExperimentCache) -> ProbeRun:
+    """Run a training in which all episodes are truncated."""
+    world = experiment_setups.make_continuous_data(cache, ROLLOUT_STEPS)
     world.ends[:] = np.where(world.ends > 0, TRUNCATED, 0)
-    return lab.run(build_experiment(lab, "truncated", world))
+    return cache.run(build_experiment(cache, "truncated", world))
 
 
-def run_parallel_envs(lab: ExperimentCache) -> ProbeRun:
-    """Some copies of the environment."""
-    return lab.run(build_experiment(lab, "copies", n_envs=N_ENVS))
+def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
+    """Run a training on parallel environments."""
+    return cache.run(build_experiment(cache, "copies", n_envs=N_ENVS))
 
 
-def run_normalized_advantages(lab: ExperimentCache) -> ProbeRun:
-    """Advantages are standardised."""
-    return lab.run(build_experiment(lab, "normalising", normalize_advantage=True))
+def run_normalized_advantages(cache: ExperimentCache) -> ProbeRun:
+    """Run a training with normalized advantages."""
+    return cache.run(build_experiment(cache, "normalising", normalize_advantage=True))
 
 
-def run_many_minibatches(lab: ExperimentCache) -> ProbeRun:
-    """Many minibatches of one epoch, so that there are ratios of all sizes.
+def run_many_minibatches(cache: ExperimentCache) -> ProbeRun:
+    """Run many minibatches of one epoch, so that ratios of all sizes occur.
 
     Changes of values are clipped where the framework takes that.
     """
-    takes = lab.accepts_settings(
+    takes = cache.accepts_settings(
         "ppo", {"value_clip_range": CLIP}, LONG_MINIBATCHES * LONG_MINIBATCH
     )
-    return lab.run(_build_many_minibatches_experiment(lab, CLIP if takes else None))
+    return cache.run(_build_many_minibatches_experiment(cache, CLIP if takes else None))
 
 
-def run_clipped_values(lab: ExperimentCache) -> ProbeRun:
-    """The same with clipped changes of values.
+def run_clipped_values(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with clipped changes of values.
 
     Raises:
         SpecError: The framework refuses that.
     """
-    return lab.run(_build_many_minibatches_experiment(lab, CLIP))
+    return cache.run(_build_many_minibatches_experiment(cache, CLIP))
 
 
 def _build_many_minibatches_experiment(
-    lab: ExperimentCache, value_clip_range: float | None
+    cache: ExperimentCache, value_clip_range: float | None
 ) -> ProbeExperiment:
     # Values lie so far from 0 that a small error in one takes it across the bounds of its change;
     # rewards are what leaves errors and advantages as they would be around 0.
@@ -126,50 +128,50 @@ def _build_many_minibatches_experiment(
         "learning_rate": 0.006,
         "value_clip_range": value_clip_range,
     }
-    world = _make_terminating_data(lab, rollout)
+    world = _make_terminating_data(cache, rollout)
     world.rewards[:] += OBSERVATION_SHIFT * (1 - GAMMA * (world.ends == 0))
     name = "long" if value_clip_range else "long, values not clipped"
-    made = build_experiment(lab, name, world, **changes)
+    made = build_experiment(cache, name, world, **changes)
     weights = {**made.weights, "value.out.bias": made.weights["value.out.bias"] + OBSERVATION_SHIFT}
     return dataclasses.replace(made, weights=weights)
 
 
-def run_entropy_bonus(lab: ExperimentCache) -> ProbeRun:
-    """With an entropy bonus."""
-    return lab.run(build_experiment(lab, "entropy", ent_coef=ENTROPY_COEFFICIENT))
+def run_entropy_bonus(cache: ExperimentCache) -> ProbeRun:
+    """Run a training with an entropy bonus."""
+    return cache.run(build_experiment(cache, "entropy", ent_coef=ENTROPY_COEFFICIENT))
 
 
-def run_huge_rewards(lab: ExperimentCache) -> ProbeRun:
-    """Huge rewards, and the framework's own clipping of gradients."""
-    world = _make_terminating_data(lab, ROLLOUT_STEPS)
+def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
+    """Run a training with huge rewards and the framework's default gradient clipping."""
+    world = _make_terminating_data(cache, ROLLOUT_STEPS)
     world.rewards[:] *= REWARD_SCALE
-    return lab.run(build_experiment(lab, "loud", world, library_defaults=("max_grad_norm",)))
+    return cache.run(build_experiment(cache, "loud", world, library_defaults=("max_grad_norm",)))
 
 
-def run_full_batches(lab: ExperimentCache, **changes: Any) -> ProbeRun:
-    """Four passes over one minibatch; with `target_kl`, until the divergence is too large."""
+def run_full_batches(cache: ExperimentCache, **changes: Any) -> ProbeRun:
+    """Run four epochs of one minibatch; with `target_kl`, until the divergence exceeds it."""
     settings: dict[str, Any] = {"minibatch_size": ROLLOUT_STEPS, "epochs": 4, **changes}
     name = ", ".join(f"{field}={value}" for field, value in changes.items())
-    return lab.run(build_experiment(lab, f"whole batches {name}", **settings))
+    return cache.run(build_experiment(cache, f"whole batches {name}", **settings))
 
 
-def run_early_stopping(lab: ExperimentCache) -> ProbeRun:
-    """Several minibatches, and a limit of the divergence that is exceeded at once."""
-    return lab.run(build_experiment(lab, "early", epochs=4, target_kl=1e-4))
+def run_early_stopping(cache: ExperimentCache) -> ProbeRun:
+    """Run several minibatches with a target KL that is exceeded at once."""
+    return cache.run(build_experiment(cache, "early", epochs=4, target_kl=1e-4))
 
 
-def run_minibatches(lab: ExperimentCache, rollout: int, size: int) -> ProbeRun:
-    """A rollout that is cut into minibatches of some size; it ends together with an episode."""
-    world = _make_terminating_data(lab, rollout)
+def run_minibatches(cache: ExperimentCache, rollout: int, size: int) -> ProbeRun:
+    """Run a rollout split into minibatches of `size`; it ends together with an episode."""
+    world = _make_terminating_data(cache, rollout)
     world.ends[-1] = TERMINATED
     changes: dict[str, Any] = {"rollout_steps": rollout, "minibatch_size": size}
-    return lab.run(build_experiment(lab, f"minibatches {rollout} {size}", world, **changes))
+    return cache.run(build_experiment(cache, f"minibatches {rollout} {size}", world, **changes))
 
 
-def run_annealing(lab: ExperimentCache, field: str) -> ProbeRun:
-    """Four rollouts over which something is annealed; some passes over each, as one minibatch."""
+def run_annealing(cache: ExperimentCache, field: str) -> ProbeRun:
+    """Run four rollouts over which a field is annealed, with some epochs of one minibatch each."""
     rollout = 48
-    world = _make_terminating_data(lab, 4 * rollout)
+    world = _make_terminating_data(cache, 4 * rollout)
     changes: dict[str, Any] = {
         "rollout_steps": rollout,
         "minibatch_size": rollout,
@@ -177,31 +179,40 @@ def run_annealing(lab: ExperimentCache, field: str) -> ProbeRun:
         "learning_rate": 0.006,
         field: "linear",
     }
-    return lab.run(build_experiment(lab, f"annealing {field}", world, **changes))
+    return cache.run(build_experiment(cache, f"annealing {field}", world, **changes))
 
 
-def run_count_experiment(lab: ExperimentCache) -> ProbeRun:
-    """As many steps as two and a half rollouts."""
-    return lab.run(build_experiment(lab, "counts", _make_terminating_data(lab, 60)))
+def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
+    """Run as many steps as two and a half rollouts."""
+    return cache.run(build_experiment(cache, "counts", _make_terminating_data(cache, 60)))
 
 
-def run_library_defaults(lab: ExperimentCache, number: int = 0) -> ProbeRun:
-    """A short training with the framework's own settings and networks."""
-    return lab.run(experiment_setups.build_defaults_experiment(lab, "ppo", number))
+def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
+    """Run a short training with library defaults and the framework's own initial weights."""
+    rollout = experiment_setups.count_default_steps(number) // 2
+    changes = {"rollout_steps": rollout, "minibatch_size": 4, "epochs": 1}
+    return cache.run(experiment_setups.build_defaults_experiment(cache, "ppo", number, changes))
+
+
+def build_option_experiment(cache: ExperimentCache, algorithm: str = "ppo") -> ProbeExperiment:
+    """Return three rollouts with the framework's own networks, whose settings are changed."""
+    data = experiment_setups.make_continuous_data(cache, 3 * ROLLOUT_STEPS)
+    changes = {**choose_base_settings(cache), "value_clip_range": None}
+    return ProbeExperiment(f"{algorithm} options", algorithm, data, changes)
 
 
 def build_experiment(
-    lab: ExperimentCache,
+    cache: ExperimentCache,
     name: str,
     world: ScriptedData | None = None,
     library_defaults: tuple[str, ...] = (),
     n_envs: int = 1,
     **changes: Any,
 ) -> ProbeExperiment:
-    """PPO from random weights.
+    """Return a training of PPO from random weights.
 
     Args:
-        lab: Has the seed.
+        cache: Has the seed.
         name: Of the experiment.
         world: What is dictated; one rollout unless given.
         library_defaults: Hyperparameters that stay as the framework has them.
@@ -209,30 +220,32 @@ def build_experiment(
         changes: Hyperparameters that differ from `BASE_SETTINGS`.
     """
     settings = {
-        k: v for k, v in (choose_base_settings(lab) | changes).items() if k not in library_defaults
+        k: v
+        for k, v in (choose_base_settings(cache) | changes).items()
+        if k not in library_defaults
     }
-    world = _make_terminating_data(lab, settings["rollout_steps"]) if world is None else world
+    world = _make_terminating_data(cache, settings["rollout_steps"]) if world is None else world
     # Numbers that are drawn with replacement come twice, as permutations' do not.
     world = dataclasses.replace(world, draw_repeats=2)
-    weights = experiment_setups.make_weights(lab, "ppo")
+    weights = experiment_setups.make_weights(cache, "ppo")
     return ProbeExperiment(f"ppo {name}", "ppo", world, settings, weights, SNAPSHOTS, n_envs)
 
 
-def choose_base_settings(lab: ExperimentCache) -> dict[str, Any]:
-    """`BASE_SETTINGS`, with standardised advantages where a framework has no others."""
+def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
+    """Return `BASE_SETTINGS`, with normalized advantages if the framework has no others."""
 
     def choose() -> dict[str, Any]:
         standardised = BASE_SETTINGS | {"normalize_advantage": True}
         return (
             BASE_SETTINGS
-            if lab.accepts_settings("ppo", BASE_SETTINGS, ROLLOUT_STEPS)
+            if cache.accepts_settings("ppo", BASE_SETTINGS, ROLLOUT_STEPS)
             else standardised
         )
 
-    return lab.get_or_compute("ppo plain", choose)
+    return cache.get_or_compute("ppo plain", choose)
 
 
-def _make_terminating_data(lab: ExperimentCache, steps: int) -> ScriptedData:
-    world = experiment_setups.make_continuous_data(lab, steps)
+def _make_terminating_data(cache: ExperimentCache, steps: int) -> ScriptedData:
+    world = experiment_setups.make_continuous_data(cache, steps)
     world.ends[:] = np.where(world.ends > 0, TERMINATED, 0)
     return world

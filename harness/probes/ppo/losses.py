@@ -6,7 +6,7 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import get_gradient, summarize_spread
 from parallax.harness.probes.ppo import experiments, measurements
@@ -19,6 +19,8 @@ from parallax.harness.probes.ppo.experiments import (
 )
 from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
 from parallax.harness.probes.probe import (
+    LOOP,
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -30,8 +32,8 @@ from parallax.harness.probes.results import AnswerAxis
 NORMALIZATION_EPS = 1e-8
 
 
-def _measure_advantage_normalization(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_normalized_advantages(lab)
+def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_normalized_advantages(cache)
     step = get_snapshot_step(run, 0)
     every = run.record.stored["advantages"]
     raw = every[find_rollout_rows(run, step)]
@@ -53,8 +55,8 @@ def _measure_advantage_normalization(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_surrogate(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_many_minibatches(lab)
+def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_many_minibatches(cache)
     steps = measurements.list_later_steps(run)
     ratio = np.exp(np.concatenate([measurements.compute_log_ratio(run, step) for step in steps]))
     rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
@@ -74,8 +76,8 @@ def _measure_surrogate(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_gradient_direction(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_gradient_direction(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     shares = [
         measurements.solve_surrogate_slope(run, get_snapshot_step(run, number))[1]
         for number in (0, 1)
@@ -83,8 +85,8 @@ def _measure_gradient_direction(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(shares), np.ones(2))
 
 
-def _measure_log_std_gradient(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_log_std_gradient(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     step = get_snapshot_step(run, 1)
     rows, x = find_rollout_rows(run, step), measurements.compute_samples(run)
     mean, std = measurements.compute_policy_gaussian(
@@ -104,15 +106,17 @@ POLICY_PROBES: Sequence[Probe] = (
         _measure_advantage_normalization,
         make_relation_description("weight of the advantage"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.policy_loss",
-        "How strongly is each action made more likely, at ratios other than 1?",
+        "What is the gradient of the policy loss, at ratios other than 1?",
         f"{PPO_PAPER}, eq. 7",
         "derivative of the objective by the log ratio, times the minibatch size",
         _measure_surrogate,
         make_relation_description("pull on the policy"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.policy_gradient_direction",
@@ -122,28 +126,30 @@ POLICY_PROBES: Sequence[Probe] = (
         _measure_gradient_direction,
         make_entry_description(("first minibatch", "second minibatch")),
         tolerance=2e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.std_gradient",
-        "How does the policy loss pull on the standard deviation?",
+        "What is the gradient of the policy loss by the standard deviation?",
         f"{PPO_PAPER}, eq. 7: by the log-probability of a Gaussian",
         "derivative of the loss by each log standard deviation",
         _measure_log_std_gradient,
         make_relation_description("pull on the log standard deviation"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
 )
 
 
-def _measure_value_loss(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_value_loss(cache: ExperimentCache) -> ProbeMeasurement:
     measured = summarize_spread(
-        measurements.measure_value_factor(experiments.run_update(lab)) / VALUE_COEFFICIENT
+        measurements.measure_value_factor(experiments.run_update(cache)) / VALUE_COEFFICIENT
     )
     return ProbeMeasurement(measured, np.full_like(measured, 2.0))
 
 
-def _measure_value_clipping(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_clipped_values(lab)
+def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_clipped_values(cache)
     steps, factor = (
         measurements.list_later_steps(run),
         float(np.median(measurements.measure_value_factor(run))),
@@ -174,10 +180,10 @@ def _measure_value_clipping(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_entropy_gradient(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_entropy_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     with_bonus, without = (
-        get_snapshot_step(experiments.run_entropy_bonus(lab), 0),
-        get_snapshot_step(experiments.run_update(lab), 0),
+        get_snapshot_step(experiments.run_entropy_bonus(cache), 0),
+        get_snapshot_step(experiments.run_update(cache), 0),
     )
     name = "policy.log_std"
     pull = (
@@ -186,8 +192,8 @@ def _measure_entropy_gradient(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(pull, -np.ones_like(pull))
 
 
-def _measure_total_loss(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_entropy_bonus(lab)
+def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_entropy_bonus(cache)
     step, stored = get_snapshot_step(run, 0), run.record.stored
     rows = find_rollout_rows(run, step)
     seen = measurements.get_rollout_observations(run)[rows]
@@ -203,8 +209,8 @@ def _measure_total_loss(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array([total]), expected, alternatives=others)
 
 
-def _measure_gradient_clipping(lab: ExperimentCache) -> ProbeMeasurement:
-    gradients = get_snapshot_step(experiments.run_huge_rewards(lab), 0).gradients
+def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
+    gradients = get_snapshot_step(experiments.run_huge_rewards(cache), 0).gradients
     norm = float(np.sqrt(sum(float((g**2).sum()) for g in gradients.values())))
     return ProbeMeasurement(np.array([norm]), np.array([0.5]))
 
@@ -212,31 +218,34 @@ def _measure_gradient_clipping(lab: ExperimentCache) -> ProbeMeasurement:
 VALUE_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.value_loss_factor",
-        "How strongly is the value drawn to its target?",
+        "How large is the value loss, by its second derivative?",
         f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
         "second derivative of the value loss by a prediction, times the minibatch size: "
         "smallest, median and largest",
         _measure_value_loss,
         make_relation_description("pull on the value"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.value_clipping",
-        "How strongly is the value drawn to its target when its change is clipped?",
+        "What is the gradient of the clipped value loss?",
         f"{PPO_CODE}: the larger of the clipped and the plain squared error",
         "derivative of the value loss by a prediction, over its second derivative",
         _measure_value_clipping,
         make_relation_description("pull on the value"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.entropy_bonus",
-        "How strongly does the entropy bonus pull on the log standard deviation?",
+        "What is the gradient of the entropy bonus by the log standard deviation?",
         f"{PPO_PAPER}, eq. 9: ent_coef times the entropy of the Gaussian is added to the objective",
         "derivative of the loss by each log standard deviation, over ent_coef",
         _measure_entropy_gradient,
         make_relation_description("pull of the entropy bonus"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.total_loss",
@@ -245,15 +254,18 @@ VALUE_PROBES: Sequence[Probe] = (
         "loss of the first minibatch",
         _measure_total_loss,
         make_entry_description(("total loss",)),
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.gradient_clipping",
-        "Which norm has a huge gradient after clipping, by default?",
+        "What is the norm of a huge gradient after default clipping?",
         f"{PPO_CODE}: 0.5, of all parameters together",
         "norm of the gradient that the optimiser gets",
         _measure_gradient_clipping,
         make_relation_description("norm of the gradient"),
         tolerance=0.01,
+        part=SETTINGS,
+        events=(POLICY_STEP,),
     ),
 )
 
@@ -265,8 +277,8 @@ KNOWN_KL_FACTORS, KL_FACTOR_TOLERANCE = (1.0, 1.5), 1.01
 KL_SOURCE = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 
-def _measure_approximate_kl(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_minibatches(lab, experiments.ROLLOUT_STEPS, experiments.ROLLOUT_STEPS)
+def _measure_approximate_kl(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_minibatches(cache, experiments.ROLLOUT_STEPS, experiments.ROLLOUT_STEPS)
     reported = [m["policy/approx_kl"] for m in run.record.metrics if "policy/approx_kl" in m]
     if not reported:
         raise UnmeasuredError("it does not report a KL divergence")
@@ -281,14 +293,14 @@ def _measure_approximate_kl(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(reported[-1:]), expected, alternatives=others)
 
 
-def _measure_early_stopping(lab: ExperimentCache) -> ProbeMeasurement:
-    taken = len(measurements.list_updates(experiments.run_early_stopping(lab)))
+def _measure_early_stopping(cache: ExperimentCache) -> ProbeMeasurement:
+    taken = len(measurements.list_updates(experiments.run_early_stopping(cache)))
     return ProbeMeasurement(np.array([float(taken)]), np.ones(1))
 
 
-def _measure_target_kl_factor(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_target_kl_factor(cache: ExperimentCache) -> ProbeMeasurement:
     # Brackets the share of the second pass's divergence at which that pass is the last.
-    free = experiments.run_full_batches(lab)
+    free = experiments.run_full_batches(cache)
     divergence = formulas.estimate_kl(
         measurements.compute_log_ratio(free, get_snapshot_step(free, 1))
     )
@@ -296,7 +308,7 @@ def _measure_target_kl_factor(lab: ExperimentCache) -> ProbeMeasurement:
     def steps(share: float) -> int:
         return len(
             measurements.list_updates(
-                experiments.run_full_batches(lab, target_kl=divergence / share)
+                experiments.run_full_batches(cache, target_kl=divergence / share)
             )
         )
 
@@ -332,6 +344,7 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
         _measure_early_stopping,
         make_entry_description(("gradient steps",)),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "ppo.divergence_limit",
@@ -341,6 +354,7 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
         _measure_target_kl_factor,
         make_relation_description("limit"),
         tolerance=0.03,
+        part=LOOP,
     ),
 )
 
@@ -351,8 +365,8 @@ MeasuredPair = tuple[Array, Array]
 def _make_rollouts_measure(
     read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredPair],
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        run = experiments.run_three_rollouts(lab)
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = experiments.run_three_rollouts(cache)
         found = []
         for number, _ in measurements.list_rollouts(run):
             collected = (number + 1) * run.hyperparameters.rollout_steps
@@ -368,8 +382,10 @@ def _make_rollouts_measure(
 def _compare_policy_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
     rows = measurements.find_rollout_rows(run, step, rollout)
     ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
-    told = measurements.get_transformed_advantages(run, rollout)
-    weight = (measurements.compute_rollout_advantages(run, rollout) if told is None else told)[rows]
+    normalized = measurements.get_transformed_advantages(run, rollout)
+    weight = (
+        measurements.compute_rollout_advantages(run, rollout) if normalized is None else normalized
+    )[rows]
     slope, _ = measurements.solve_surrogate_slope(run, step, rollout)
     return slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)
 
@@ -392,20 +408,22 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.later_policy_loss",
-        "How strongly is each action made more likely in each of three rollouts?",
+        "What is the gradient of the policy loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 7, with ratios to the policy that collected the rollout",
         "derivative of the objective by the log ratio, times the minibatch size",
         _make_rollouts_measure(_compare_policy_slopes),
         make_relation_description("pull on the policy"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.later_value_loss",
-        "How strongly is the value drawn to its target in each of three rollouts?",
+        "What is the gradient of the value loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
         "derivative of the value loss by a prediction, times the minibatch size",
         _make_rollouts_measure(_compare_value_slopes),
         make_relation_description("pull on the value"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
 )

@@ -1,6 +1,6 @@
-"""Reading answers off PPO's trainings, and the advantages that their rollouts should have.
+"""Measurements from runs of PPO, and the advantages that their rollouts should have.
 
-Rollouts are numbered from 0; `step` is always an optimiser step of which gradients were kept.
+Rollouts are numbered from 0; `step` is always an optimizer step whose gradients were saved.
 """
 
 import functools
@@ -26,7 +26,7 @@ BOTH_NETWORKS = {"policy", "value"}
 
 
 def list_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
-    """Optimiser steps by minibatch: one, or two where policy and value have optimisers apart."""
+    """Return optimizer steps by minibatch: two if policy and value have separate optimizers."""
     return run.get_or_compute("ppo updates", lambda: _group_updates(run))
 
 
@@ -43,17 +43,17 @@ def _group_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
 
 
 def list_gradient_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
-    """One step per minibatch, of both networks."""
+    """Return one merged step of both networks per minibatch."""
     return run.get_or_compute(
         "ppo steps", lambda: [functools.reduce(merge_steps, u) for u in list_updates(run)]
     )
 
 
 def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
-    """An optimiser step of which gradients were kept.
+    """Return an optimizer step whose gradients were saved.
 
     Raises:
-        Unmeasured: There were fewer.
+        UnmeasuredError: There were fewer.
     """
     steps = [step for step in list_gradient_steps(run) if step.before]
     if number >= len(steps):
@@ -62,10 +62,10 @@ def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
 
 
 def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
-    """Numbers of the rollouts that were learned from, and what was stored of each.
+    """Return the numbers of the rollouts and the arrays stored for each.
 
     Raises:
-        Unmeasured: What was stored was not read.
+        UnmeasuredError: What was stored was not read.
     """
     if not run.record.rollouts:
         raise UnmeasuredError("what it stores was not read before it learned from it")
@@ -73,16 +73,16 @@ def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]
 
 
 def get_transformed_advantages(run: ProbeRun, rollout: int = 0) -> Array | None:
-    """What advantages of a rollout became before it was cut, float[steps]; None where unchanged."""
-    kept = run.record.rollouts[rollout] if run.record.rollouts else run.record.stored
-    return kept.get("advantage_weights")
+    """Return advantages as normalized over the whole rollout, float[steps], or None."""
+    stored = run.record.rollouts[rollout] if run.record.rollouts else run.record.stored
+    return stored.get("advantage_weights")
 
 
 def get_advantage_weights(run: ProbeRun, rollout: int = 0) -> Array:
-    """What weighs the steps of a rollout in the policy loss, float[steps]: stored advantages."""
-    told = get_transformed_advantages(run, rollout)
-    if told is not None:
-        return told
+    """Return the weights of a rollout's steps in the policy loss, float[steps]."""
+    transformed = get_transformed_advantages(run, rollout)
+    if transformed is not None:
+        return transformed
     return (
         run.record.stored["advantages"]
         if rollout == 0
@@ -91,17 +91,17 @@ def get_advantage_weights(run: ProbeRun, rollout: int = 0) -> Array:
 
 
 def list_later_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
-    """All kept optimiser steps but the first."""
+    """Return all saved optimizer steps but the first."""
     return [step for step in list_gradient_steps(run) if step.before][1:]
 
 
 def find_rollout_rows(
     run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0
 ) -> NDArray[np.intp]:
-    """Which transitions of the rollout a minibatch holds.
+    """Return the rows of the rollout that a minibatch consists of.
 
     Raises:
-        Unmeasured: The policy saw something else.
+        UnmeasuredError: The policy saw something else.
     """
     seen = get_rollout_observations(run, rollout)
     rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
@@ -111,7 +111,7 @@ def find_rollout_rows(
 
 
 def get_rollout_weights(run: ProbeRun, rollout: int = 0) -> Parameters:
-    """Weights that collected a rollout."""
+    """Return the weights that collected a rollout."""
     if rollout == 0:
         return run.weights
     collected = (rollout + 1) * run.hyperparameters.rollout_steps
@@ -119,24 +119,24 @@ def get_rollout_weights(run: ProbeRun, rollout: int = 0) -> Parameters:
 
 
 def get_rollout_transitions(run: ProbeRun, rollout: int = 0) -> tuple[ScriptedTransition, ...]:
-    """All steps of a rollout."""
+    """Return all steps of a rollout."""
     size = run.hyperparameters.rollout_steps
     return run.transitions[rollout * size : (rollout + 1) * size]
 
 
 def get_rollout_observations(run: ProbeRun, rollout: int = 0) -> Array:
-    """Of a rollout, float[steps, observations]."""
+    """Return the observations of a rollout, float[steps, observations]."""
     return np.array([t.observation for t in get_rollout_transitions(run, rollout)])
 
 
 def compute_policy_gaussian(weights: Parameters, rows: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of the policy, float[rows, actions]."""
+    """Return mean and standard deviation of the policy, float[rows, actions]."""
     mean = compute_output(weights, "policy", rows, TANH)
     return mean, np.exp(weights["policy.log_std"]) * np.ones_like(mean)
 
 
 def compute_samples(run: ProbeRun, rollout: int = 0) -> Array:
-    """The Gaussian sample behind each action: mean plus dictated noise, float[steps, actions]."""
+    """Return the sample of each action: mean plus std times noise, float[steps, actions]."""
     mean, std = compute_policy_gaussian(
         get_rollout_weights(run, rollout), get_rollout_observations(run, rollout)
     )
@@ -146,12 +146,12 @@ def compute_samples(run: ProbeRun, rollout: int = 0) -> Array:
 
 
 def predict_values(weights: Parameters, rows: Array) -> Array:
-    """Predictions of the value network, float[rows]."""
+    """Return predictions of the value network, float[rows]."""
     return compute_output(weights, "value", rows, TANH)[:, 0]
 
 
 def compute_log_ratio(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Array:
-    """Log of new over old probability of the minibatch's actions at that step, float[rows]."""
+    """Return the log ratio of new to old probability of a minibatch's actions, float[rows]."""
     rows, x = find_rollout_rows(run, step, rollout), compute_samples(run, rollout)
     seen = get_rollout_observations(run, rollout)[rows]
     new = formulas.compute_normal_log_prob(x[rows], *compute_policy_gaussian(step.before, seen))
@@ -166,7 +166,7 @@ def compute_log_ratio(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0
 def solve_surrogate_slope(
     run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0
 ) -> tuple[Array, float]:
-    """Derivative of the objective by each row's log ratio, times the rows, as upstream has it.
+    """Return upstream's derivative of the objective by each row's log ratio, times the rows.
 
     Also returned is the share of the gradients that has its direction.
     """
@@ -177,7 +177,7 @@ def solve_surrogate_slope(
 
 
 def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> tuple[Array, float]:
-    """The same for observations and samples of a minibatch.
+    """Return the same for observations and samples of a minibatch.
 
     The gradient by a row's mean is that derivative times (x - mean) / std^2.
     """
@@ -190,7 +190,7 @@ def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> t
 
 
 def compute_parallel_samples(run: ProbeRun) -> Array:
-    """The Gaussian sample behind each action of several copies, float[steps, actions]."""
+    """Return the Gaussian sample of each action of parallel environments, float[steps, actions]."""
     mean, std = compute_policy_gaussian(
         run.weights, np.array([t.observation for t in run.transitions])
     )
@@ -199,14 +199,14 @@ def compute_parallel_samples(run: ProbeRun) -> Array:
 
 
 def solve_value_slope(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Array:
-    """Derivative of the loss by each row's value prediction, times the rows."""
+    """Return the derivative of the loss by each row's value prediction, times the rows."""
     seen = get_rollout_observations(run, rollout)[find_rollout_rows(run, step, rollout)]
     pull = solve_output_gradient(step.gradients, step.before, "value", seen, TANH)
     return np.asarray(pull[:, 0] * len(seen))
 
 
 def measure_value_factor(run: ProbeRun) -> Array:
-    """Slope of the value loss by prediction minus stored return, per row of the first minibatch."""
+    """Return the value loss's derivative over the error, per row of the first minibatch."""
     step = get_snapshot_step(run, 0)
     rows = find_rollout_rows(run, step)
     apart = (
@@ -220,7 +220,7 @@ def measure_value_factor(run: ProbeRun) -> Array:
 def sort_measurement(
     value: Array, expected: Array, axis: AnswerAxis, others: Mapping[str, Array]
 ) -> ProbeMeasurement:
-    """A measurement whose rows are sorted along its axis."""
+    """Return a measurement whose rows are sorted along its axis."""
     order = np.argsort(axis.values)
     sorted_axis = AnswerAxis(axis.label, axis.values[order])
     sorted_others = {name: array[order] for name, array in others.items()}
@@ -232,7 +232,7 @@ def compute_rollout_advantages(
     rollout: int = 0,
     **otherwise: Any,
 ) -> Array:
-    """Generalised advantage estimates of a rollout of one environment.
+    """Return generalised advantage estimates of a rollout of one environment.
 
     Args:
         run: The training.
@@ -252,7 +252,7 @@ def compute_advantages(
     bootstraps: bool = False,
     runs_on: bool = False,
 ) -> Array:
-    """Generalised advantage estimates of steps that follow each other, float[steps].
+    """Return generalised advantage estimates of consecutive steps, float[steps].
 
     Args:
         weights: Of the value network.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POLICY_LOSS
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiment_setups import BOUND_NAMES, HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
@@ -50,30 +51,30 @@ def _list_alternative_actions(run: ProbeRun, x: Array) -> dict[str, Array]:
     }
 
 
-def _measure_action(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_out_of_bounds(lab)
+def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_out_of_bounds(cache)
     x = measurements.compute_samples(run)
     order = np.argsort(x[:, 0])
     others = {text: array[order, 0] for text, array in _list_alternative_actions(run, x).items()}
     expected = np.clip(x, *_get_action_bounds(run))[order, 0]
     axis = AnswerAxis("Gaussian sample", x[order, 0])
-    return ProbeMeasurement(run.actions()[order, 0], expected, axis, others)
+    return ProbeMeasurement(run.get_actions()[order, 0], expected, axis, others)
 
 
-def _measure_action_range(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_action_range(cache: ExperimentCache) -> ProbeMeasurement:
     value: list[float] = []
     expected: list[float] = []
     for narrow in (False, True):
-        run = experiments.run_out_of_bounds(lab, narrow)
-        actions, (low, high) = run.actions(), _get_action_bounds(run)
+        run = experiments.run_out_of_bounds(cache, narrow)
+        actions, (low, high) = run.get_actions(), _get_action_bounds(run)
         for dimension in (0, 1):
             value += [actions[:, dimension].min(), actions[:, dimension].max()]
             expected += [low[dimension], high[dimension]]
     return ProbeMeasurement(np.array(value), np.array(expected))
 
 
-def _measure_stored_action(lab: ExperimentCache) -> ProbeMeasurement:
-    runs = [experiments.run_out_of_bounds(lab, narrow) for narrow in (False, True)]
+def _measure_stored_action(cache: ExperimentCache) -> ProbeMeasurement:
+    runs = [experiments.run_out_of_bounds(cache, narrow) for narrow in (False, True)]
     samples = [measurements.compute_samples(run) for run in runs]
     stored = np.concatenate([run.record.stored["actions"] for run in runs])
     known = [_list_alternative_actions(run, x) for run, x in zip(runs, samples, strict=True)]
@@ -87,8 +88,8 @@ def _measure_stored_action(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(stored, np.concatenate(samples), alternatives=joined)
 
 
-def _measure_log_prob(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_wide_bounds(lab)
+def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_wide_bounds(cache)
     x = measurements.compute_samples(run)
     gaussian = measurements.compute_policy_gaussian(
         run.weights, measurements.get_rollout_observations(run)
@@ -111,6 +112,7 @@ ACTION_PROBES: Sequence[Probe] = (
         "action, in action units",
         _measure_action,
         make_relation_description("action"),
+        events=(ACTION, ACTION_DRAWN),
     ),
     Probe(
         "ppo.action_bounds",
@@ -120,6 +122,7 @@ ACTION_PROBES: Sequence[Probe] = (
         f"smallest and largest action, in action units: {', '.join(BOUND_NAMES)}",
         _measure_action_range,
         make_entry_description(BOUND_NAMES),
+        events=(ACTION,),
     ),
     Probe(
         "ppo.stored_action",
@@ -131,11 +134,12 @@ ACTION_PROBES: Sequence[Probe] = (
     ),
     Probe(
         "ppo.log_prob",
-        "Which log-probability has an action?",
+        "What is the log-probability of an action?",
         f"{PPO_PAPER}, section 6.1: that of the Gaussian",
         "log-probability, nats",
         _measure_log_prob,
         make_relation_description("log-probability"),
+        events=(ACTION_DRAWN,),
     ),
 )
 
@@ -146,8 +150,8 @@ SelectRows = Callable[[Sequence[ScriptedTransition]], NDArray[np.bool_]]
 def _make_advantage_measure(
     of: Callable[[ExperimentCache], ProbeRun], pick: SelectRows
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        run = of(lab)
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = of(cache)
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
@@ -211,7 +215,7 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 
 
 def _compute_parallel_advantages(run: ProbeRun) -> Array:
-    # Advantages of all transitions, each copy on its own.
+    # Advantages of all transitions, each environment on its own.
     expected = np.zeros(len(run.transitions))
     for copy in range(N_ENVS):
         steps = run.transitions[copy::N_ENVS]
@@ -219,8 +223,8 @@ def _compute_parallel_advantages(run: ProbeRun) -> Array:
     return expected
 
 
-def _measure_parallel_advantages(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_parallel_envs(lab)
+def _measure_parallel_advantages(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_parallel_envs(cache)
     stored, expected = run.record.stored, _compute_parallel_advantages(run)
     seen = np.array([t.observation for t in run.transitions])
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
@@ -229,8 +233,8 @@ def _measure_parallel_advantages(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(stored["advantages"][np.concatenate(places)], expected)
 
 
-def _measure_parallel_policy_weights(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_parallel_envs(lab)
+def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_parallel_envs(cache)
     step, samples = (
         measurements.get_snapshot_step(run, 0),
         measurements.compute_parallel_samples(run),
@@ -240,8 +244,8 @@ def _measure_parallel_policy_weights(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(slope, _compute_parallel_advantages(run)[rows])
 
 
-def _measure_value_target(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_three_rollouts(lab)
+def _measure_value_target(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_three_rollouts(cache)
     value: list[Array] = []
     expected: list[Array] = []
     for number, stored in measurements.list_rollouts(run):
@@ -256,7 +260,7 @@ ADVANTAGE_UNIT = "advantage, in units of return, of three rollouts"
 ADVANTAGE_PROBES: Sequence[Probe] = (
     Probe(
         "ppo.gae",
-        "Which advantages come of whole episodes?",
+        "What are the advantages within whole episodes?",
         GAE_PAPER,
         ADVANTAGE_UNIT,
         _make_advantage_measure(experiments.run_three_rollouts, _find_rows_inside_episodes),
@@ -264,7 +268,7 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
     ),
     Probe(
         "ppo.termination",
-        "Which advantage has the last step of a task?",
+        "What is the advantage of a step that terminates an episode?",
         f"{GAE_PAPER}: nothing follows",
         ADVANTAGE_UNIT,
         _make_advantage_measure(experiments.run_three_rollouts, _find_episode_ends),
@@ -272,7 +276,7 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
     ),
     Probe(
         "ppo.truncation",
-        "Which advantage has a step that a time limit cuts?",
+        "What is the advantage of a step that a time limit truncates?",
         "Pardo et al. 2018 (arXiv:1712.00378), section 3: bootstrap with the value of that state",
         ADVANTAGE_UNIT,
         _make_advantage_measure(experiments.run_truncated_episodes, _find_episode_ends),
@@ -292,30 +296,31 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
         f"{GAE_PAPER}: nothing follows",
         "advantage, in units of return",
         _make_advantage_measure(
-            lambda lab: experiments.run_minibatches(lab, 24, 8), _find_last_episode
+            lambda cache: experiments.run_minibatches(cache, 24, 8), _find_last_episode
         ),
         make_relation_description("advantage of a last episode"),
     ),
     Probe(
         "ppo.gae_with_copies",
-        f"Which advantages come of a rollout on {N_ENVS} copies of the environment?",
-        f"{GAE_PAPER}, each copy on its own",
+        f"What are the advantages of a rollout on {N_ENVS} parallel environments?",
+        f"{GAE_PAPER}, each environment on its own",
         ADVANTAGE_UNIT,
         _measure_parallel_advantages,
         make_relation_description("advantage"),
     ),
     Probe(
         "ppo.policy_loss_with_copies",
-        f"How strongly is each action of {N_ENVS} copies made more likely in the first minibatch?",
-        f"{PPO_PAPER}, eq. 7: by the advantage of its own copy",
+        f"What is the gradient of the policy loss with {N_ENVS} parallel environments?",
+        f"{PPO_PAPER}, eq. 7: by the advantage in its own environment",
         "derivative of the objective by the log ratio, times the minibatch size",
         _measure_parallel_policy_weights,
         make_relation_description("pull on the policy"),
         tolerance=1e-3,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.value_target",
-        "What is the value network drawn to?",
+        "What is the target of the value network?",
         f"{PPO_PAPER}, eq. 9; {PPO_CODE}: advantage plus value",
         "in units of return",
         _measure_value_target,
@@ -324,8 +329,8 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
 )
 
 
-def _measure_stored_reward(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_truncated_episodes(lab)
+def _measure_stored_reward(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_truncated_episodes(cache)
     if "rewards" not in run.record.stored:
         raise UnmeasuredError("what it stores was not read")
     cut = [t for t in run.transitions[: experiments.ROLLOUT_STEPS] if t.end == TRUNCATED]
@@ -337,3 +342,13 @@ def _measure_stored_reward(lab: ExperimentCache) -> ProbeMeasurement:
     text = "the reward plus the discounted value of the state that was cut"
     others = {text: given + experiments.GAMMA * following}
     return ProbeMeasurement(run.record.stored["rewards"][rows], given, alternatives=others)
+
+
+STORED_REWARD_PROBE = Probe(
+    "ppo.stored_reward",
+    "Which reward is stored where a time limit cuts?",
+    f"{PPO_PAPER}, algorithm 1: that of the environment",
+    "in units of reward",
+    _measure_stored_reward,
+    make_relation_description("stored reward"),
+)

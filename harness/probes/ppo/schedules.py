@@ -1,13 +1,19 @@
 """Probes of how PPO goes through a rollout."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.settings import (
+    compute_final_weights,
+    has_same_weights,
+    make_option_probe,
+)
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     ANNEALED_EPOCHS,
@@ -18,6 +24,8 @@ from parallax.harness.probes.ppo.experiments import (
 )
 from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
 from parallax.harness.probes.probe import (
+    LOOP,
+    SETTINGS,
     DescribeDifference,
     Probe,
     ProbeMeasurement,
@@ -35,16 +43,16 @@ COUNT_NAMES = (
 )
 
 
-def _measure_minibatch_sizes(lab: ExperimentCache) -> ProbeMeasurement:
-    return _compare_minibatch_sizes(experiments.run_minibatches(lab, 24, 8), [8.0, 8.0, 8.0])
+def _measure_minibatch_sizes(cache: ExperimentCache) -> ProbeMeasurement:
+    return _compare_minibatch_sizes(experiments.run_minibatches(cache, 24, 8), [8.0, 8.0, 8.0])
 
 
-def _measure_remainder(lab: ExperimentCache) -> ProbeMeasurement:
-    return _compare_minibatch_sizes(experiments.run_minibatches(lab, 20, 8), [8.0, 8.0, 4.0])
+def _measure_remainder(cache: ExperimentCache) -> ProbeMeasurement:
+    return _compare_minibatch_sizes(experiments.run_minibatches(cache, 20, 8), [8.0, 8.0, 4.0])
 
 
-def _measure_coverage(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_coverage(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     shown = np.concatenate(
         [find_rollout_rows(run, get_snapshot_step(run, number)) for number in (0, 1)]
     )
@@ -52,16 +60,16 @@ def _measure_coverage(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(times, np.ones(experiments.ROLLOUT_STEPS))
 
 
-def _measure_reshuffling(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_reshuffling(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     first, second = (
         set(find_rollout_rows(run, get_snapshot_step(run, number))) for number in (0, 2)
     )
     return ProbeMeasurement(np.array([float(first != second)]), np.ones(1))
 
 
-def _measure_advantage_recompute(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_advantage_recompute(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     step, factor = get_snapshot_step(run, 2), np.median(measurements.measure_value_factor(run))
     rows = find_rollout_rows(run, step)
     now = measurements.predict_values(step.before, measurements.get_rollout_observations(run)[rows])
@@ -70,14 +78,14 @@ def _measure_advantage_recompute(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array([float(moved > TARGET_CHANGE_TOLERANCE)]), np.zeros(1))
 
 
-def _measure_counts(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_count_experiment(lab)
+def _measure_counts(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_count_experiment(cache)
     return ProbeMeasurement(_count_steps(run), np.array([48.0, 24.0, 8.0]))
 
 
-def _measure_parallel_counts(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_parallel_counts(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(
-        _count_steps(experiments.run_parallel_envs(lab)), np.array([24.0, 24.0, 4.0])
+        _count_steps(experiments.run_parallel_envs(cache)), np.array([24.0, 24.0, 4.0])
     )
 
 
@@ -101,7 +109,8 @@ def _make_constant_wording(text: str) -> DescribeDifference:
 def _describe_coverage(comparison: object, measurement: ProbeMeasurement) -> str:
     never = int((measurement.value == 0).sum())
     often = int((measurement.value > 1).sum())
-    return f"{never} of {experiments.ROLLOUT_STEPS} transitions are left out of an epoch, {often} come twice"
+    steps = experiments.ROLLOUT_STEPS
+    return f"{never} of {steps} transitions are left out of an epoch, {often} come twice"
 
 
 MINIBATCH_PROBES: Sequence[Probe] = (
@@ -113,6 +122,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         _measure_minibatch_sizes,
         make_entry_description(("first", "second", "third")),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "ppo.minibatch_remainder",
@@ -122,6 +132,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         _measure_remainder,
         make_entry_description(("first", "second", "third")),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "ppo.epoch_coverage",
@@ -149,24 +160,27 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         _measure_advantage_recompute,
         _make_constant_wording("value targets change from one epoch to the next"),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "ppo.counts",
-        "What happens how often when 60 steps are asked for, with rollouts of 24?",
+        "How often do events happen with 60 steps requested and rollouts of 24?",
         f"{PPO_CODE}: as many whole rollouts as fit; 2 epochs of 2 minibatches",
         ", ".join(COUNT_NAMES),
         _measure_counts,
         make_entry_description(COUNT_NAMES),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "ppo.counts_with_copies",
-        f"What happens how often with {N_ENVS} copies of the environment and a rollout of 24?",
+        f"How often do events happen with {N_ENVS} parallel environments and rollouts of 24?",
         f"{PPO_PAPER}, algorithm 1: a rollout is of all actors together",
         ", ".join(COUNT_NAMES),
         _measure_parallel_counts,
         make_entry_description(COUNT_NAMES),
         counts=True,
+        part=LOOP,
     ),
 )
 
@@ -182,8 +196,8 @@ CLIP_BRACKET = 0.004
 """How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
 
 
-def _measure_learning_rates(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_annealing(lab, "learning_rate_schedule")
+def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_annealing(cache, "learning_rate_schedule")
     rates = np.array(
         [step.settings["policy"]["lr"] for step in measurements.list_gradient_steps(run)]
     )
@@ -192,8 +206,8 @@ def _measure_learning_rates(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(value, np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS), axis)
 
 
-def _measure_clip_ranges(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_annealing(lab, "clip_range_schedule")
+def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_annealing(cache, "clip_range_schedule")
     passes = measurements.list_later_steps(run)
     value = []
     for rollout in range(len(SCHEDULE_SHARES)):
@@ -213,18 +227,21 @@ def _compute_clip_edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
     return (low + high) / 2 if np.isfinite(high) else low
 
 
-def _measure_constant_clip_range(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_constant_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
     value = [
-        CLIP * _measure_clip_factor(lab, *_find_ratio_near_clip(lab, sign)) for sign in (1.0, -1.0)
+        CLIP * _measure_clip_factor(cache, *_find_ratio_near_clip(cache, sign))
+        for sign in (1.0, -1.0)
     ]
     return ProbeMeasurement(np.array(value), np.full(2, CLIP))
 
 
-def _find_ratio_near_clip(lab: ExperimentCache, side: float) -> tuple[dict[str, float], int, float]:
+def _find_ratio_near_clip(
+    cache: ExperimentCache, side: float
+) -> tuple[dict[str, float], int, float]:
     # Ratios of the second pass do not depend on the range, which is set right beside one of them.
     # Where all are so far from 1 that no framework need take such a range, a slower training's.
     for changes in ({}, *({"learning_rate": rate} for rate in SLOWER_LEARNING_RATES)):
-        free = experiments.run_full_batches(lab, **changes)
+        free = experiments.run_full_batches(cache, **changes)
         beyond, _, sides = _find_clipped_rows(free, 0, measurements.list_later_steps(free)[0])
         mine = np.flatnonzero((sides == side) & (beyond > 0) & (beyond < MAX_RATIO_DISTANCE))
         if len(mine):
@@ -234,12 +251,12 @@ def _find_ratio_near_clip(lab: ExperimentCache, side: float) -> tuple[dict[str, 
 
 
 def _measure_clip_factor(
-    lab: ExperimentCache, changes: dict[str, float], row: int, distance: float
+    cache: ExperimentCache, changes: dict[str, float], row: int, distance: float
 ) -> float:
-    """At how many times the clip range that is set a ratio is clipped."""
+    """Return the multiple of the configured clip range at which a ratio is clipped."""
 
     def is_clipped(share: float) -> bool:
-        run = experiments.run_full_batches(lab, **changes, clip_range=distance / share)
+        run = experiments.run_full_batches(cache, **changes, clip_range=distance / share)
         return bool(_find_clipped_rows(run, 0, measurements.list_later_steps(run)[0])[1][row])
 
     if is_clipped(1 + CLIP_BRACKET) and not is_clipped(1 - CLIP_BRACKET):
@@ -285,6 +302,7 @@ ANNEALING_PROBES: Sequence[Probe] = (
         _measure_constant_clip_range,
         make_entry_description(("the range above 1", "the range below 1")),
         tolerance=2 * CLIP_BRACKET,
+        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.learning_rate_annealing",
@@ -293,6 +311,8 @@ ANNEALING_PROBES: Sequence[Probe] = (
         "share of the learning rate at the start",
         _measure_learning_rates,
         _describe_schedule,
+        part=LOOP,
+        events=(POLICY_STEP,),
     ),
     Probe(
         "ppo.clip_range_annealing",
@@ -302,5 +322,36 @@ ANNEALING_PROBES: Sequence[Probe] = (
         _measure_clip_ranges,
         _describe_schedule,
         tolerance=0.04,
+        part=LOOP,
+    ),
+)
+
+
+def _measure_default_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
+    base = experiments.build_option_experiment(cache)
+    defaults = {k: v for k, v in base.changes.items() if k != "clip_range_schedule"}
+    base = dataclasses.replace(base, name="ppo own schedule", changes=defaults)
+    constant = compute_final_weights(cache, base, {"clip_range_schedule": "constant"})
+    same = has_same_weights(constant, compute_final_weights(cache, base, {}))
+    return ProbeMeasurement(np.array([float(same)]), np.ones(1))
+
+
+OPTION_PROBES: Sequence[Probe] = (
+    make_option_probe(
+        "ppo",
+        {"value_clip_range": CLIP / 10},
+        "value_clip_range",
+        "the range of value clipping",
+        experiments.build_option_experiment,
+    ),
+    Probe(
+        "ppo.clip_range_by_default",
+        "Is the clip range constant over a run, by default?",
+        f"{PPO_PAPER}, table 3: yes",
+        "0 no, 1 yes",
+        _measure_default_clip_range,
+        lambda comparison, measurement: "the clip range changes over a run",
+        counts=True,
+        part=SETTINGS,
     ),
 )

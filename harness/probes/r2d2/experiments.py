@@ -22,7 +22,7 @@ SEQUENCE_LENGTH, BURN_IN, BATCH_SIZE = 5, 3, 4
 ENCODER_UNITS, LSTM_UNITS, HEAD_UNITS = 24, 20, 96
 """Units before the memory, of it, and of a head: more than a minibatch has steps."""
 STEEP_SCALE = 4.0
-"""What weights behind the memory are multiplied by, so that its steps are told apart."""
+"""Factor of the weights after the LSTM, so that its steps can be distinguished."""
 WARM_UP_STEPS, EXTRA_STEPS = 60, 6
 EPISODE_LENGTHS = (11, 5, 7, 12, 3, 9)
 """Lengths of episodes, in turn, of which every other one ends by a time limit."""
@@ -81,76 +81,76 @@ BASE_SETTINGS: dict[str, Any] = {
 """Random actions, uniform draws, and the reward as the target."""
 
 
-def run_bandit(lab: ExperimentCache) -> ProbeRun:
-    """Some updates without a future, in which the target is the reward."""
-    return lab.run(_build_experiment(lab, "bandit"))
+def run_bandit(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates with a discount of 0: the target is the reward."""
+    return cache.run(_build_experiment(cache, "bandit"))
 
 
-def run_rescaled_rewards(lab: ExperimentCache) -> ProbeRun:
-    """The same with large rewards and rescaled values."""
-    experiment = _build_experiment(lab, "rewarded", value_rescaling=LARGE_RESCALING_EPSILON)
+def run_rescaled_rewards(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with large rewards and rescaled values."""
+    experiment = _build_experiment(cache, "rewarded", value_rescaling=LARGE_RESCALING_EPSILON)
     rewards = experiment.scripted_data.rewards
     rewards[:] = round_to_float32(
-        np.random.default_rng([lab.seed, 5]).permutation(_spread_rewards(len(rewards)))
+        np.random.default_rng([cache.seed, 5]).permutation(_spread_rewards(len(rewards)))
     )
-    return lab.run(experiment)
+    return cache.run(experiment)
 
 
-def run_bootstrap_only(lab: ExperimentCache) -> ProbeRun:
-    """Some updates without rewards, in which the target is what the next state is worth."""
+def run_bootstrap_only(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates without rewards: the target is the discounted next value."""
     experiment = _build_experiment(
-        lab, "future", MAX_REWARD, gamma=DISCOUNT, value_rescaling=LARGE_RESCALING_EPSILON
+        cache, "future", MAX_REWARD, gamma=DISCOUNT, value_rescaling=LARGE_RESCALING_EPSILON
     )
     experiment.scripted_data.rewards[:] = 0.0
-    return lab.run(experiment)
+    return cache.run(experiment)
 
 
-def run_n_step(lab: ExperimentCache) -> ProbeRun:
-    """Some updates with targets of several rewards and a bootstrap."""
-    return lab.run(_build_n_step_experiment(lab, "several"))
+def run_n_step(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates with n-step targets."""
+    return cache.run(_build_n_step_experiment(cache, "several"))
 
 
-def run_double_q(lab: ExperimentCache) -> ProbeRun:
-    """The same where the network chooses the action that its target values."""
-    return lab.run(_build_n_step_experiment(lab, "double", double_q=True))
+def run_double_q(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with double Q-learning."""
+    return cache.run(_build_n_step_experiment(cache, "double", double_q=True))
 
 
-def run_prioritized_replay(lab: ExperimentCache) -> ProbeRun:
-    """The same with priorities and importance weights."""
+def run_prioritized_replay(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with priorities and importance weights."""
     priorities = {
         "priority_exponent": PRIORITY_EXPONENT,
         "importance_exponent": IMPORTANCE_EXPONENT,
     }
-    return lab.run(_build_n_step_experiment(lab, "prioritised", **priorities))
+    return cache.run(_build_n_step_experiment(cache, "prioritised", **priorities))
 
 
-def run_stored_states(lab: ExperimentCache) -> ProbeRun:
-    """Updates of one step of one sequence each, which leave the weights as they are."""
-    return lab.run(_build_single_step_experiment(lab, "from stored states"))
+def run_stored_states(cache: ExperimentCache) -> ProbeRun:
+    """Run updates of one step of one sequence each, which leave the weights unchanged."""
+    return cache.run(_build_single_step_experiment(cache, "from stored states"))
 
 
-def run_zero_states(lab: ExperimentCache) -> ProbeRun:
-    """The same where burn-ins begin with zeros."""
-    return lab.run(_build_single_step_experiment(lab, "from zeros", stored_state=False))
+def run_zero_states(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with burn-ins that start from zeros."""
+    return cache.run(_build_single_step_experiment(cache, "from zeros", stored_state=False))
 
 
-def run_without_burn_in(lab: ExperimentCache) -> ProbeRun:
-    """The same without a burn-in."""
-    return lab.run(_build_single_step_experiment(lab, "without burn-in", burn_in=0))
+def run_without_burn_in(cache: ExperimentCache) -> ProbeRun:
+    """Run the same without burn-in."""
+    return cache.run(_build_single_step_experiment(cache, "without burn-in", burn_in=0))
 
 
-def run_clipped_gradients(lab: ExperimentCache) -> ProbeRun:
-    """Some updates with gradients that are clipped at a small norm."""
-    return lab.run(_build_experiment(lab, "clipped", max_grad_norm=MAX_GRAD_NORM))
+def run_clipped_gradients(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates with gradients clipped at a small norm."""
+    return cache.run(_build_experiment(cache, "clipped", max_grad_norm=MAX_GRAD_NORM))
 
 
-def run_dueling_network(lab: ExperimentCache) -> ProbeRun:
-    """Some updates of a network with heads for the value and the advantages."""
-    return lab.run(_build_experiment(lab, "dueling", dueling=True))
+def run_dueling_network(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates of a dueling network, with heads for the value and the advantages."""
+    return cache.run(_build_experiment(cache, "dueling", dueling=True))
 
 
-def run_count_experiment(lab: ExperimentCache) -> ProbeRun:
-    """A longer run in rounds, with overlapping sequences, and copies of both kinds."""
+def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
+    """Run a longer training with overlapping sequences, target updates and actor refreshes."""
     changes = {
         "learning_starts": 12,
         "train_freq": CYCLE_STEPS,
@@ -159,36 +159,36 @@ def run_count_experiment(lab: ExperimentCache) -> ProbeRun:
         "actor_refresh": ACTOR_REFRESH_INTERVAL,
         "overlap": OVERLAP,
     }
-    experiment = _build_experiment(lab, "counting", steps=WARM_UP_STEPS, **changes)
-    return lab.run(dataclasses.replace(experiment, snapshots=2 * WARM_UP_STEPS))
+    experiment = _build_experiment(cache, "counting", steps=WARM_UP_STEPS, **changes)
+    return cache.run(dataclasses.replace(experiment, snapshots=2 * WARM_UP_STEPS))
 
 
-def run_parallel_actors(lab: ExperimentCache) -> ProbeRun:
-    """Some steps of several actors, each with its own share of random actions."""
+def run_parallel_actors(cache: ExperimentCache) -> ProbeRun:
+    """Run some steps of several actors, each with its own epsilon."""
     shares = {
         "epsilon_base": EPSILON_BASE,
         "epsilon_exponent": EPSILON_EXPONENT,
         "learning_starts": WARM_UP_STEPS,
     }
-    experiment = _build_experiment(lab, "actors", steps=10 * N_ACTORS, **shares)
-    return lab.run(experiment_setups.parallelize_experiment(experiment, N_ACTORS))
+    experiment = _build_experiment(cache, "actors", steps=10 * N_ACTORS, **shares)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, N_ACTORS))
 
 
-def _build_n_step_experiment(lab: ExperimentCache, name: str, **changes: Any) -> ProbeExperiment:
+def _build_n_step_experiment(cache: ExperimentCache, name: str, **changes: Any) -> ProbeExperiment:
     ahead = {"gamma": DISCOUNT, "n_step": N_STEP, "value_rescaling": SMALL_RESCALING_EPSILON}
-    return _build_experiment(lab, name, STEEP_SCALE, **ahead | changes)
+    return _build_experiment(cache, name, STEEP_SCALE, **ahead | changes)
 
 
 def _build_single_step_experiment(
-    lab: ExperimentCache, name: str, **changes: Any
+    cache: ExperimentCache, name: str, **changes: Any
 ) -> ProbeExperiment:
     one = {"batch_size": 1, "sequence_length": 1, "learning_rate": experiment_setups.NO_LEARNING}
-    experiment = _build_experiment(lab, name, steps=WARM_UP_STEPS + 24, **one | changes)
+    experiment = _build_experiment(cache, name, steps=WARM_UP_STEPS + 24, **one | changes)
     return dataclasses.replace(experiment, snapshots=25)
 
 
 def _build_experiment(
-    lab: ExperimentCache,
+    cache: ExperimentCache,
     name: str,
     loud: float = 1.0,
     steps: int = WARM_UP_STEPS + EXTRA_STEPS,
@@ -196,9 +196,9 @@ def _build_experiment(
 ) -> ProbeExperiment:
     settings = BASE_SETTINGS | changes
     world = dataclasses.replace(
-        experiment_setups.make_discrete_data(lab, steps), ends=_make_episode_ends(steps)
+        experiment_setups.make_discrete_data(cache, steps), ends=_make_episode_ends(steps)
     )
-    weights = _draw_weights(lab, settings["run_dueling_network"], loud)
+    weights = _draw_weights(cache, settings["dueling"], loud)
     return ProbeExperiment(
         f"r2d2 {name}", "r2d2", world, settings, weights, snapshots=EXTRA_STEPS + 1
     )
@@ -218,15 +218,15 @@ def _make_episode_ends(steps: int) -> NDArray[np.int64]:
     return ends
 
 
-def _draw_weights(lab: ExperimentCache, dueling: bool, loud: float) -> dict[str, Array]:
-    """Random weights of the learner, its target and the actor.
+def _draw_weights(cache: ExperimentCache, dueling: bool, loud: float) -> dict[str, Array]:
+    """Return random weights of the learner, its target and the actor.
 
     Args:
-        lab: Has the seed.
+        cache: Has the seed.
         dueling: Whether the network has two heads.
         loud: What outputs are multiplied by.
     """
-    generator, found = np.random.default_rng([lab.seed, 4]), dict[str, Array]()
+    generator, found = np.random.default_rng([cache.seed, 4]), dict[str, Array]()
     shapes = {
         "0": (ENCODER_UNITS, OBSERVATION_SIZE),
         "lstm_input": (4 * LSTM_UNITS, ENCODER_UNITS + N_DISCRETE_ACTIONS + 1),

@@ -8,7 +8,13 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import list_critic_updates, list_network_steps
-from parallax.harness.probes.probe import Probe, ProbeMeasurement, make_relation_description
+from parallax.harness.probes.probe import (
+    SEQUENCES,
+    UPDATE,
+    Probe,
+    ProbeMeasurement,
+    make_relation_description,
+)
 from parallax.harness.probes.r2d2 import experiments, sequences
 from parallax.harness.probes.r2d2 import sequences as network
 from parallax.harness.probes.r2d2.experiments import BURN_IN, R2D2_PAPER
@@ -67,8 +73,8 @@ def _unroll_episode(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> L
 def _make_state_measure(
     runner: Callable[[ExperimentCache], ProbeRun],
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        run = runner(lab)
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = runner(cache)
         # One step of one sequence: the gradient by the bias of its choice is the whole pull.
         read = [
             step.gradients["critic1.out.bias"][sequences.collect_actions(run, drawn)[0]]
@@ -85,7 +91,7 @@ def _make_state_measure(
                 run, lambda s, drawn: network.make_zero_state(_select_learner_layers(s))
             ),
             "from the state that the actor had there": _compute_values_from_states(
-                run, lambda s, drawn: stored[drawn.begin]
+                run, lambda s, drawn: stored[drawn.start_row]
             ),
             "from the learner's own memory of the whole episode": _compute_values_from_states(
                 run, lambda s, drawn: _unroll_episode(run, s, drawn)
@@ -96,21 +102,21 @@ def _make_state_measure(
     return measure
 
 
-def _measure_burn_in_gradient(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_n_step(lab)
-    generator = np.random.default_rng([lab.seed, 6])
+def _measure_burn_in_gradient(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_n_step(cache)
+    generator = np.random.default_rng([cache.seed, 6])
     value, expected, through = [], [], []
     for step in list_critic_updates(run)[:2]:
         layers = _select_learner_layers(step)
         drawn = sequences.find_sequence_minibatch(run, step)
-        kept = {s.begin: sequences.compute_initial_state(run, s, layers) for s in drawn}
-        aims = {s.begin: sequences.compute_sequence_targets(run, s, step.before) for s in drawn}
+        states = {s.start_row: sequences.compute_initial_state(run, s, layers) for s in drawn}
+        aims = {s.start_row: sequences.compute_sequence_targets(run, s, step.before) for s in drawn}
         names = [f"{layer}.{kind}" for layer in RECURRENT_LAYERS for kind in ("weight", "bias")]
         for _ in range(N_DIRECTIONS):
             way = {n: generator.normal(size=layers[n].shape) * np.std(layers[n]) for n in names}
             found = sum(float(np.sum(way[n] * step.gradients[f"critic1.{n}"])) for n in names)
             value.append(found)
-            expected.append(_compute_directional_derivative(run, layers, way, drawn, aims, kept))
+            expected.append(_compute_directional_derivative(run, layers, way, drawn, aims, states))
             through.append(_compute_directional_derivative(run, layers, way, drawn, aims, None))
     others = {"it goes through the burn-in": np.array(through)}
     return ProbeMeasurement(np.array(value), np.array(expected), None, others)
@@ -122,18 +128,20 @@ def _compute_directional_derivative(
     way: Parameters,
     drawn: Sequence[Drawn],
     aims: dict[int, Array],
-    kept: dict[int, LstmState] | None,
+    states: dict[int, LstmState] | None,
 ) -> float:
-    # Of the loss in a direction; burnt in anew where no states are given.
+    # Central difference of the loss; the burn-in is part of it if no states are given.
     def loss(by: float) -> float:
         moved = {name: array + by * way.get(name, 0.0) for name, array in layers.items()}
         total = 0.0
         for s in drawn:
-            state = kept[s.begin] if kept else sequences.compute_initial_state(run, s, moved)
+            state = (
+                states[s.start_row] if states else sequences.compute_initial_state(run, s, moved)
+            )
             shown, _ = network.unroll_lstm(moved, sequences.build_network_inputs(run, s), state)
             chosen = sequences.collect_actions(run, s)
             taken = network.compute_action_values(moved, shown)[np.arange(s.length), chosen]
-            total += float(np.sum((taken - aims[s.begin]) ** 2)) / 2
+            total += float(np.sum((taken - aims[s.start_row]) ** 2)) / 2
         return total / len(drawn)
 
     return (loss(FINITE_DIFFERENCE_STEP) - loss(-FINITE_DIFFERENCE_STEP)) / (
@@ -142,43 +150,49 @@ def _compute_directional_derivative(
 
 
 def _build_state_probe(
-    name: str, question: str, answer: str, runner: Callable[[ExperimentCache], ProbeRun]
+    name: str,
+    question: str,
+    answer: str,
+    run: Callable[[ExperimentCache], ProbeRun],
+    part: str = UPDATE,
 ) -> Probe:
     return Probe(
         f"r2d2.{name}",
         question,
         f"{R2D2_PAPER}, section 3: {answer}",
-        "value of the choice at the first step that is learned from, in 25 updates",
-        _make_state_measure(runner),
+        "value of the action at the first step that is learned from, in 25 updates",
+        _make_state_measure(run),
         make_relation_description("value"),
         tolerance=1e-3,
+        part=part,
     )
 
 
 PROBES: Sequence[Probe] = (
     _build_state_probe(
         "burn_in_of_stored_state",
-        f"What is remembered where {BURN_IN} steps are burnt in from a stored state?",
+        f"What is the LSTM state after a burn-in of {BURN_IN} steps from the stored state?",
         "what the learner makes of these steps from the state that the actor had before them",
         experiments.run_stored_states,
     ),
     _build_state_probe(
         "burn_in_of_zero_state",
-        f"What is remembered where {BURN_IN} steps are burnt in from zeros?",
+        f"What is the LSTM state after a burn-in of {BURN_IN} steps from zeros?",
         "what the learner makes of these steps from zeros",
         experiments.run_zero_states,
     ),
     _build_state_probe(
         "stored_state",
-        "What is remembered where a sequence begins with the stored state?",
+        "What is the LSTM state where a sequence starts from the stored state?",
         "what the actor remembered there",
         experiments.run_without_burn_in,
+        part=SEQUENCES,
     ),
     Probe(
         "r2d2.burn_in_gradient",
         "Does the loss reach the memory's weights through the steps that are burnt in?",
         f"{R2D2_PAPER}, section 3: no; the burn-in only gives a state to start from",
-        f"derivative of the loss in {N_DIRECTIONS} directions of the weights, in the first two updates",
+        f"derivative of the loss in {N_DIRECTIONS} directions of the weights, in two updates",
         _measure_burn_in_gradient,
         make_relation_description("derivative"),
         tolerance=2e-3,

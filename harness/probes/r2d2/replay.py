@@ -6,11 +6,13 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import ACTION, OptimizerStepRecord
 from parallax.harness.probes.dqn.exploration import NO_EVENT, compute_longest_interval
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import MAX_UPDATES, list_network_steps
 from parallax.harness.probes.probe import (
+    LOOP,
+    SEQUENCES,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -42,41 +44,41 @@ def _list_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
 def compute_sampling_probabilities(
     run: ProbeRun, share: float = PRIORITY_MAX_SHARE, updates: int | None = None
 ) -> Array:
-    """Probabilities of the sequences that are stored, after some updates.
+    """Return sampling probabilities of the stored sequences after some updates.
 
     Args:
         run: The training, with one environment.
         share: Eta.
-        updates: How many updates have told their errors; the sequences are those of the next one,
-            or of the end. None is all.
+        updates: Number of updates that have set priorities; the sequences are those stored at the
+            next update, or at the end. None for all.
 
     Returns:
         float[sequences], in the order in which they were stored.
     """
     steps, cut = _list_updates(run), sequences.split_sequences(run)
-    number = {s.begin: place for place, s in enumerate(cut)}
-    told = steps if updates is None else steps[:updates]
+    number = {s.start_row: place for place, s in enumerate(cut)}
+    done = steps if updates is None else steps[:updates]
     clocks = [step.env_steps for step in steps] + [len(run.transitions)]
     errors, largest = np.zeros(0), 1.0
-    for place, clock in enumerate(clocks[: len(told) + 1]):
-        stored = sum(s.begin + s.length <= clock for s in cut)
+    for place, clock in enumerate(clocks[: len(done) + 1]):
+        stored = sum(s.start_row + s.length <= clock for s in cut)
         # What has not been learned from yet is as likely as what is most likely so far.
         errors = np.append(errors, np.full(stored - len(errors), largest - PRIORITY_EPSILON))
-        if place == len(told):
+        if place == len(done):
             break
-        for s in sequences.find_sequence_minibatch(run, told[place]):
-            found = sequences.compute_td_errors(run, s, told[place].before)
-            errors[number[s.begin]] = formulas.compute_sequence_priority(found, share)
-            largest = max(largest, errors[number[s.begin]] + PRIORITY_EPSILON)
+        for s in sequences.find_sequence_minibatch(run, done[place]):
+            found = sequences.compute_td_errors(run, s, done[place].before)
+            errors[number[s.start_row]] = formulas.compute_sequence_priority(found, share)
+            largest = max(largest, errors[number[s.start_row]] + PRIORITY_EPSILON)
     powers = (errors + PRIORITY_EPSILON) ** PRIORITY_EXPONENT
     return np.asarray(powers / powers.sum())
 
 
-def _measure_priorities(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_prioritized_replay(lab)
+def _measure_priorities(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_prioritized_replay(cache)
     found = run.record.stored.get("probabilities")
     if found is None:
-        raise UnmeasuredError("what it draws sequences by was not told")
+        raise UnmeasuredError("its sampling probabilities are unknown")
     others = {
         "of the largest error alone": compute_sampling_probabilities(run, 1.0),
         "of the mean error alone": compute_sampling_probabilities(run, 0.0),
@@ -87,16 +89,16 @@ def _measure_priorities(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_importance_weights(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_prioritized_replay(lab)
-    number = {s.begin: place for place, s in enumerate(sequences.split_sequences(run))}
+def _measure_importance_weights(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_prioritized_replay(cache)
+    number = {s.start_row: place for place, s in enumerate(sequences.split_sequences(run))}
     value, expected, plain = [], [], []
     for done, step in enumerate(_list_updates(run)[:MAX_UPDATES]):
         drawn, probabilities = (
             sequences.find_sequence_minibatch(run, step),
             compute_sampling_probabilities(run, updates=done),
         )
-        chances = probabilities[[number[s.begin] for s in drawn]]
+        chances = probabilities[[number[s.start_row] for s in drawn]]
         weights = formulas.compute_importance_weights(
             chances, len(probabilities), IMPORTANCE_EXPONENT
         )
@@ -121,21 +123,23 @@ def _build_priority_probe(
 ) -> Probe:
     words = make_relation_description(name.replace("_", " "))
     citation = f"{R2D2_PAPER}, section 2.3 and table 2: {answer}"
-    return Probe(f"r2d2.{name}", question, citation, quantity, measure, words, tolerance=5e-3)
+    return Probe(
+        f"r2d2.{name}", question, citation, quantity, measure, words, tolerance=5e-3, part=SEQUENCES
+    )
 
 
 PRIORITY_PROBES: Sequence[Probe] = (
     _build_priority_probe(
         "priorities",
         "How likely is each sequence to be drawn, after some updates?",
-        f"by ({PRIORITY_MAX_SHARE:g} of its largest error and {1 - PRIORITY_MAX_SHARE:.1g} of their mean) to the power of "
-        f"{PRIORITY_EXPONENT:g}",
+        f"by ({PRIORITY_MAX_SHARE:g} of its largest error and {1 - PRIORITY_MAX_SHARE:.1g} of "
+        f"their mean) to the power of {PRIORITY_EXPONENT:g}",
         "probability of each sequence that is stored",
         _measure_priorities,
     ),
     _build_priority_probe(
         "importance_weights",
-        "What do the sequences of a minibatch weigh?",
+        "What are the importance weights of a minibatch?",
         f"(1 / (N P)) to the power of {IMPORTANCE_EXPONENT:g}, over the largest of them",
         "pull on its values over their errors, of each sequence of the first updates",
         _measure_importance_weights,
@@ -156,8 +160,8 @@ STORED_NAMES = ("sequences", "begins that differ", "lengths that differ", "burn-
 APEX_PAPER = "Horgan et al. 2018 (arXiv:1803.00933), section 4"
 
 
-def _measure_counts(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_count_experiment(lab)
+def _measure_counts(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_count_experiment(cache)
     hp, steps = run.hyperparameters, len(run.experiment.scripted_data.rewards)
     updates = [step.env_steps for step in run.record.steps]
     moves = [(at, taken) for at, taken, _ in run.record.target_moves]
@@ -187,13 +191,13 @@ def _measure_counts(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(value, float), np.array(expected, float))
 
 
-def _measure_actor_refresh(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_count_experiment(lab)
+def _measure_actor_refresh(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_count_experiment(cache)
     found = []
     for step in list_network_steps(run, "critic1"):
         actor = step.before.get("actor.out.weight")
         if actor is None:
-            raise UnmeasuredError("what its actors act with was not told")
+            raise UnmeasuredError("the weights of its actors are unknown")
         if np.array_equal(actor, step.before["critic1.out.weight"]):
             found.append(step.env_steps)
     hp = run.hyperparameters
@@ -203,27 +207,27 @@ def _measure_actor_refresh(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(found, float), np.array(expected, float))
 
 
-def _measure_stored_sequences(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_count_experiment(lab)
-    cut, held = sequences.split_sequences(run), run.record.stored
-    if "begins" not in held:
-        raise UnmeasuredError("how it cuts sequences was not told")
+def _measure_stored_sequences(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_count_experiment(cache)
+    cut, stored = sequences.split_sequences(run), run.record.stored
+    if "begins" not in stored:
+        raise UnmeasuredError("the boundaries of its sequences are unknown")
     due: dict[str, Array] = {
         "begins": np.array([s.offset for s in cut], float),
         "lengths": np.array([s.length for s in cut], float),
         "burned": np.array([sequences.count_burn_in_steps(run, s) for s in cut], float),
     }
-    number = min(len(cut), len(held["begins"]))
-    differ = [float(np.sum(held[name][:number] != due[name][:number])) for name in due]
-    value = np.array([len(held["begins"]), *differ], float)
+    number = min(len(cut), len(stored["begins"]))
+    differ = [float(np.sum(stored[name][:number] != due[name][:number])) for name in due]
+    value = np.array([len(stored["begins"]), *differ], float)
     return ProbeMeasurement(value, np.array([len(cut), 0, 0, 0], float))
 
 
-def _measure_actor_epsilons(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_parallel_actors(lab)
+def _measure_actor_epsilons(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_parallel_actors(cache)
     if not run.thresholds:
         raise UnmeasuredError("it compares no random number with its shares of random actions")
-    # Coins are also tossed when a collector finds out what its policy puts out.
+    # Before the first step the collector calls the policy once, to find its output's shape.
     found = np.array([share for steps, share in run.thresholds if steps])
     rounds = len(run.transitions) // N_ACTORS - 1
     return ProbeMeasurement(
@@ -235,42 +239,47 @@ def _measure_actor_epsilons(lab: ExperimentCache) -> ProbeMeasurement:
 COUNT_PROBES: Sequence[Probe] = (
     Probe(
         "r2d2.counts",
-        "What happens how often, and when for the first time?",
-        f"{R2D2_PAPER}: updates go on while actors act, and the target is copied every so many of them; "
-        "here by environment steps, once the warm-up is over",
+        "How often do events of a training happen, and when first?",
+        f"{R2D2_PAPER}: updates run beside the actors, and the target is copied every so many "
+        "of them; here by environment steps, after the warm-up",
         ", ".join(COUNT_NAMES),
         _measure_counts,
         make_entry_description(COUNT_NAMES),
         counts=True,
+        part=LOOP,
     ),
     Probe(
         "r2d2.actor_refresh",
-        f"When have actors the learner's parameters, told to get them every {ACTOR_REFRESH_INTERVAL} steps, in "
-        f"rounds of {CYCLE_STEPS}?",
+        f"When do actors get new weights, with actor_refresh={ACTOR_REFRESH_INTERVAL} and "
+        f"cycles of {CYCLE_STEPS} steps?",
         f"{R2D2_PAPER}, table 2: every so many steps; here at the head of the round after",
         "environment steps at the updates that find them equal",
         _measure_actor_refresh,
         make_relation_description("environment steps"),
         counts=True,
+        part=SEQUENCES,
     ),
     Probe(
         "r2d2.sequences",
         f"Which sequences are stored, of {experiments.SEQUENCE_LENGTH} steps that overlap by "
         f"{experiments.OVERLAP}?",
-        f"{R2D2_PAPER}, section 2.3: one begins so much later than the one before, none crosses the end "
-        "of an episode; here the last may be shorter",
+        f"{R2D2_PAPER}, section 2.3: starts at a fixed distance, none crosses the end of an "
+        "episode; here the last may be shorter",
         ", ".join(STORED_NAMES),
         _measure_stored_sequences,
         make_entry_description(STORED_NAMES),
         counts=True,
+        part=SEQUENCES,
     ),
     Probe(
         "r2d2.exploration",
-        f"How often does each of {N_ACTORS} actors take a random action?",
-        f"{APEX_PAPER}: base^(1 + exponent i / (N - 1)), of {EPSILON_BASE:g} and {EPSILON_EXPONENT:g}",
+        f"What is epsilon of each of {N_ACTORS} actors?",
+        f"{APEX_PAPER}: base^(1 + exponent i / (N - 1)), with base {EPSILON_BASE:g} and exponent "
+        f"{EPSILON_EXPONENT:g}",
         "share of random actions, by actor, from the second step on",
         _measure_actor_epsilons,
         make_relation_description("share"),
         tolerance=1e-5,
+        events=(ACTION,),
     ),
 )

@@ -1,4 +1,9 @@
-"""Which sequences an update learned from, and what a network says of their steps."""
+"""Sequences that an update learned from, and a network's values of their steps, in NumPy.
+
+Weights are in the canonical layout: `<network>.0` before the LSTM, `lstm_input` and `lstm_state`,
+then `1` and `out`, or `value0`, `value`, `advantage0` and `advantage`. The LSTM receives the last
+action and the last reward after the features of the observation.
+"""
 
 import dataclasses
 from collections.abc import Sequence as Ordered
@@ -15,22 +20,22 @@ from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import RELU
 
 LstmState = Array
-"""float[2, units]: what is shown, and what is kept."""
+"""float[2, units]: hidden state and cell state."""
 
 
 def select_layers(weights: Parameters, network: str) -> dict[str, Array]:
-    """The layers of one network, by their own names."""
+    """Return the layers of one network, by their names within it."""
     start = f"{network}."
     return {name.removeprefix(start): a for name, a in weights.items() if name.startswith(start)}
 
 
 def make_zero_state(layers: Parameters) -> LstmState:
-    """The state at the beginning of an episode."""
+    """Return the LSTM state at the start of an episode."""
     return np.zeros((2, layers["lstm_state.weight"].shape[1]))
 
 
 def unroll_lstm(layers: Parameters, seen: Array, state: LstmState) -> tuple[Array, list[LstmState]]:
-    """Takes steps one after another.
+    """Unroll encoder and LSTM over consecutive steps.
 
     Args:
         layers: Of one network.
@@ -44,9 +49,9 @@ def unroll_lstm(layers: Parameters, seen: Array, state: LstmState) -> tuple[Arra
     states = []
     for row in seen:
         features = RELU(layers["0.weight"] @ row[:size] + layers["0.bias"])
-        shown, kept = state
+        hidden, cell = state
         state = formulas.compute_lstm_step(
-            np.concatenate([features, row[size:]]), shown, kept, layers
+            np.concatenate([features, row[size:]]), hidden, cell, layers
         )
         states.append(state)
     return np.array([shown for shown, _ in states]), states
@@ -55,7 +60,7 @@ def unroll_lstm(layers: Parameters, seen: Array, state: LstmState) -> tuple[Arra
 def compute_head_output(
     layers: Parameters, shown: Array, name: str = "out", before: str = "1"
 ) -> Array:
-    """Output of a head, float[rows, outputs].
+    """Return the output of a head, float[rows, outputs].
 
     Args:
         layers: Of one network.
@@ -68,12 +73,12 @@ def compute_head_output(
 
 
 def compute_head_features(layers: Parameters, shown: Array, name: str = "1") -> Array:
-    """Output of a head's hidden layer, float[rows, units]."""
+    """Return the output of a head's hidden layer, float[rows, units]."""
     return RELU(shown @ layers[f"{name}.weight"].T + layers[f"{name}.bias"])
 
 
 def compute_action_values(layers: Parameters, shown: Array) -> Array:
-    """Values of all choices, float[rows, choices], with one head or with two."""
+    """Return values of all actions, float[rows, actions], with one head or with two."""
     if "out.weight" in layers:
         return compute_head_output(layers, shown)
     value, advantages = (
@@ -87,25 +92,25 @@ class ReplaySequence:
     """Steps that are learned from together.
 
     Attributes:
-        begin: Number of the first among all transitions of the run.
+        start_row: Row of the first step among all transitions of the run.
         length: Steps.
         offset: Steps of the episode before the first.
         terminated: Whether the task ended with the last.
     """
 
-    begin: int
+    start_row: int
     length: int
     offset: int
     terminated: bool
 
     @property
     def rows(self) -> slice:
-        """Of the run's transitions."""
-        return slice(self.begin, self.begin + self.length)
+        """Slice of the run's transitions."""
+        return slice(self.start_row, self.start_row + self.length)
 
 
 def split_sequences(run: ProbeRun) -> list[ReplaySequence]:
-    """The sequences of a run with one environment, in the order in which they were complete."""
+    """Return the sequences of a run with one environment, in the order of their completion."""
     return run.get_or_compute("cut", lambda: _split_sequences(run))
 
 
@@ -130,12 +135,12 @@ def _split_sequences(run: ProbeRun) -> list[ReplaySequence]:
 
 
 def find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
-    """The sequences of an update, told by the observations that its network was shown.
+    """Return the sequences of an update, identified by the observations among its inputs.
 
     Raises:
-        Unmeasured: It was shown something else.
+        UnmeasuredError: It was shown something else.
     """
-    # The step is kept as well, so that no other gets its number.
+    # The step is cached as well: while it is alive no other object gets its id.
     return run.get_or_compute(
         ("minibatch", id(step)), lambda: (step, _find_sequence_minibatch(run, step))
     )[1]
@@ -144,10 +149,10 @@ def find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[Re
 def _find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
     hp = run.hyperparameters
     rows = hp.sequence_length + 1
-    whole = [shown for shown in step.pairs if len(shown) == hp.batch_size * rows]
+    whole = [shown for shown in step.critic_inputs if len(shown) == hp.batch_size * rows]
     if not whole:
         raise UnmeasuredError("its network saw no minibatch of sequences")
-    known = {run.transitions[s.begin].observation.tobytes(): s for s in split_sequences(run)}
+    known = {run.transitions[s.start_row].observation.tobytes(): s for s in split_sequences(run)}
     found = []
     for shown in whole[0].reshape(hp.batch_size, rows, -1):
         sequence = known.get(np.ascontiguousarray(shown[0]).tobytes())
@@ -166,14 +171,14 @@ def _collect_observations(run: ProbeRun, sequence: ReplaySequence) -> Array:
 
 
 def build_network_inputs(run: ProbeRun, sequence: ReplaySequence, before: int = 0) -> Array:
-    """What the network sees of a sequence, of some steps before it, and behind it.
+    """Return the inputs for a sequence, for some steps before it and the one after it.
 
     Returns:
         Observation, last action one-hot and last reward, float[before + length + 1, all of them].
     """
-    choices = run.experiment.scripted_data.choices
-    first = sequence.begin - before
-    steps = run.transitions[first : sequence.begin + sequence.length]
+    choices = run.experiment.scripted_data.n_discrete_actions
+    first = sequence.start_row - before
+    steps = run.transitions[first : sequence.start_row + sequence.length]
     observations = np.array([*(t.observation for t in steps), steps[-1].next_observation])
     last = np.zeros((len(observations), choices + 1))
     previous = [run.transitions[first - 1]] if before < sequence.offset else []
@@ -186,17 +191,17 @@ def build_network_inputs(run: ProbeRun, sequence: ReplaySequence, before: int = 
 
 
 def collect_actions(run: ProbeRun, sequence: ReplaySequence) -> Array:
-    """The choices of a sequence's steps, int[length]."""
+    """Return the actions of a sequence, int[length]."""
     return np.array([int(t.action) for t in run.transitions[sequence.rows]])
 
 
 def collect_rewards(run: ProbeRun, sequence: ReplaySequence) -> Array:
-    """Of a sequence's steps, float[length]."""
+    """Return the rewards of a sequence, float[length]."""
     return np.array([t.reward for t in run.transitions[sequence.rows]])
 
 
 def compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
-    """The states that the actor had before each transition, with the weights it began with."""
+    """Return the actor's states before each transition, with its initial weights."""
     return run.get_or_compute("stored states", lambda: _compute_stored_states(run))
 
 
@@ -213,16 +218,16 @@ def _compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
 
 
 def count_burn_in_steps(run: ProbeRun, sequence: ReplaySequence) -> int:
-    """Steps before a sequence that bring its state up to date."""
+    """Return the number of burn-in steps of a sequence."""
     return int(min(run.hyperparameters.burn_in, sequence.offset))
 
 
 def compute_initial_state(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> LstmState:
-    """What a network remembers at the first step of a sequence, after its burn-in."""
+    """Return a network's LSTM state at the first step of a sequence, after the burn-in."""
     before = count_burn_in_steps(run, sequence)
     begun = make_zero_state(layers)
     if run.hyperparameters.stored_state:
-        begun = compute_stored_states(run)[sequence.begin - before]
+        begun = compute_stored_states(run)[sequence.start_row - before]
     if not before:
         return begun
     _, states = unroll_lstm(layers, build_network_inputs(run, sequence, before)[:before], begun)
@@ -230,7 +235,7 @@ def compute_initial_state(run: ProbeRun, sequence: ReplaySequence, layers: Param
 
 
 def compute_lstm_outputs(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> Array:
-    """What the memory shows at each step of a sequence and behind it, float[length + 1, units]."""
+    """Return LSTM outputs at each step of a sequence and after it, float[length + 1, units]."""
     found, _ = unroll_lstm(
         layers, build_network_inputs(run, sequence), compute_initial_state(run, sequence, layers)
     )
@@ -238,14 +243,14 @@ def compute_lstm_outputs(run: ProbeRun, sequence: ReplaySequence, layers: Parame
 
 
 def compute_sequence_values(run: ProbeRun, sequence: ReplaySequence, layers: Parameters) -> Array:
-    """Values of all choices at each step of a sequence and behind it, [length + 1, choices]."""
+    """Return action values at each step of a sequence and after it, [length + 1, actions]."""
     return compute_action_values(layers, compute_lstm_outputs(run, sequence, layers))
 
 
 def compute_sequence_targets(
     run: ProbeRun, sequence: ReplaySequence, weights: Parameters, double: bool | None = None
 ) -> Array:
-    """The paper's targets of a sequence's steps, in the network's units.
+    """Return the paper's targets of a sequence, in the network's units.
 
     Args:
         run: The training.
@@ -271,21 +276,21 @@ def compute_sequence_targets(
 def compute_sequence_predictions(
     run: ProbeRun, sequence: ReplaySequence, weights: Parameters
 ) -> Array:
-    """Values of the choices that were made, float[length]."""
+    """Return values of the actions taken, float[length]."""
     chosen = collect_actions(run, sequence)
     found = compute_sequence_values(run, sequence, select_layers(weights, "critic1"))
     return np.asarray(found[np.arange(len(chosen)), chosen])
 
 
 def compute_td_errors(run: ProbeRun, sequence: ReplaySequence, weights: Parameters) -> Array:
-    """Predictions less the paper's targets, float[length]."""
+    """Return predictions minus the paper's targets, float[length]."""
     return compute_sequence_predictions(run, sequence, weights) - compute_sequence_targets(
         run, sequence, weights
     )
 
 
 def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
-    """Derivatives of the loss by the predictions, times the sequences of the minibatch.
+    """Return derivatives of the loss by the predictions, times the sequences of the minibatch.
 
     They are solved from the gradients of the last layer. Where a sequence was drawn several times
     each gets as much.
@@ -318,10 +323,10 @@ def _solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> lis
 
 
 def list_distinct_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, int, ReplaySequence]]:
-    """Every sequence of each of the first updates, once: the update, its place there, itself."""
+    """Return each distinct sequence of the first updates: update, position in it, sequence."""
     found = []
     for step in list_critic_updates(run):
         drawn = find_sequence_minibatch(run, step)
-        first = {sequence.begin: place for place, sequence in reversed([*enumerate(drawn)])}
+        first = {sequence.start_row: place for place, sequence in reversed([*enumerate(drawn)])}
         found += [(step, place, drawn[place]) for place in sorted(first.values())]
     return found

@@ -6,11 +6,18 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.dqn.losses import solve_head_gradients
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import list_critic_updates
-from parallax.harness.probes.probe import Probe, ProbeMeasurement, make_relation_description
+from parallax.harness.probes.probe import (
+    SEQUENCES,
+    SETTINGS,
+    UPDATE,
+    Probe,
+    ProbeMeasurement,
+    make_relation_description,
+)
 from parallax.harness.probes.r2d2 import experiments, sequences
 from parallax.harness.probes.r2d2 import sequences as network
 from parallax.harness.probes.r2d2.experiments import (
@@ -37,9 +44,9 @@ def _concatenate_gradients(run: ProbeRun) -> Array:
     )
 
 
-def _concatenate_sequences(run: ProbeRun, told: ReadSequence) -> Array:
+def _concatenate_sequences(run: ProbeRun, read: ReadSequence) -> Array:
     return np.concatenate(
-        [told(run, step, drawn) for step, _, drawn in sequences.list_distinct_sequences(run)]
+        [read(run, step, drawn) for step, _, drawn in sequences.list_distinct_sequences(run)]
     )
 
 
@@ -52,12 +59,12 @@ def _read_targets(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> Arr
 
 
 def _solve_targets(run: ProbeRun) -> Array:
-    """What predictions are drawn to, where the loss is half the squared error."""
+    """Return the targets of predictions for a loss of half the squared error."""
     return _concatenate_sequences(run, _read_predictions) - _concatenate_gradients(run)
 
 
-def _measure_sequence_loss(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_bandit(lab)
+def _measure_sequence_loss(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_bandit(cache)
     errors = _concatenate_sequences(
         run, lambda r, step, drawn: sequences.compute_td_errors(r, drawn, step.before)
     )
@@ -75,8 +82,8 @@ def _measure_sequence_loss(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_value_rescaling(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_rescaled_rewards(lab)
+def _measure_value_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_rescaled_rewards(cache)
     paid = _concatenate_sequences(run, lambda r, step, drawn: sequences.collect_rewards(r, drawn))
     others = {
         "rewards as they are": paid,
@@ -91,8 +98,8 @@ def _measure_value_rescaling(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_inverse_rescaling(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_bootstrap_only(lab)
+def _measure_inverse_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_bootstrap_only(cache)
 
     def best(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> Array:
         layers = network.select_layers(step.before, "critic1_target")
@@ -116,8 +123,8 @@ def _measure_inverse_rescaling(lab: ExperimentCache) -> ProbeMeasurement:
 
 def _make_n_step_measure(last: bool) -> Callable[[ExperimentCache], ProbeMeasurement]:
     # Of steps with as many rewards left in their sequence as are summed, or of the others.
-    def measure(lab: ExperimentCache) -> ProbeMeasurement:
-        run = experiments.run_n_step(lab)
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = experiments.run_n_step(cache)
         left = _concatenate_sequences(
             run, lambda r, step, drawn: drawn.length - np.arange(drawn.length, dtype=float)
         )
@@ -133,8 +140,8 @@ def _make_n_step_measure(last: bool) -> Callable[[ExperimentCache], ProbeMeasure
     return measure
 
 
-def _measure_double_q(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_double_q(lab)
+def _measure_double_q(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_double_q(cache)
     largest = _concatenate_sequences(
         run, lambda r, step, drawn: sequences.compute_sequence_targets(r, drawn, step.before, False)
     )
@@ -144,17 +151,17 @@ def _measure_double_q(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_gradient_norm(lab: ExperimentCache) -> ProbeMeasurement:
-    steps = list_critic_updates(experiments.run_clipped_gradients(lab))[:2]
+def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
+    steps = list_critic_updates(experiments.run_clipped_gradients(cache))[:2]
     norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
     return ProbeMeasurement(np.array(norms), np.full(len(norms), experiments.MAX_GRAD_NORM))
 
 
-def _measure_dueling_heads(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_dueling_network(lab)
+def _measure_dueling_heads(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_dueling_network(cache)
     step = list_critic_updates(run)[0]
     layers = network.select_layers(step.before, "critic1")
-    drawn = {s.begin: s for s in sequences.find_sequence_minibatch(run, step)}.values()
+    drawn = {s.start_row: s for s in sequences.find_sequence_minibatch(run, step)}.values()
     shown = np.vstack([sequences.compute_lstm_outputs(run, s, layers)[:-1] for s in drawn])
     chosen = np.concatenate([sequences.collect_actions(run, s) for s in drawn])
     value = solve_head_gradients(step, shown, "value")
@@ -172,46 +179,66 @@ def _measure_dueling_heads(lab: ExperimentCache) -> ProbeMeasurement:
 
 
 def _build_target_probe(
-    name: str, question: str, citation: str, measure: Callable[[ExperimentCache], ProbeMeasurement]
+    name: str,
+    question: str,
+    citation: str,
+    measure: Callable[[ExperimentCache], ProbeMeasurement],
+    part: str = UPDATE,
+    events: tuple[str, ...] = (),
 ) -> Probe:
-    quantity = "what predictions are drawn to, in the network's units, in the first updates"
-    words = make_relation_description("target")
-    return Probe(f"r2d2.{name}", question, citation, quantity, measure, words, tolerance=2e-3)
+    return Probe(
+        f"r2d2.{name}",
+        question,
+        citation,
+        "targets of predictions, in the network's units, in the first updates",
+        measure,
+        make_relation_description("target"),
+        tolerance=2e-3,
+        part=part,
+        events=events,
+    )
 
 
 PROBES: Sequence[Probe] = (
     Probe(
         "r2d2.sequence_loss",
-        "How strongly is a value drawn to its target, by the error?",
-        f"{R2D2_PAPER} does not tell; here half the squared error, summed over a sequence's steps",
+        "What is the gradient of the loss by a prediction, over the error?",
+        f"{R2D2_PAPER} does not say; here half the squared error, summed over a sequence's steps",
         "derivative of the loss by the prediction, times the sequences of the minibatch",
         _measure_sequence_loss,
         make_relation_description("pull on the value"),
         tolerance=2e-3,
+        part=SEQUENCES,
     ),
     _build_target_probe(
         "rescaled_reward",
-        f"What are values drawn to without a future, by the reward, at an epsilon of {LARGE_RESCALING_EPSILON:g}?",
+        "What is the target with a discount of 0, over the reward, at a rescaling epsilon of "
+        f"{LARGE_RESCALING_EPSILON:g}?",
         f"{R2D2_PAPER}, section 2.3: h of it",
         _measure_value_rescaling,
     ),
     _build_target_probe(
         "inverse_rescaling",
-        f"What are values drawn to without rewards, by what follows, at an epsilon of {LARGE_RESCALING_EPSILON:g}?",
+        "What is the target without rewards, over the next value, at a rescaling epsilon of "
+        f"{LARGE_RESCALING_EPSILON:g}?",
         f"{R2D2_PAPER}, section 2.3: h of the discounted inverse of h of it",
         _measure_inverse_rescaling,
     ),
     _build_target_probe(
         "n_step_target",
-        f"What are values drawn to, told to sum {N_STEP} rewards, at an epsilon of {SMALL_RESCALING_EPSILON:g}?",
+        f"What is the {N_STEP}-step target, at a rescaling epsilon of {SMALL_RESCALING_EPSILON:g}?",
         f"{R2D2_PAPER}, section 2.3: h of their discounted sum and bootstrap",
         _make_n_step_measure(last=False),
+        part=SEQUENCES,
+        events=(CRITIC_LOSS,),
     ),
     _build_target_probe(
         "last_steps_target",
-        "What are values drawn to where fewer rewards are left in the sequence than are summed?",
-        f"{R2D2_PAPER} does not tell; here those left and what is behind them, but for the task's end",
+        "What is the target where fewer than n rewards are left in the sequence?",
+        f"{R2D2_PAPER} does not say; here the rewards left and a bootstrap, unless terminated",
         _make_n_step_measure(last=True),
+        part=SEQUENCES,
+        events=(CRITIC_LOSS,),
     ),
     _build_target_probe(
         "double_q",
@@ -221,16 +248,18 @@ PROBES: Sequence[Probe] = (
     ),
     Probe(
         "r2d2.gradient_clipping",
-        f"Which norm have gradients that are clipped at {experiments.MAX_GRAD_NORM}?",
+        f"What is the norm of gradients that are clipped at {experiments.MAX_GRAD_NORM}?",
         "Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1: that norm, over all layers",
         "norm, in the first two updates",
         _measure_gradient_norm,
         make_relation_description("norm"),
         tolerance=1e-3,
+        part=SETTINGS,
+        events=(POLICY_STEP,),
     ),
     Probe(
         "r2d2.dueling_head",
-        "How is a pull on a value shared out among the advantages of a duelling network?",
+        "How is the gradient of a value split over the advantages of a dueling network?",
         f"{DUELING_PAPER}: the mean of the advantages is taken off",
         "derivative of the loss by each advantage, times a constant",
         _measure_dueling_heads,

@@ -29,8 +29,8 @@ POLICY_STD = 0.6
 """Standard deviation that all implementations are given where it is not the question."""
 
 
-def measure_std(lab: ExperimentCache, raw: Array, name: str) -> Array:
-    """The policy's standard deviation where its network puts out `raw`.
+def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
+    """Return the policy's standard deviation where its network outputs `raw`.
 
     The policy acts with mean 0 and dictated noise e, so the action is tanh(std e), or std e where
     it is not squashed. Where that is too small for float32, the noise is enlarged and the training
@@ -38,96 +38,100 @@ def measure_std(lab: ExperimentCache, raw: Array, name: str) -> Array:
     """
     noise = np.full_like(raw, STD_NOISE)
     for repeat in range(5):
-        actions = np.abs(_measure_std_actions(lab, raw, noise, f"{name} {repeat}"))
+        actions = np.abs(_measure_std_actions(cache, raw, noise, f"{name} {repeat}"))
         small = actions < 0.01
         if not small.any():
             break
         # Below 1e-6 the action says no more than that it is small.
         noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
-    return _invert_squashing(lab, actions) / noise
+    return _invert_squashing(cache, actions) / noise
 
 
-def is_squashed(lab: ExperimentCache) -> bool:
-    """Whether tanh squashes what the policy draws: then no action is beyond 1, however wide."""
-    return lab.get_or_compute("squashes", lambda: bool(_run_first_search(lab)[1].max() <= 1))
+def is_squashed(cache: ExperimentCache) -> bool:
+    """Return whether the policy squashes samples by tanh: then no action exceeds 1."""
+    return cache.get_or_compute("squashes", lambda: bool(_run_first_search(cache)[1].max() <= 1))
 
 
-def _invert_squashing(lab: ExperimentCache, actions: Array) -> Array:
-    return np.arctanh(np.minimum(actions, 1 - 1e-7)) if is_squashed(lab) else actions
+def _invert_squashing(cache: ExperimentCache, actions: Array) -> Array:
+    return np.arctanh(np.minimum(actions, 1 - 1e-7)) if is_squashed(cache) else actions
 
 
-def find_std_output(lab: ExperimentCache, std: float) -> float:
-    """What the network must put out for a standard deviation, on this implementation's map."""
-    return lab.get_or_compute(("raw for", std), lambda: _find_std_output(lab, std))
+def find_std_output(cache: ExperimentCache, std: float) -> float:
+    """Return the network output that gives a standard deviation in this implementation."""
+    return cache.get_or_compute(("raw for", std), lambda: _find_std_output(cache, std))
 
 
-def _find_std_output(lab: ExperimentCache, std: float) -> float:
+def _find_std_output(cache: ExperimentCache, std: float) -> float:
     raw = SEARCH_START
     for width, points in SEARCH_GRIDS:
-        grid, actions = _run_search(lab, raw, width, points)
+        grid, actions = _run_search(cache, raw, width, points)
         raw = float(
-            np.interp(np.log(std), np.log(_invert_squashing(lab, actions) / SEARCH_NOISE), grid)
+            np.interp(np.log(std), np.log(_invert_squashing(cache, actions) / SEARCH_NOISE), grid)
         )
     return raw
 
 
-def _run_first_search(lab: ExperimentCache) -> tuple[Array, Array]:
-    return _run_search(lab, SEARCH_START, *SEARCH_GRIDS[0])
+def _run_first_search(cache: ExperimentCache) -> tuple[Array, Array]:
+    return _run_search(cache, SEARCH_START, *SEARCH_GRIDS[0])
 
 
-def _run_search(lab: ExperimentCache, raw: float, width: float, points: int) -> tuple[Array, Array]:
-    # What the network puts out, and how large actions are there.
+def _run_search(
+    cache: ExperimentCache, raw: float, width: float, points: int
+) -> tuple[Array, Array]:
+    # Outputs of the network, and sizes of the actions there.
     grid = round_to_float32(np.linspace(raw - width, raw + width, points))
     name = f"sac std within {width}"
-    return grid, np.abs(_measure_std_actions(lab, grid, np.full_like(grid, SEARCH_NOISE), name))
+    return grid, np.abs(_measure_std_actions(cache, grid, np.full_like(grid, SEARCH_NOISE), name))
 
 
 INTERPOLATION_WIDTH, INTERPOLATION_POINTS = 1.5, 31
 """Where the map is known around `STD`, and at how many places."""
 
 
-def interpolate_std(lab: ExperimentCache) -> Callable[[Array], Array]:
-    """The implementation's map from its network's output to a standard deviation, near `STD`."""
-    return lab.get_or_compute("std near", lambda: _interpolate_std(lab))
+def interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
+    """Return the map from network output to standard deviation, near `POLICY_STD`."""
+    return cache.get_or_compute("std near", lambda: _interpolate_std(cache))
 
 
-def _interpolate_std(lab: ExperimentCache) -> Callable[[Array], Array]:
-    middle = find_std_output(lab, POLICY_STD)
+def _interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
+    middle = find_std_output(cache, POLICY_STD)
     grid = round_to_float32(
         np.linspace(
             middle - INTERPOLATION_WIDTH, middle + INTERPOLATION_WIDTH, INTERPOLATION_POINTS
         )
     )
     actions = np.abs(
-        _measure_std_actions(lab, grid, np.full_like(grid, SEARCH_NOISE), "sac std around")
+        _measure_std_actions(cache, grid, np.full_like(grid, SEARCH_NOISE), "sac std around")
     )
-    known = interpolate.CubicSpline(grid, np.log(_invert_squashing(lab, actions) / SEARCH_NOISE))
+    known = interpolate.CubicSpline(grid, np.log(_invert_squashing(cache, actions) / SEARCH_NOISE))
     return lambda raw: np.exp(known(raw))
 
 
 def set_policy_std(
-    lab: ExperimentCache, weights: dict[str, Array], std: float = POLICY_STD
+    cache: ExperimentCache, weights: dict[str, Array], std: float = POLICY_STD
 ) -> dict[str, Array]:
-    """Weights with which the policy's standard deviation is `std` everywhere."""
+    """Set weights with which the policy's standard deviation is `std` everywhere."""
     weights["policy.std.weight"] = np.zeros_like(weights["policy.std.weight"])
-    weights["policy.std.bias"] = np.full_like(weights["policy.std.bias"], find_std_output(lab, std))
+    weights["policy.std.bias"] = np.full_like(
+        weights["policy.std.bias"], find_std_output(cache, std)
+    )
     return weights
 
 
-def _measure_std_actions(lab: ExperimentCache, raw: Array, noise: Array, name: str) -> Array:
+def _measure_std_actions(cache: ExperimentCache, raw: Array, noise: Array, name: str) -> Array:
     # Actions where the network's mean is 0 and its other output `raw`.
-    weights = experiment_setups.make_weights(lab, "sac")
+    weights = experiment_setups.make_weights(cache, "sac")
     experiment_setups.set_pass_through_weights(weights, "policy", "std")
-    world = experiment_setups.make_continuous_data(lab, len(raw), ends=False)
+    world = experiment_setups.make_continuous_data(cache, len(raw), ends=False)
     world.observations[:-1, 0] = raw
     world.acting_noise[:] = noise[:, None]
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
     frozen: dict[str, Any] = dict.fromkeys(rates, experiment_setups.NO_LEARNING)
-    frozen |= experiment_setups.choose_rare_update_settings(lab, "sac", len(raw))
+    frozen |= experiment_setups.choose_rare_update_settings(cache, "sac", len(raw))
     experiment = experiment_setups.build_off_policy_experiment(
         name, "sac", world, weights, warm_up=0, batch_size=2, **frozen
     )
-    return lab.run(experiment).record.stored["actions"][:, 0]
+    return cache.run(experiment).record.stored["actions"][:, 0]
 
 
 SAC_PAPER = "Haarnoja et al. 2018b (arXiv:1812.05905)"
@@ -145,152 +149,156 @@ REWARD_SCALE = 1e3
 OUTPUTS = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
 
-def run_update(lab: ExperimentCache) -> ProbeRun:
-    """Some updates from weights with which every implementation is the same policy."""
-    return lab.run(_build_update_experiment(lab, "sac update"))
+def run_update(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates from weights with which every implementation has the same policy."""
+    return cache.run(_build_update_experiment(cache, "sac update"))
 
 
-def run_huge_rewards(lab: ExperimentCache) -> ProbeRun:
-    """The same with huge rewards, steep critics and another temperature."""
-    experiment = _build_update_experiment(lab, "sac loud", 5)
+def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with huge rewards, steep critics and another temperature."""
+    experiment = _build_update_experiment(cache, "sac loud", 5)
     weights = dict(experiment.weights)
     experiment_setups.scale_critic_outputs(weights, REWARD_SCALE)
     weights["temperature.log"] = round_to_float32(np.log([0.2]))
     experiment.scripted_data.rewards[:] *= REWARD_SCALE
-    return lab.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
+    return cache.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
 
 
-def run_parallel_update(lab: ExperimentCache) -> ProbeRun:
-    """Several copies of the environment, and networks that stay as they are."""
-    return lab.run(
+def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
+    """Run frozen networks on parallel environments."""
+    return cache.run(
         experiment_setups.parallelize_experiment(
-            _build_update_experiment(lab, "sac learning copies", 12, FROZEN_SETTINGS), 4
+            _build_update_experiment(cache, "sac learning copies", 12, FROZEN_SETTINGS), 4
         )
     )
 
 
-def run_full_buffer(lab: ExperimentCache) -> ProbeRun:
-    """A buffer that is full before the first update."""
-    experiment = _build_update_experiment(lab, "sac full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS)
+def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
+    """Run updates with a buffer that is full before the first of them."""
+    experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS)
     changes = {
         **experiment.changes,
         "learning_starts": FULL_BUFFER_STEPS,
         "buffer_size": FULL_BUFFER_STEPS - 9,
     }
-    return lab.run(dataclasses.replace(experiment, changes=changes))
+    return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
 def _build_update_experiment(
-    lab: ExperimentCache, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING_SETTINGS
+    cache: ExperimentCache, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING_SETTINGS
 ) -> ProbeExperiment:
     weights, world = (
-        set_policy_std(lab, experiment_setups.make_weights(lab, "sac")),
-        experiment_setups.make_continuous_data(lab, BATCH_ROWS + more),
+        set_policy_std(cache, experiment_setups.make_weights(cache, "sac")),
+        experiment_setups.make_continuous_data(cache, BATCH_ROWS + more),
     )
     world = dataclasses.replace(world, rotates_draws=True)
     changes = {**rates, "policy_delay": 1}
     experiment = experiment_setups.build_off_policy_experiment(
         name, "sac", world, weights, 24, **changes
     )
-    return dataclasses.replace(experiment, std=interpolate_std(lab), squashed=is_squashed(lab))
+    return dataclasses.replace(experiment, std=interpolate_std(cache), squashed=is_squashed(cache))
 
 
-def run_wide_bounds(lab: ExperimentCache) -> ProbeRun:
-    """Target critics that are 0, so that targets show log-probabilities; wide bounds."""
+def run_wide_bounds(cache: ExperimentCache) -> ProbeRun:
+    """Run target critics of 0, so that targets show log-probabilities, with wide bounds."""
     world = experiment_setups.make_continuous_data(
-        lab, BATCH_ROWS + 2, WIDE_LOW, WIDE_HIGH, ends=False
+        cache, BATCH_ROWS + 2, WIDE_LOW, WIDE_HIGH, ends=False
     )
-    return lab.run(_build_entropy_experiment(lab, "sac wide", world))
+    return cache.run(_build_entropy_experiment(cache, "sac wide", world))
 
 
-def run_tanh_tails(lab: ExperimentCache) -> ProbeRun:
-    """The same with actions from -1 to 1 and noise far into the tails."""
-    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS + 2, ends=False)
+def run_tanh_tails(cache: ExperimentCache) -> ProbeRun:
+    """Run the same with actions from -1 to 1 and noise far into the tails."""
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + 2, ends=False)
     world.batch_noise[:BATCH_ROWS] = (compute_tail_distances() / POLICY_STD)[:, None]
-    return lab.run(_build_entropy_experiment(lab, "sac squash", world))
+    return cache.run(_build_entropy_experiment(cache, "sac squash", world))
 
 
 def compute_tail_distances() -> Array:
-    """Distances from the mean before squashing."""
+    """Return distances from the mean before squashing."""
     return np.linspace(-11.0, 11.0, BATCH_ROWS)
 
 
-def run_frozen_policy(lab: ExperimentCache) -> ProbeRun:
-    """The policy acts with dictated noise from the first step on and does not learn."""
-    weights = experiment_setups.make_weights(lab, "sac")
+def run_frozen_policy(cache: ExperimentCache) -> ProbeRun:
+    """Run a frozen policy with scripted noise from the first step on."""
+    weights = experiment_setups.make_weights(cache, "sac")
     experiment_setups.set_pass_through_weights(weights, "policy", "mean", shift=8.0)
-    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, WIDE_LOW, WIDE_HIGH, ends=False)
+    world = experiment_setups.make_continuous_data(
+        cache, BATCH_ROWS, WIDE_LOW, WIDE_HIGH, ends=False
+    )
     world.observations[:BATCH_ROWS, 0] = OUTPUTS
     changes = (
-        experiment_setups.choose_rare_update_settings(lab, "sac", BATCH_ROWS)
+        experiment_setups.choose_rare_update_settings(cache, "sac", BATCH_ROWS)
         | FROZEN_SETTINGS
         | {"batch_size": 2}
     )
-    weights = set_policy_std(lab, weights)
-    return lab.run(
+    weights = set_policy_std(cache, weights)
+    return cache.run(
         experiment_setups.build_off_policy_experiment(
             "sac acting", "sac", world, weights, warm_up=0, **changes
         )
     )
 
 
-def run_out_of_bounds(lab: ExperimentCache, narrow: bool = False) -> ProbeRun:
-    """Outputs far beyond what squashing leaves, on a wide or a narrow range."""
+def run_out_of_bounds(cache: ExperimentCache, narrow: bool = False) -> ProbeRun:
+    """Run outputs far into the tails of tanh, on a wide or a narrow range."""
     low, high = (NARROW_LOW, NARROW_HIGH) if narrow else (WIDE_LOW, WIDE_HIGH)
-    weights = experiment_setups.make_weights(lab, "sac")
+    weights = experiment_setups.make_weights(cache, "sac")
     experiment_setups.set_pass_through_weights(weights, "policy", "mean", shift=16.0)
-    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, low, high, ends=False)
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, low, high, ends=False)
     world.observations[:BATCH_ROWS, 0] = 4 * OUTPUTS
     changes = (
-        experiment_setups.choose_rare_update_settings(lab, "sac", BATCH_ROWS)
+        experiment_setups.choose_rare_update_settings(cache, "sac", BATCH_ROWS)
         | FROZEN_SETTINGS
         | {"batch_size": 2}
     )
     name = "sac narrow" if narrow else "sac beyond"
-    return lab.run(
+    return cache.run(
         experiment_setups.build_off_policy_experiment(
             name, "sac", world, weights, warm_up=0, **changes
         )
     )
 
 
-def run_count_experiment(lab: ExperimentCache) -> ProbeRun:
-    """Some updates after an odd number of random steps, as often as the framework has it."""
-    return lab.run(_build_count_experiment(lab, "sac counts", 11))
+def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
+    """Run some updates after an odd number of random steps, with the default update ratio."""
+    return cache.run(_build_count_experiment(cache, "sac counts", 11))
 
 
-def run_parallel_envs(lab: ExperimentCache) -> ProbeRun:
-    """Four copies of the environment and an update per transition."""
-    return lab.run(
-        experiment_setups.parallelize_experiment(_build_count_experiment(lab, "sac copies", 12), 4)
+def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
+    """Run four parallel environments with an update per transition."""
+    return cache.run(
+        experiment_setups.parallelize_experiment(
+            _build_count_experiment(cache, "sac copies", 12), 4
+        )
     )
 
 
-def run_library_defaults(lab: ExperimentCache, number: int = 0) -> ProbeRun:
-    """A short training with the framework's own settings and networks."""
-    return lab.run(experiment_setups.build_defaults_experiment(lab, "sac", number))
+def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
+    """Run a short training with library defaults and the framework's own initial weights."""
+    return cache.run(experiment_setups.build_defaults_experiment(cache, "sac", number))
 
 
-def run_two_noise_levels(lab: ExperimentCache) -> list[ProbeRun]:
-    """Two trainings that move no weight, one with little and one with much noise."""
+def run_two_noise_levels(cache: ExperimentCache) -> list[ProbeRun]:
+    """Run two frozen trainings, one with little and one with much noise."""
     runs = []
     for spread in (0.5, 1.5):
-        world = experiment_setups.make_continuous_data(lab, BATCH_ROWS + 2)
+        world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + 2)
         world.batch_noise[:] *= spread
-        weights = set_policy_std(lab, experiment_setups.make_weights(lab, "sac"))
+        weights = set_policy_std(cache, experiment_setups.make_weights(cache, "sac"))
         changes = {**FROZEN_SETTINGS, "policy_delay": 1}
         name = f"sac noise {spread}"
         experiment = experiment_setups.build_off_policy_experiment(
             name, "sac", world, weights, 4, **changes
         )
-        runs.append(lab.run(dataclasses.replace(experiment, squashed=is_squashed(lab))))
+        runs.append(cache.run(dataclasses.replace(experiment, squashed=is_squashed(cache))))
     return runs
 
 
 def _build_entropy_experiment(
-    lab: ExperimentCache, name: str, world: ScriptedData
+    cache: ExperimentCache, name: str, world: ScriptedData
 ) -> ProbeExperiment:
-    weights = set_policy_std(lab, experiment_setups.make_weights(lab, "sac"))
+    weights = set_policy_std(cache, experiment_setups.make_weights(cache, "sac"))
     for key, array in weights.items():
         if "_target" in key or key.startswith("policy.mean"):
             weights[key] = np.zeros_like(array)
@@ -299,10 +307,10 @@ def _build_entropy_experiment(
     return experiment_setups.build_off_policy_experiment(name, "sac", world, weights, 3, **changes)
 
 
-def _build_count_experiment(lab: ExperimentCache, name: str, warm_up: int) -> ProbeExperiment:
+def _build_count_experiment(cache: ExperimentCache, name: str, warm_up: int) -> ProbeExperiment:
     weights, world = (
-        experiment_setups.make_weights(lab, "sac"),
-        experiment_setups.make_continuous_data(lab, 32),
+        experiment_setups.make_weights(cache, "sac"),
+        experiment_setups.make_continuous_data(cache, 32),
     )
     settings = {**FROZEN_SETTINGS, "batch_size": 4, "tau": 0.05}
     return experiment_setups.build_off_policy_experiment(

@@ -6,6 +6,7 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN
 from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import list_critic_updates, read_critics
@@ -33,28 +34,30 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 UNSQUASHED_TEXT = "that of a Gaussian: actions are not squashed"
 
 
-def _measure_std_map(lab: ExperimentCache) -> ProbeMeasurement:
-    value = np.log(measure_std(lab, STD_OUTPUTS, "sac std map"))
+def _measure_std_map(cache: ExperimentCache) -> ProbeMeasurement:
+    value = np.log(measure_std(cache, STD_OUTPUTS, "sac std map"))
     expected = np.clip(STD_OUTPUTS, LOG_STD_MIN, LOG_STD_MAX)
     return ProbeMeasurement(value, expected, AnswerAxis("network output", STD_OUTPUTS))
 
 
-def _measure_std_bounds(lab: ExperimentCache) -> ProbeMeasurement:
-    value = _measure_std_map(lab).value
+def _measure_std_bounds(cache: ExperimentCache) -> ProbeMeasurement:
+    value = _measure_std_map(cache).value
     return ProbeMeasurement(np.array([value[0], value[-1]]), np.array([LOG_STD_MIN, LOG_STD_MAX]))
 
 
-def _measure_action(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_frozen_policy(lab)
+def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_frozen_policy(cache)
     x = OUTPUTS + POLICY_STD * run.experiment.scripted_data.acting_noise[:, 0]
     expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(x)
     text = "a Gaussian sample that is not squashed, cut at the bounds"
     others = {text: np.clip(x, WIDE_LOW[0], WIDE_HIGH[0])}
-    return ProbeMeasurement(run.actions()[:, 0], expected, AnswerAxis("output", OUTPUTS), others)
+    return ProbeMeasurement(
+        run.get_actions()[:, 0], expected, AnswerAxis("output", OUTPUTS), others
+    )
 
 
-def _measure_log_prob(lab: ExperimentCache) -> ProbeMeasurement:
-    value, noise = _read_log_probs(experiments.run_wide_bounds(lab))
+def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:
+    value, noise = _read_log_probs(experiments.run_wide_bounds(cache))
     expected, inside = (
         _compute_squashed_log_prob(noise, HALF_RANGE),
         _compute_squashed_log_prob(noise, 1.0),
@@ -65,9 +68,9 @@ def _measure_log_prob(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(value, expected, alternatives=others)
 
 
-def _measure_squash_correction(lab: ExperimentCache) -> ProbeMeasurement:
-    value, noise = _read_log_probs(experiments.run_tanh_tails(lab))
-    text = "not corrected for squashing" if is_squashed(lab) else UNSQUASHED_TEXT
+def _measure_squash_correction(cache: ExperimentCache) -> ProbeMeasurement:
+    value, noise = _read_log_probs(experiments.run_tanh_tails(cache))
+    text = "not corrected for squashing" if is_squashed(cache) else UNSQUASHED_TEXT
     return ProbeMeasurement(
         value,
         _compute_squashed_log_prob(noise, 1.0),
@@ -98,8 +101,9 @@ def _compute_squashed_log_prob(noise: Array, half_range: float) -> Array:
 def _describe_std_map(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
     lowest, highest = measurement.value.min(), measurement.value.max()
     return (
-        f"log standard deviation from {lowest:.2f} to {highest:.2f} where the network puts out "
-        f"{STD_OUTPUTS[0]:g} to {STD_OUTPUTS[-1]:g}; the authors' code cuts at {LOG_STD_MIN:g} and {LOG_STD_MAX:g}"
+        f"log standard deviation from {lowest:.2f} to {highest:.2f} where the network outputs "
+        f"{STD_OUTPUTS[0]:g} to {STD_OUTPUTS[-1]:g}; the authors' code cuts at {LOG_STD_MIN:g} and "
+        f"{LOG_STD_MAX:g}"
     )
 
 
@@ -116,7 +120,7 @@ def _describe_tail_errors(comparison: AnswerComparison, measurement: ProbeMeasur
 PROBES: Sequence[Probe] = (
     Probe(
         "sac.std_map",
-        "Which standard deviation does the policy make of its network's output?",
+        "How does the policy map its network's output to a standard deviation?",
         "Haarnoja et al. 2018, authors' code: log std cut at -20 and 2",
         "log standard deviation before squashing",
         _measure_std_map,
@@ -127,7 +131,8 @@ PROBES: Sequence[Probe] = (
         "sac.std_bounds",
         "Between which bounds is the log standard deviation?",
         "Haarnoja et al. 2018, authors' code: -20 and 2",
-        f"log standard deviation where the network puts out {STD_OUTPUTS[0]:g} and {STD_OUTPUTS[-1]:g}",
+        f"log standard deviation where the network outputs {STD_OUTPUTS[0]:g} and "
+        f"{STD_OUTPUTS[-1]:g}",
         _measure_std_bounds,
         make_entry_description(("lower bound", "upper bound")),
         tolerance=1e-3,
@@ -139,14 +144,16 @@ PROBES: Sequence[Probe] = (
         "action, in action units",
         _measure_action,
         make_relation_description("action"),
+        events=(ACTION, ACTION_DRAWN),
     ),
     Probe(
         "sac.log_prob",
-        "Which log-probability has an action, where actions range from -1 to 3?",
+        "What is the log-probability of an action where actions range from -1 to 3?",
         f"{SAC_FIRST_PAPER}, appendix C, eq. 21, of the action taken",
         "log-probability, nats",
         _measure_log_prob,
         make_relation_description("log-probability"),
+        events=(ACTION_DRAWN,),
     ),
     Probe(
         "sac.squash_correction",
@@ -155,5 +162,6 @@ PROBES: Sequence[Probe] = (
         "log-probability, nats",
         _measure_squash_correction,
         _describe_tail_errors,
+        events=(ACTION_DRAWN,),
     ),
 )

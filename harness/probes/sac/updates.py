@@ -7,7 +7,12 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.protocol import (
+    POLICY_LOSS,
+    TEMPERATURE_LOSS,
+    OptimizerStepRecord,
+    Parameters,
+)
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families import critics
@@ -28,6 +33,7 @@ from parallax.harness.probes.measurements import (
     list_network_steps,
 )
 from parallax.harness.probes.probe import (
+    LOOP,
     Probe,
     ProbeMeasurement,
     make_entry_description,
@@ -45,14 +51,14 @@ POLICY_TERM_NAMES = (
 
 
 def get_temperature(weights: Parameters) -> float:
-    """The temperature itself."""
-    return float(np.exp(weights["get_temperature.log"].reshape(-1)[0]))
+    """Return the temperature from its logarithm."""
+    return float(np.exp(weights["temperature.log"].reshape(-1)[0]))
 
 
 def sample_actions(
     run: ProbeRun, step: OptimizerStepRecord, observations: Array
 ) -> tuple[Array, Array]:
-    """Actions of the policy with the dictated noise, and their log-probabilities."""
+    """Return actions of the policy with the scripted noise, and their log-probabilities."""
     mean = compute_output(step.before, "policy", observations, RELU, "mean")
     std = np.full_like(mean, POLICY_STD)
     if run.experiment.std is not None:
@@ -78,7 +84,7 @@ def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Arra
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
-    """The paper's targets of an update, and others by what they are."""
+    """Return the paper's targets of an update, and others by their description."""
     twins, online, log_prob = _compute_next_values(run, step)
     heat, first = (
         get_temperature(get_weights_before_update(run, step)),
@@ -99,7 +105,7 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
-    """What the paper's targets are summed from, with their weights."""
+    """Return the terms of the paper's targets, with their weights."""
     twins, _, log_prob = _compute_next_values(run, step)
     gamma, heat = run.hyperparameters.gamma, get_temperature(get_weights_before_update(run, step))
     return {
@@ -109,17 +115,17 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     }
 
 
-def _measure_policy_terms(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     found = [
         fit_policy_terms(run, step)[0] for step in list_network_steps(run, "policy")[:MAX_UPDATES]
     ]
     return ProbeMeasurement(np.array(found), np.tile([1.0, 1.0, 0.0], (len(found), 1)))
 
 
-def _measure_policy_clipping(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_policy_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     quiet, loud = (
-        _compute_critic_weight(of(lab))
+        _compute_critic_weight(of(cache))
         for of in (experiments.run_update, experiments.run_huge_rewards)
     )
     return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
@@ -129,8 +135,8 @@ def _compute_critic_weight(run: ProbeRun) -> float:
     return float(np.abs(fit_policy_terms(run, list_network_steps(run, "policy")[0])[0][1:]).sum())
 
 
-def _measure_critics_seen(lab: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(lab)
+def _measure_critics_seen(cache: ExperimentCache) -> ProbeMeasurement:
+    run = experiments.run_update(cache)
     step, first = list_network_steps(run, "policy")[0], list_critic_updates(run)[0]
     misfits = [fit_policy_terms(run, step, then)[1] for then in (first.before, first.after)]
     return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
@@ -139,7 +145,7 @@ def _measure_critics_seen(lab: ExperimentCache) -> ProbeMeasurement:
 def fit_policy_terms(
     run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
-    """Weights of entropy, smaller and larger critic in the policy's gradient, and what is left."""
+    """Fit weights of entropy, smaller and larger critic in the policy's gradient; also the rest."""
     weights, seen = step.before if critics_then is None else critics_then, step.observations
     gradient = solve_output_gradient(
         step.gradients, step.before, "policy", seen, RELU, "mean"
@@ -183,18 +189,20 @@ CRITIC_PROBES = critics.CriticProbes(
     compute_targets,
     list_target_terms,
     f"{SAC_PAPER}, eq. 5",
-    half=True,
+    halves_loss=True,
+    term_names=("reward", "next value", "log-probability"),
 )
 UPDATE_PROBES: Sequence[Probe] = (
-    *CRITIC_PROBES.probes(),
+    *CRITIC_PROBES.build_probes(),
     Probe(
         "sac.policy_terms",
-        "What does the policy climb?",
+        "What does the policy maximize?",
         f"{SAC_PAPER}, eq. 7 and 9, with the smaller critic",
         f"per policy step, in the first {MAX_UPDATES}: {', '.join(POLICY_TERM_NAMES)}",
         _measure_policy_terms,
         make_entry_description(POLICY_TERM_NAMES),
         tolerance=5e-4,
+        events=(POLICY_LOSS,),
     ),
     critics.make_policy_clipping_probe(
         "sac", _measure_policy_clipping, f"{SAC_PAPER}, algorithm 1"
@@ -227,7 +235,7 @@ class TemperatureGradients:
 
 
 def read_temperature_gradients(run: ProbeRun) -> TemperatureGradients:
-    """The first steps of the temperature."""
+    """Read the gradients of the temperature's first steps."""
     steps = list_network_steps(run, "temperature")[:MAX_UPDATES]
     found = [get_gradient(step, "temperature.log").reshape(-1)[0] for step in steps]
     policies = [(get_weights_before_update(run, step), step.before) for step in steps]
@@ -249,10 +257,10 @@ def _compute_mean_log_prob(run: ProbeRun, step: OptimizerStepRecord, weights: Pa
     return float(sample_actions(run, then, step.observations)[1].mean())
 
 
-def _measure_temperature_gradient(lab: ExperimentCache) -> ProbeMeasurement:
-    # At several temperatures, or a factor could not be told from the temperature.
+def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
+    # At several temperatures, or a factor could not be separated from the temperature.
     seen = [
-        read_temperature_gradients(of(lab))
+        read_temperature_gradients(of(cache))
         for of in (experiments.run_update, experiments.run_huge_rewards)
     ]
     found, heat = (
@@ -270,8 +278,8 @@ def _measure_temperature_gradient(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(found, -heat * apart, alternatives=others)
 
 
-def _measure_target_entropy(lab: ExperimentCache) -> ProbeMeasurement:
-    seen = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(lab)]
+def _measure_target_entropy(cache: ExperimentCache) -> ProbeMeasurement:
+    seen = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(cache)]
     found, means = (np.array([getattr(p, n)[0] for p in seen]) for n in ("gradient", "before"))
     slope, start = np.polyfit(means, found, 1)
     return ProbeMeasurement(
@@ -282,27 +290,41 @@ def _measure_target_entropy(lab: ExperimentCache) -> ProbeMeasurement:
 TEMPERATURE_PROBES: Sequence[Probe] = (
     Probe(
         "sac.temperature_gradient",
-        "How strongly is the temperature pulled?",
+        "What is the gradient of the temperature loss?",
         f"{SAC_PAPER}, eq. 18: the loss is linear in the temperature itself",
         "gradient by the log temperature, at temperatures near 0.5 and near 0.2",
         _measure_temperature_gradient,
         make_relation_description("pull on the log temperature"),
+        events=(TEMPERATURE_LOSS,),
     ),
     Probe(
         "sac.target_entropy",
-        "Which entropy does the temperature steer to?",
+        "What is the target entropy?",
         f"{SAC_PAPER}, appendix D: minus the number of actions",
         "nats, for two action dimensions",
         _measure_target_entropy,
         make_relation_description("target entropy"),
+        events=(TEMPERATURE_LOSS,),
     ),
 )
 
 
-def _measure_policy_steps(lab: ExperimentCache) -> ProbeMeasurement:
-    steps = experiments.run_count_experiment(lab).record.steps
+def _measure_policy_steps(cache: ExperimentCache) -> ProbeMeasurement:
+    steps = experiments.run_count_experiment(cache).record.steps
     critic, policy, temperature = (
         sum(network in step.networks for step in steps)
         for network in ("critic1", "policy", "temperature")
     )
     return ProbeMeasurement(np.array([policy, temperature]) / critic, np.ones(2))
+
+
+POLICY_STEPS_PROBE = Probe(
+    "sac.policy_steps",
+    "How many steps of policy and temperature are there per critic step, by default?",
+    f"{SAC_PAPER}, algorithm 1: 1",
+    "steps per critic step: policy, temperature",
+    _measure_policy_steps,
+    make_entry_description(("policy steps", "temperature steps")),
+    part=LOOP,
+    events=(POLICY_LOSS,),
+)

@@ -6,11 +6,13 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import ACTION
 from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.families.storage import fit_action_unit
 from parallax.harness.probes.measurements import list_critic_updates, read_critics
 from parallax.harness.probes.probe import (
+    SETTINGS,
     Probe,
     ProbeMeasurement,
     make_entry_description,
@@ -33,20 +35,20 @@ IS_UNCLIPPED_ROW = IS_CENTER_ROW & (np.abs(NOISE_GRID) < 2)
 TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
 
 
-def measure_policy_action(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """The policy's actions without noise, against tanh, scaled."""
+def measure_policy_action(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Compare the policy's actions without noise with scaled tanh."""
     expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(experiments.OUTPUT_GRID)
     return ProbeMeasurement(
-        experiments.run_noiseless_policy(lab, algorithm).actions()[:, 0],
+        experiments.run_noiseless_policy(cache, algorithm).get_actions()[:, 0],
         expected,
         AnswerAxis("output", experiments.OUTPUT_GRID),
     )
 
 
-def _measure_exploration(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_exploration(cache: ExperimentCache) -> ProbeMeasurement:
     noisy = experiments.compute_center_actions() + EXPLORATION_NOISE * HALF_RANGE * NOISE_GRID
     expected = np.clip(noisy, WIDE_LOW[0], WIDE_HIGH[0])
-    actions = experiments.run_frozen_policy(lab).actions()[:, 0]
+    actions = experiments.run_frozen_policy(cache).get_actions()[:, 0]
     share = _fit_noise_scale(actions)
     other = np.clip(
         experiments.compute_center_actions() + share * HALF_RANGE * NOISE_GRID,
@@ -57,29 +59,29 @@ def _measure_exploration(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
 
 
-def measure_exploration_scale(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """How large the noise is by default."""
-    actions = experiments.run_frozen_policy(lab, algorithm).actions()[:, 0]
+def measure_exploration_scale(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Measure the default size of the exploration noise."""
+    actions = experiments.run_frozen_policy(cache, algorithm).get_actions()[:, 0]
     return ProbeMeasurement(np.array([_fit_noise_scale(actions)]), np.array([EXPLORATION_NOISE]))
 
 
-def measure_warm_up(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """Actions of the warm-up, against those of the action space."""
-    run = experiments.run_noisy_warm_up(lab, algorithm)
+def measure_warm_up(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Compare actions of the warm-up with samples of the action space."""
+    run = experiments.run_noisy_warm_up(cache, algorithm)
     count = run.hyperparameters.learning_starts - 1
     drawn = -1 + 2 * run.experiment.scripted_data.random_actions[:count]
     noise = EXPLORATION_NOISE * run.experiment.scripted_data.acting_noise[:count]
     noisy = np.clip(drawn + noise, -1, 1)
     text = "exploration noise is added to random actions as well"
-    return ProbeMeasurement(run.actions()[:count], drawn, alternatives={text: noisy})
+    return ProbeMeasurement(run.get_actions()[:count], drawn, alternatives={text: noisy})
 
 
-def _measure_target_action(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_target_action(cache: ExperimentCache) -> ProbeMeasurement:
     bounds = np.array(WIDE_LOW[:1]), np.array(WIDE_HIGH[:1])
     expected = formulas.compute_smoothed_action(
         experiments.compute_center_actions(), NOISE_GRID, TARGET_NOISE, TARGET_NOISE_CLIP, *bounds
     )
-    actions = read_next_actions(lab, 0)
+    actions = read_next_actions(cache, 0)
     share, most = _fit_noise_scale(actions), _measure_largest_noise(actions)
     other = formulas.compute_smoothed_action(
         experiments.compute_center_actions(), NOISE_GRID, share, most, *bounds
@@ -88,29 +90,29 @@ def _measure_target_action(lab: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
 
 
-def _measure_target_noise_scale(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_target_noise_scale(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(
-        np.array([_fit_noise_scale(read_next_actions(lab, 0))]), np.array([TARGET_NOISE])
+        np.array([_fit_noise_scale(read_next_actions(cache, 0))]), np.array([TARGET_NOISE])
     )
 
 
-def _measure_target_noise_clip(lab: ExperimentCache) -> ProbeMeasurement:
-    most = _measure_largest_noise(read_next_actions(lab, 0))
-    free = np.abs(NOISE_GRID).max() * _fit_noise_scale(read_next_actions(lab, 0))
+def _measure_target_noise_clip(cache: ExperimentCache) -> ProbeMeasurement:
+    most = _measure_largest_noise(read_next_actions(cache, 0))
+    free = np.abs(NOISE_GRID).max() * _fit_noise_scale(read_next_actions(cache, 0))
     return ProbeMeasurement(
         np.array([most]), np.array([TARGET_NOISE_CLIP]), alternatives={"not cut": np.array([free])}
     )
 
 
-def _measure_target_bounds(lab: ExperimentCache) -> ProbeMeasurement:
-    seen = [read_next_actions(lab, dimension) for dimension in (0, 1)]
+def _measure_target_bounds(cache: ExperimentCache) -> ProbeMeasurement:
+    seen = [read_next_actions(cache, dimension) for dimension in (0, 1)]
     value = np.array([edge for actions in seen for edge in (actions.min(), actions.max())])
     return ProbeMeasurement(value, np.array([WIDE_LOW[0], WIDE_HIGH[0], WIDE_LOW[1], WIDE_HIGH[1]]))
 
 
-def read_next_actions(lab: ExperimentCache, dimension: int) -> Array:
-    """Actions in the targets of the smoothing run, in action units, float[rows]."""
-    run = experiments.run_target_smoothing(lab, dimension)
+def read_next_actions(cache: ExperimentCache, dimension: int) -> Array:
+    """Return next actions in the targets of the smoothing run, in action units, float[rows]."""
+    run = experiments.run_target_smoothing(cache, dimension)
     shown = read_critics(run, list_critic_updates(run)[0]).target / run.hyperparameters.gamma
     # Critics see actions in the unit in which they are stored.
     scale, shift, _ = fit_action_unit(run, dimension)
@@ -148,6 +150,7 @@ ACTION_PROBES: Sequence[Probe] = (
         "action, in action units",
         measure_policy_action,
         make_relation_description("action"),
+        events=(ACTION,),
     ),
     Probe(
         "td3.exploration",
@@ -156,6 +159,7 @@ ACTION_PROBES: Sequence[Probe] = (
         "action, in action units",
         _measure_exploration,
         make_relation_description("action"),
+        events=(ACTION,),
     ),
     Probe(
         "td3.exploration_scale",
@@ -164,6 +168,8 @@ ACTION_PROBES: Sequence[Probe] = (
         "standard deviation, as a share of half the action range",
         measure_exploration_scale,
         make_relation_description("exploration noise"),
+        part=SETTINGS,
+        events=(ACTION,),
     ),
     Probe(
         "td3.warm_up_action",
@@ -172,11 +178,12 @@ ACTION_PROBES: Sequence[Probe] = (
         "action, in action units",
         measure_warm_up,
         make_relation_description("random action"),
+        events=(ACTION,),
     ),
     Probe(
         "td3.target_action",
         "Which next action do targets use, by default, where actions range from -1 to 3?",
-        f"{TD3_PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions kept within bounds",
+        f"{TD3_PAPER}, eq. 14 and section 6.1: noise 0.2, cut at 0.5, actions clipped",
         "action, in action units",
         _measure_target_action,
         make_relation_description("next action"),
@@ -188,6 +195,7 @@ ACTION_PROBES: Sequence[Probe] = (
         "standard deviation, as a share of half the action range",
         _measure_target_noise_scale,
         make_relation_description("target noise"),
+        part=SETTINGS,
     ),
     Probe(
         "td3.target_noise_clip",
@@ -196,6 +204,7 @@ ACTION_PROBES: Sequence[Probe] = (
         "largest noise, as a share of half the action range",
         _measure_target_noise_clip,
         make_relation_description("largest target noise"),
+        part=SETTINGS,
     ),
     Probe(
         "td3.target_action_bounds",
@@ -208,14 +217,25 @@ ACTION_PROBES: Sequence[Probe] = (
 )
 
 
-def measure_exploration_unit(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """Actions with noise of a given size, against the paper's."""
-    noises, run = experiments.NOISE_GRID, experiments.run_out_of_bounds(lab, algorithm)
+def measure_exploration_unit(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Compare actions with noise of a given size with the paper's."""
+    noises, run = experiments.NOISE_GRID, experiments.run_out_of_bounds(cache, algorithm)
     noisy = (
         experiments.compute_center_actions() + experiments.EXPLORATION_NOISE * HALF_RANGE * noises
     )
     return ProbeMeasurement(
-        run.actions()[:, 0],
+        run.get_actions()[:, 0],
         np.clip(noisy, WIDE_LOW[0], WIDE_HIGH[0]),
         AnswerAxis("standard normal noise", noises),
     )
+
+
+EXPLORATION_UNIT_PROBE = Probe(
+    "td3.exploration_unit",
+    "Which action is taken with noise of 0.1 of half the range, where it is from -1 to 3?",
+    f"{TD3_PAPER}, section 6.1: noise on the action, clipped at the bounds",
+    "action, in action units",
+    measure_exploration_unit,
+    make_relation_description("action"),
+    events=(ACTION,),
+)

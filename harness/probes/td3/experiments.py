@@ -1,4 +1,4 @@
-"""Trainings that probes of TD3 read, and of others with a policy that puts out actions."""
+"""Trainings that probes of TD3 and DDPG read: algorithms with a deterministic policy."""
 
 import dataclasses
 from typing import Any
@@ -57,56 +57,56 @@ NOISE_GRID = np.tile(np.linspace(-4.0, 4.0, BATCH_ROWS // 3), 3)
 OUTPUT_GRID = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
 
-def run_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Some updates with the paper's noise on actions from -1 to 1, each on another minibatch."""
-    return lab.run(_build_update_experiment(lab, algorithm, "update"))
+def run_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run some updates with the paper's noise, actions from -1 to 1 and changing minibatches."""
+    return cache.run(_build_update_experiment(cache, algorithm, "update"))
 
 
-def run_noisy_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The same with much noise on actions that are taken, from after the warm-up on."""
-    experiment = _build_update_experiment(lab, algorithm, "exploring update")
+def run_noisy_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run the same with much exploration noise after the warm-up."""
+    experiment = _build_update_experiment(cache, algorithm, "exploring update")
     changes = {**experiment.changes, "exploration_noise": 0.5}
-    return lab.run(dataclasses.replace(experiment, changes=changes))
+    return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
-def run_huge_rewards(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The same with huge rewards and steep critics."""
-    experiment = _build_update_experiment(lab, algorithm, "loud", 6)
+def run_huge_rewards(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run the same with huge rewards and steep critics."""
+    experiment = _build_update_experiment(cache, algorithm, "loud", 6)
     weights = dict(experiment.weights)
     experiment_setups.scale_critic_outputs(weights, REWARD_SCALE)
     experiment.scripted_data.rewards[:] *= REWARD_SCALE
     changes = {**experiment.changes, **BANDIT_SETTINGS[algorithm]}
-    return lab.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
+    return cache.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
 
 
-def run_parallel_update(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The same on several copies of the environment."""
-    return lab.run(
+def run_parallel_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run the same on parallel environments."""
+    return cache.run(
         experiment_setups.parallelize_experiment(
-            _build_update_experiment(lab, algorithm, "learning copies", 12), 4
+            _build_update_experiment(cache, algorithm, "learning copies", 12), 4
         )
     )
 
 
-def run_full_buffer(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """A buffer that is full before the first update."""
+def run_full_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run updates with a buffer that is full before the first of them."""
     experiment = _build_update_experiment(
-        lab, algorithm, "full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS
+        cache, algorithm, "full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS
     )
     changes = {
         **experiment.changes,
         "learning_starts": FULL_BUFFER_STEPS,
         "buffer_size": FULL_BUFFER_STEPS - 9,
     }
-    return lab.run(dataclasses.replace(experiment, changes=changes))
+    return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
 def _build_update_experiment(
-    lab: ExperimentCache, algorithm: str, name: str, more: int = 12
+    cache: ExperimentCache, algorithm: str, name: str, more: int = 12
 ) -> ProbeExperiment:
     weights, world = (
-        experiment_setups.make_weights(lab, algorithm),
-        experiment_setups.make_continuous_data(lab, BATCH_ROWS + more),
+        experiment_setups.make_weights(cache, algorithm),
+        experiment_setups.make_continuous_data(cache, BATCH_ROWS + more),
     )
     # Next actions are near a bound in one dimension, so that noise takes many beyond it.
     bias = weights["policy_target.out.bias"]
@@ -123,9 +123,9 @@ def _build_update_experiment(
     )
 
 
-def run_target_smoothing(lab: ExperimentCache, dimension: int = 0) -> ProbeRun:
-    """Target critics that pass on one dimension of the next action; the framework's own noise."""
-    weights = experiment_setups.make_weights(lab, "td3")
+def run_target_smoothing(cache: ExperimentCache, dimension: int = 0) -> ProbeRun:
+    """Run target critics that output one dimension of the next action, with default noise."""
+    weights = experiment_setups.make_weights(cache, "td3")
     for i in (1, 2):
         experiment_setups.set_pass_through_weights(weights, f"critic{i}_target", "out", shift=8.0)
         weights[f"critic{i}_target.0.weight"][0] = 0.0
@@ -134,29 +134,31 @@ def run_target_smoothing(lab: ExperimentCache, dimension: int = 0) -> ProbeRun:
         )
     experiment_setups.set_pass_through_weights(weights, "policy_target", "out", shift=8.0)
     world = experiment_setups.make_continuous_data(
-        lab, BATCH_ROWS + 2, WIDE_LOW, WIDE_HIGH, ends=False
+        cache, BATCH_ROWS + 2, WIDE_LOW, WIDE_HIGH, ends=False
     )
     world.rewards[:] = 0.0
     world.observations[1 : BATCH_ROWS + 1, 0] = CENTER_OUTPUTS
     world.batch_noise[:BATCH_ROWS] = NOISE_GRID[:, None]
     name = f"td3 smoothing {dimension}"
-    return lab.run(
+    return cache.run(
         experiment_setups.build_off_policy_experiment(
             name, "td3", world, weights, 3, **LEARNING_SETTINGS
         )
     )
 
 
-def run_frozen_policy(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The policy acts with dictated noise from the first step on and does not learn."""
-    return lab.run(_build_frozen_experiment(lab, algorithm, "acting", CENTER_OUTPUTS, NOISE_GRID))
+def run_frozen_policy(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run a frozen policy with scripted noise from the first step on."""
+    return cache.run(
+        _build_frozen_experiment(cache, algorithm, "acting", CENTER_OUTPUTS, NOISE_GRID)
+    )
 
 
-def run_out_of_bounds(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Noise of a given size takes actions beyond both bounds of a wide range."""
-    return lab.run(
+def run_out_of_bounds(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run noise of a given size that exceeds both bounds of a wide range."""
+    return cache.run(
         _build_frozen_experiment(
-            lab,
+            cache,
             algorithm,
             "beyond",
             CENTER_OUTPUTS,
@@ -166,55 +168,57 @@ def run_out_of_bounds(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     )
 
 
-def run_narrow_bounds(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The same on a narrow range."""
+def run_narrow_bounds(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run the same on a narrow range."""
     noise = {"exploration_noise": EXPLORATION_NOISE}
-    return lab.run(
+    return cache.run(
         _build_frozen_experiment(
-            lab, algorithm, "narrow", CENTER_OUTPUTS, NOISE_GRID, NARROW_LOW, NARROW_HIGH, **noise
+            cache, algorithm, "narrow", CENTER_OUTPUTS, NOISE_GRID, NARROW_LOW, NARROW_HIGH, **noise
         )
     )
 
 
-def run_noiseless_policy(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The policy acts without noise."""
-    return lab.run(
-        _build_frozen_experiment(lab, algorithm, "still", OUTPUT_GRID, np.zeros(BATCH_ROWS))
+def run_noiseless_policy(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run a frozen policy without noise."""
+    return cache.run(
+        _build_frozen_experiment(cache, algorithm, "still", OUTPUT_GRID, np.zeros(BATCH_ROWS))
     )
 
 
-def run_count_experiment(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Some updates after an odd number of random steps, without exploration noise."""
-    return lab.run(_build_count_experiment(lab, algorithm, "counts", exploration_noise=0.0))
+def run_count_experiment(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run some updates after an odd number of random steps, without exploration noise."""
+    return cache.run(_build_count_experiment(cache, algorithm, "counts", exploration_noise=0.0))
 
 
-def run_noisy_warm_up(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """The same with exploration noise."""
-    return lab.run(
-        _build_count_experiment(lab, algorithm, "warm-up", exploration_noise=EXPLORATION_NOISE)
+def run_noisy_warm_up(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run the same with exploration noise."""
+    return cache.run(
+        _build_count_experiment(cache, algorithm, "warm-up", exploration_noise=EXPLORATION_NOISE)
     )
 
 
-def run_parallel_envs(lab: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Four copies of the environment and an update per transition."""
+def run_parallel_envs(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run four parallel environments with an update per transition."""
     experiment = _build_count_experiment(
-        lab, algorithm, "copies", exploration_noise=0.0, learning_starts=12
+        cache, algorithm, "copies", exploration_noise=0.0, learning_starts=12
     )
-    return lab.run(experiment_setups.parallelize_experiment(experiment, 4))
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
-def run_library_defaults(lab: ExperimentCache, number: int = 0, algorithm: str = "td3") -> ProbeRun:
-    """A short training with the framework's own settings and networks."""
-    return lab.run(experiment_setups.build_defaults_experiment(lab, algorithm, number))
+def run_library_defaults(
+    cache: ExperimentCache, number: int = 0, algorithm: str = "td3"
+) -> ProbeRun:
+    """Run a short training with library defaults and the framework's own initial weights."""
+    return cache.run(experiment_setups.build_defaults_experiment(cache, algorithm, number))
 
 
 def compute_center_actions() -> Array:
-    """Actions of the policy without noise in the first dimension."""
+    """Return the first dimension of the policy's actions without noise."""
     return np.asarray((WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(CENTER_OUTPUTS))
 
 
 def _build_frozen_experiment(
-    lab: ExperimentCache,
+    cache: ExperimentCache,
     algorithm: str,
     name: str,
     outputs: Array,
@@ -223,13 +227,13 @@ def _build_frozen_experiment(
     high: tuple[float, ...] = WIDE_HIGH,
     **changes: Any,
 ) -> ProbeExperiment:
-    weights = experiment_setups.make_weights(lab, algorithm)
+    weights = experiment_setups.make_weights(cache, algorithm)
     experiment_setups.set_pass_through_weights(weights, "policy", "out", shift=8.0)
-    world = experiment_setups.make_continuous_data(lab, BATCH_ROWS, low, high, ends=False)
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, low, high, ends=False)
     world.observations[:BATCH_ROWS, 0] = outputs
     world.acting_noise[:] = noise[:, None]
     settings = (
-        experiment_setups.choose_rare_update_settings(lab, algorithm, BATCH_ROWS)
+        experiment_setups.choose_rare_update_settings(cache, algorithm, BATCH_ROWS)
         | FROZEN_SETTINGS
         | {"batch_size": 2}
         | NOISE_KIND_SETTINGS[algorithm]
@@ -241,12 +245,12 @@ def _build_frozen_experiment(
 
 
 def _build_count_experiment(
-    lab: ExperimentCache, algorithm: str, name: str, **changes: Any
+    cache: ExperimentCache, algorithm: str, name: str, **changes: Any
 ) -> ProbeExperiment:
-    world: ScriptedData = experiment_setups.make_continuous_data(lab, 32)
+    world: ScriptedData = experiment_setups.make_continuous_data(cache, 32)
     fixed = {"batch_size": 4, "policy_delay": POLICY_DELAYS[algorithm], "tau": 0.05}
     settings = FROZEN_SETTINGS | NOISE_KIND_SETTINGS[algorithm] | fixed | changes
-    weights = experiment_setups.make_weights(lab, algorithm)
+    weights = experiment_setups.make_weights(cache, algorithm)
     return experiment_setups.build_off_policy_experiment(
         f"{algorithm} {name}", algorithm, world, weights, warm_up=11, **settings
     )

@@ -6,7 +6,11 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.protocol import (
+    POLICY_LOSS,
+    OptimizerStepRecord,
+    Parameters,
+)
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families import critics
@@ -26,14 +30,12 @@ from parallax.harness.probes.measurements import (
     list_network_steps,
     read_critics,
 )
-from parallax.harness.probes.ppo import experiments as ppo_experiments
-from parallax.harness.probes.ppo.rollouts import _measure_stored_reward
 from parallax.harness.probes.probe import (
+    LOOP,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
     make_entry_description,
-    make_relation_description,
 )
 from parallax.harness.probes.reference_networks import (
     RELU,
@@ -41,10 +43,7 @@ from parallax.harness.probes.reference_networks import (
     compute_output,
     solve_output_gradient,
 )
-from parallax.harness.probes.sac import experiments as sac_experiments
-from parallax.harness.probes.sac.updates import _measure_policy_steps
 from parallax.harness.probes.td3 import experiments as td3_experiments
-from parallax.harness.probes.td3.actions import measure_exploration_unit
 from parallax.harness.probes.td3.experiments import TARGET_NOISE, TARGET_NOISE_CLIP, TD3_PAPER
 
 SMALLER_CRITIC_TEXT = "the smaller of both critics"
@@ -53,7 +52,7 @@ SMALLER_CRITIC_TEXT = "the smaller of both critics"
 def compute_next_values(
     run: ProbeRun, step: OptimizerStepRecord, policy: str, suffix: str, std: float, cut: bool = True
 ) -> tuple[Array, ...]:
-    """All critics at the next action, each float[rows].
+    """Return all critics at the next action, each float[rows].
 
     Args:
         run: The training.
@@ -61,7 +60,7 @@ def compute_next_values(
         policy: Which one takes the action, by canonical name.
         suffix: Of the critics' names.
         std: Standard deviation of the noise on the action.
-        cut: Whether actions are kept within the bounds.
+        cut: Whether actions are clipped at the bounds.
     """
     weights, data = step.before, find_minibatch(run, step)
     low, high = -np.ones(experiment_setups.ACTION_SIZE), np.ones(experiment_setups.ACTION_SIZE)
@@ -76,7 +75,7 @@ def compute_next_values(
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
-    """The paper's targets of an update, and others by what they are."""
+    """Return the paper's targets of an update, and others by their description."""
     first, second = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE)
     still = compute_next_values(run, step, "policy_target", "_target", 0.0)
     beyond = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE, cut=False)
@@ -92,15 +91,15 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
-    """What the paper's targets are summed from, with their weights."""
+    """Return the terms of the paper's targets, with their weights."""
     value = np.minimum(*compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE))
     gamma = run.hyperparameters.gamma
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def measure_policy_objective(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """Weights of the critics in what the policy climbs; the paper's is the first."""
-    run = td3_experiments.run_update(lab, algorithm)
+def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Measure the weights of the critics in the policy's objective; the paper's is the first."""
+    run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
     found = np.array([fit_policy_terms(run, step)[0] for step in steps])
     others: dict[str, Array] = {}
@@ -114,10 +113,10 @@ def measure_policy_objective(lab: ExperimentCache, algorithm: str = "td3") -> Pr
     )
 
 
-def measure_policy_clipping(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """Pull on the policy where critics are steep, as a share of what is due."""
+def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Measure the policy's gradient with steep critics, as a share of the unclipped one."""
     quiet, loud = (
-        _compute_policy_gradient_scale(of(lab, algorithm))
+        _compute_policy_gradient_scale(of(cache, algorithm))
         for of in (td3_experiments.run_update, td3_experiments.run_huge_rewards)
     )
     return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
@@ -130,9 +129,9 @@ def _compute_policy_gradient_scale(run: ProbeRun) -> float:
     return float(np.abs(min(fits, key=lambda fit: fit[1])[0]).sum())
 
 
-def measure_critics_seen(lab: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
-    """Whether the policy's step sees critics from before or after theirs."""
-    run = td3_experiments.run_update(lab, algorithm)
+def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
+    """Measure whether the policy's step uses critics from before or after their step."""
+    run = td3_experiments.run_update(cache, algorithm)
     step = list_network_steps(run, "policy")[0]
     earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
     misfits = [fit_policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
@@ -142,7 +141,7 @@ def measure_critics_seen(lab: ExperimentCache, algorithm: str = "td3") -> ProbeM
 def fit_policy_terms(
     run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
-    """Weights of all critics in the policy's gradient, and what they leave."""
+    """Fit the weights of all critics in the policy's gradient; also the rest."""
     each, _ = _compute_objective_gradients(
         run, step, step.before if critics_then is None else critics_then
     )
@@ -186,18 +185,19 @@ CRITIC_PROBES = critics.CriticProbes(
     compute_targets,
     list_target_terms,
     f"{TD3_PAPER}, algorithm 1",
-    half=False,
+    halves_loss=False,
 )
 UPDATE_PROBES: Sequence[Probe] = (
-    *CRITIC_PROBES.probes(),
+    *CRITIC_PROBES.build_probes(),
     Probe(
         "td3.policy_terms",
-        "What does the policy climb?",
+        "What does the policy maximize?",
         f"{TD3_PAPER}, algorithm 1: the first critic",
         f"weight of the first and of the second critic, in the first {MAX_UPDATES} steps",
         measure_policy_objective,
         make_entry_description(("weight of the first critic", "of the second critic")),
         tolerance=5e-4,
+        events=(POLICY_LOSS,),
     ),
     critics.make_policy_clipping_probe("td3", measure_policy_clipping, f"{TD3_PAPER}, algorithm 1"),
     critics.make_critics_seen_probe("td3", measure_critics_seen, f"{TD3_PAPER}, algorithm 1"),
@@ -206,22 +206,22 @@ UPDATE_PROBES: Sequence[Probe] = (
 POLICY_DELAY = 3
 
 
-def _measure_target_noise_source(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_target_noise_source(cache: ExperimentCache) -> ProbeMeasurement:
     # Exploration noise of another kind or size would change targets if they took it from there.
-    quiet = td3_experiments.run_update(lab)
-    loud = td3_experiments.run_noisy_update(lab)
+    quiet = td3_experiments.run_update(cache)
+    loud = td3_experiments.run_noisy_update(cache)
     first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in (quiet, loud))
     changed = not np.allclose(first, other, atol=1e-4)
     return ProbeMeasurement(np.array([float(changed)]), np.zeros(1))
 
 
-def _measure_policy_delay(lab: ExperimentCache) -> ProbeMeasurement:
+def _measure_policy_delay(cache: ExperimentCache) -> ProbeMeasurement:
     world = experiment_setups.make_continuous_data(
-        lab, experiment_setups.BATCH_ROWS + 6 * POLICY_DELAY
+        cache, experiment_setups.BATCH_ROWS + 6 * POLICY_DELAY
     )
     name = "td3 delayed"
-    weights = experiment_setups.make_weights(lab, "td3")
-    run = lab.run(
+    weights = experiment_setups.make_weights(cache, "td3")
+    run = cache.run(
         experiment_setups.build_off_policy_experiment(
             name, "td3", world, weights, policy_delay=POLICY_DELAY
         )
@@ -236,23 +236,7 @@ def _measure_policy_delay(lab: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-STATEMENT_PROBES: Sequence[Probe] = (
-    Probe(
-        "ppo.stored_reward",
-        "Which reward is stored where a time limit cuts?",
-        f"{ppo_experiments.PPO_PAPER}, algorithm 1: that of the environment",
-        "in units of reward",
-        _measure_stored_reward,
-        make_relation_description("stored reward"),
-    ),
-    Probe(
-        "td3.exploration_unit",
-        "Which action is taken with noise of 0.1 of half the range, where it is from -1 to 3?",
-        f"{td3_experiments.TD3_PAPER}, section 6.1: noise on the action, kept within the bounds",
-        "action, in action units",
-        measure_exploration_unit,
-        make_relation_description("action"),
-    ),
+SETTING_PROBES: Sequence[Probe] = (
     Probe(
         "td3.target_noise_source",
         "Does the noise in targets follow the noise that is set for exploration?",
@@ -264,19 +248,13 @@ STATEMENT_PROBES: Sequence[Probe] = (
     ),
     Probe(
         "td3.delayed_updates",
-        f"How many critic steps are there per policy step and per target update, told {POLICY_DELAY}?",
+        "How many critic steps are there per policy step and per target update, with "
+        f"policy_delay={POLICY_DELAY}?",
         f"{td3_experiments.TD3_PAPER}, algorithm 1: d for both",
         "critic steps: per policy step, per target update",
         _measure_policy_delay,
         make_entry_description(("per policy step", "per target update")),
         counts=True,
-    ),
-    Probe(
-        "sac.policy_steps",
-        "How many steps of policy and temperature are there per critic step, by default?",
-        f"{sac_experiments.SAC_PAPER}, algorithm 1: 1",
-        "steps per critic step: policy, temperature",
-        _measure_policy_steps,
-        make_entry_description(("policy steps", "temperature steps")),
+        part=LOOP,
     ),
 )

@@ -71,7 +71,7 @@ def test_rounding_is_no_difference():
 
 
 def test_groups_hold_those_that_agree():
-    probe = Probe("a.b", "?", "paper", "units", lambda lab: None, lambda *_: "", tolerance=1e-4)
+    probe = Probe("a.b", "?", "paper", "units", lambda cache: None, lambda *_: "", tolerance=1e-4)
     expected = np.array([3.0, 5.0])
     values = {"a": [3.0, 6.0], "b": [3.0, 7.0], "c": [3.0, 7.0], "d": [3.0, 5.0]}
     answers = {

@@ -40,15 +40,15 @@ def seeds():
 def test_no_probe_fires_on_other_numbers(seed):
     # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
-    lab = ExperimentCache(load_adapter(framework), seed)
+    cache = ExperimentCache(load_adapter(framework), seed)
     for name in core(algorithm):
-        assert steady(name, unplanted(framework, name), answer(lab, name)), name
+        assert steady(name, unplanted(framework, name), answer(cache, name)), name
 
 
 def test_targets_of_uncut_actions_are_named_whatever_the_numbers():
-    lab = ExperimentCache(load_adapter("tianshou"), seed=7)
+    cache = ExperimentCache(load_adapter("tianshou"), seed=7)
     for part in ("critic_target", "target_weights"):
-        assert "beyond the bounds are not cut" in answer(lab, f"td3.{part}").meaning
+        assert "beyond the bounds are not cut" in answer(cache, f"td3.{part}").meaning
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -70,19 +70,19 @@ def test_a_copy_with_transplanted_weights_learns_the_same(framework):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_that_are_written_are_read_back(framework):
-    lab = ExperimentCache(load_adapter(framework))
-    run = ppo.run_wide_bounds(lab)
-    for name, array in setups.make_weights(lab, "ppo").items():
+    cache = ExperimentCache(load_adapter(framework))
+    run = ppo.run_wide_bounds(cache)
+    for name, array in setups.make_weights(cache, "ppo").items():
         np.testing.assert_allclose(run.record.steps[0].before[name], array, rtol=1e-6)
 
 
-def same_eps(lab):
-    experiment = td3.run_update(lab).experiment
+def same_eps(cache):
+    experiment = td3.run_update(cache).experiment
     changes = {**experiment.changes, "adam_eps": 1e-8}
     # Minibatches that do not turn: frameworks hold more or fewer transitions at their first update.
     world = dataclasses.replace(experiment.scripted_data, rotates_draws=False)
-    changed = {"name": "same epsilon", "changes": changes, "dictation": world}
-    return lab.run(dataclasses.replace(experiment, **changed))
+    changed = {"name": "same epsilon", "changes": changes, "scripted_data": world}
+    return cache.run(dataclasses.replace(experiment, **changed))
 
 
 def test_implementations_that_agree_have_the_same_gradients():
@@ -101,10 +101,10 @@ def test_implementations_that_agree_have_the_same_gradients():
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_both_ways_of_dictating_give_the_same_numbers(framework):
     # Lines of upstream's are told by the first training of an algorithm only, which is slower.
-    lab = ExperimentCache(load_adapter(framework))
-    telling = td3.run_update(lab)
-    silent = lab.run(dataclasses.replace(telling.experiment, name="again"))
-    assert telling.record.places and not silent.record.places
+    cache = ExperimentCache(load_adapter(framework))
+    telling = td3.run_update(cache)
+    silent = cache.run(dataclasses.replace(telling.experiment, name="again"))
+    assert telling.record.source_lines and not silent.record.source_lines
     for name, array in telling.record.final.items():
         np.testing.assert_array_equal(array, silent.record.final[name], err_msg=name)
-    np.testing.assert_array_equal(telling.actions(), silent.actions())
+    np.testing.assert_array_equal(telling.get_actions(), silent.get_actions())

@@ -81,12 +81,12 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
     mutants, kept, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
     mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["mutation", "detectors", "--mutants", str(mutants), "--output", str(tables)]) == 0
-    assert "2 faults that train" in tables.read_text()
+    assert "2 mutants that train" in tables.read_text()
     assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
     gather.append_verdict(kept, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
     verdicts = gather.read_probe_verdicts(mutants) + gather.read_verdicts(kept)
     assert gather.find_common_mutants(verdicts) == ["sb3/dqn/001"]
-    assert "| `sb3/dqn/001` | dqn.counts | - | not asked |" in gather.format_mutant_table(
+    assert "| `sb3/dqn/001` | dqn.counts | - | not tested |" in gather.format_mutant_table(
         verdicts, ["sb3/dqn/001"]
     )
     assert {verdict.detector for verdict in verdicts} == {PROBES, "conformance"}

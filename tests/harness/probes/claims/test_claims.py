@@ -21,7 +21,7 @@ from parallax.harness.probes.results import (
     report_from_dict,
 )
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 ANSWERS = DOCS / "differences.json"
 AGREES = AnswerComparison("agrees")
 

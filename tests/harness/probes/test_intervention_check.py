@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parallax.harness.contract.adapter import Adapter
 from parallax.harness.interventions import catalogue
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.intervention_check import list_wrong_predictions
@@ -33,16 +34,22 @@ def report():
     ("answers", "complaint"),
     [
         (f"{FACTOR}: as in cleanrl", None),
-        (f"{FACTOR}: as in sb3", "promises that .* answers 'as in sb3', and it does not: mend"),
-        (f"{ORDER}: as in cleanrl", "and it does not: mend the piece"),
-        (f"{ORDER}: as in sb3", "and so it does without it: name a probe that the change moves"),
-        ("sac.nothing: 1", "no probe is called that: parallax probe --list"),
+        (
+            f"{FACTOR}: as in sb3",
+            "predicts 'as in sb3' as the answer of .*, and it is not: correct",
+        ),
+        (f"{ORDER}: as in cleanrl", "and it is not: correct the replacement"),
+        (
+            f"{ORDER}: as in sb3",
+            "and it is so without the intervention too: predict a probe that changes",
+        ),
+        ("sac.nothing: 1", "which is no probe: parallax probe --list"),
     ],
 )
 def test_a_promise_is_kept_and_moves_an_answer(answers, complaint, report, tmp_path, monkeypatch):
     entry = f"mine: {{does: So., algorithms: [sac], set: {{gamma: 1}}, answers: {{{answers}}}}}"
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(entry)
-    monkeypatch.setattr(catalogue, "_find_package_folder", lambda framework: tmp_path)
+    monkeypatch.setattr(Adapter, "folder", property(lambda adapter: tmp_path))
     asked = [probe for probe in PROBES if probe.name in (FACTOR, ORDER)]
     found = list_wrong_predictions(report, "sb3", "mine", asked)
     if complaint is None:

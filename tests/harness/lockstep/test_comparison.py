@@ -30,7 +30,7 @@ def side(framework, algorithm, change="none"):
 def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
     changed = side("sb3", "ppo", "value-loss-x0.5")
     found = compare_implementations(changed, side("cleanrl", "ppo"), "ppo", 8)
-    assert found.parted is None and [d.apart for d in found.distances] == [0.0, 0.0]
+    assert found.divergence is None and [d.difference for d in found.distances] == [0.0, 0.0]
     assert all(0 < d.rounding < 1e-5 for d in found.distances)
 
 
@@ -39,9 +39,9 @@ def test_every_algorithm_has_twins(algorithm):
     names = ("sb3", "cleanrl")
     sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
     found = compare_implementations(
-        *sides, algorithm, 2, options=LockstepOptions(double=True, shared=True)
+        *sides, algorithm, 2, options=LockstepOptions(float64=True, shared_stream=True)
     )
-    assert found.is_equal and found.distances[-1].apart < 1e-13
+    assert found.is_equal and found.distances[-1].difference < 1e-13
 
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
@@ -50,10 +50,10 @@ def test_what_they_do_counts_though_they_learn_the_same(capsys):
     assert main(["lockstep", *words, "--interventions", changes]) == 1
     said = capsys.readouterr().out
     assert "Equal to rounding over 4 updates" in said
-    assert "What they do is not alike: they part at the steps before updates, in actions" in said
+    assert "But they act differently, from the steps before updates, in actions" in said
     # The task cuts what a plain Gaussian draws beyond the bounds.
     assert main(["lockstep", *words, "--interventions", f"{changes}+unsquashed-gaussian"]) == 0
-    assert "not alike" not in capsys.readouterr().out
+    assert "act differently" not in capsys.readouterr().out
 
 
 def test_they_part_where_it_is_left(capsys, monkeypatch):
@@ -63,14 +63,17 @@ def test_they_part_where_it_is_left(capsys, monkeypatch):
         == 1
     )
     said = capsys.readouterr().out
-    assert "Never equal; at update 4 the value is" in said
-    assert "They part first at update 1, in gradients of the value, by 1 of the largest" in said
-    assert said.endswith("answer differently: ppo.value_loss_factor.\n")
+    assert "At update 4 the value differs by" in said
+    assert (
+        "The first difference is at update 1, in gradients of the value, by 1 of the largest"
+        in said
+    )
+    assert said.endswith("with different answers: ppo.value_loss_factor.\n")
 
 
 def test_weights_behind_an_update_are_those_of_a_training_that_ends_there():
     siblings = LockstepTrainings([side("sb3", "ppo")], "ppo", LockstepOptions())
-    whole, short = siblings.weights(0, [4, 8]), siblings.weights(0, [4])
+    whole, short = siblings.train_weights(0, [4, 8]), siblings.train_weights(0, [4])
     assert all((whole[4][name] == array).all() for name, array in short[4].items())
     assert any((whole[8][name] != array).any() for name, array in short[4].items())
 
@@ -80,11 +83,10 @@ def test_equality_says_little_where_copies_are_far_apart():
         LockstepResult(LockstepSide("a"), LockstepSide("b"), "td3", tuple(of))
         for of in (_grown(1e-9), _grown())
     )
-    assert (
-        _format_verdict(near)
-        == "Equal to rounding over 10 updates, no further apart than the copies."
+    assert _format_verdict(near) == (
+        "Equal to rounding over 10 updates, no more different than copies that start one bit apart."
     )
-    assert "From update 10 on that says little: copies" in _format_verdict(far)
+    assert "From update 10 on this says little: copies" in _format_verdict(far)
 
 
 def _grown(rounding=1e-3):
@@ -99,7 +101,12 @@ def test_growth_is_drawn_beside_that_of_rounding():
     drawn = render_distance_figure(
         LockstepResult(LockstepSide("sb3"), LockstepSide("cleanrl"), "ppo", distances)
     )
-    for words in ("updates of ppo", "sb3, last bit changed", "sb3 and cleanrl", "still rounding"):
+    for words in (
+        "updates of ppo",
+        "sb3, last bit changed",
+        "sb3 and cleanrl",
+        "counts as rounding",
+    ):
         assert words in drawn
 
 
@@ -110,11 +117,11 @@ def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
     names = [name for name in FRAMEWORKS if (name, algorithm) != ("sb3", "ppo")]
     sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
     siblings = LockstepTrainings(
-        sides, algorithm, LockstepOptions(double=True, shared=algorithm != "ppo")
+        sides, algorithm, LockstepOptions(float64=True, shared_stream=algorithm != "ppo")
     )
     for one, other in itertools.combinations(range(len(sides)), 2):
-        last = siblings.distances(one, other, [4, 8])[-1]
-        assert last.is_rounding and last.apart < 1e-11, (sides[one], sides[other], last)
+        last = siblings.measure_distances(one, other, [4, 8])[-1]
+        assert last.is_rounding and last.difference < 1e-11, (sides[one], sides[other], last)
         assert 0 < last.rounding < 1e-9
 
 
@@ -122,9 +129,9 @@ def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
 def test_a_pair_stays_equal_over_2000_updates():
     sides = (side("sb3", "dqn", "mse-loss"), side("cleanrl", "dqn"))
     found = compare_implementations(
-        *sides, "dqn", 2000, options=LockstepOptions(double=True, shared=True)
+        *sides, "dqn", 2000, options=LockstepOptions(float64=True, shared_stream=True)
     )
-    assert [item.updates for item in found.distances][-1] == 2000 and found.parted is None
+    assert [item.updates for item in found.distances][-1] == 2000 and found.divergence is None
     assert all(item.is_within_perturbation for item in found.distances)
     assert 0 < found.distances[-1].rounding < 1e-8
 
@@ -132,7 +139,7 @@ def test_a_pair_stays_equal_over_2000_updates():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--frameworks", "sb3", "--algorithms", "ppo"], "must name two"),
+        (["--frameworks", "sb3,cleanrl,skrl", "--algorithms", "ppo"], "must name two"),
         (["--frameworks", "sb3,cleanrl", "--algorithms", "a2c"], "--algorithms a2c is not known"),
         (
             ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "9999"],
@@ -144,7 +151,7 @@ def test_a_pair_stays_equal_over_2000_updates():
         ),
         (
             ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--shared"],
-            "PPO learns from what its own policy did. Drop --shared",
+            "PPO learns from its own rollouts. Drop --shared",
         ),
     ],
 )
