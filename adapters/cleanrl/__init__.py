@@ -8,9 +8,7 @@ from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.replay import ReplayConfig
-from parallax.harness.contract.translation import NativeConfig
 
 
 class CleanRLAdapter(Adapter):

@@ -1,8 +1,7 @@
-"""CleanRL's scripts, a module per algorithm.
+"""Unified hyperparameters to the command lines of CleanRL's scripts, a function per algorithm.
 
-Each names the SCRIPT in cleanrl 1.2.0 and the hash of its bytes, and the script's global names of
-the NETWORKS that it trains; `settings(t, hp, context)` makes its command line, and
-`greedy(names, observations, context)` acts as its policy without noise.
+With each come the script in cleanrl 1.2.0, the hash of its bytes, the script's global names of the
+networks that it trains, and its policy without noise.
 """
 
 import dataclasses

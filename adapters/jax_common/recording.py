@@ -1,4 +1,4 @@
-"""Recording a training in flax and optax, as `parallax.adapters.torch_common.recording` does in torch.
+"""Recording a training in flax and optax, as `torch_common.recording` does in torch.
 
 Nothing of a framework is named here. Updates are computed operation by operation: what upstream's
 own functions make of the numbers is the same, but for the rounding of what a compiler fuses.
@@ -34,7 +34,7 @@ class ArrayLocation:
     """Where one canonical array lives.
 
     Attributes:
-        name: Of the framework's array, as `parallax.adapters.jax_common.parameters.weights_from_states` has it.
+        name: Name of the framework's array, as in `parameters.weights_from_states`.
         index: Which part of it.
         turned: Whether rows are inputs, as in flax's kernels.
     """

@@ -1,7 +1,7 @@
 """Tells of what flax and optax do in a training, wherever it is computed operation by operation.
 
 That is all of a training that is watched from its beginning, and calls that are computed again
-beside a compiled one: `parallax.adapters.jax_common.eager_execution`. Nothing of a framework is named here.
+beside a compiled one: `jax_common.eager_execution`. Nothing of a framework is named here.
 """
 
 import contextlib

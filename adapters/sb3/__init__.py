@@ -1,16 +1,12 @@
 """Stable-Baselines3: its public classes and `learn()`."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
-from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.replay import ReplayConfig
-from parallax.harness.contract.translation import NativeConfig
 
 
 class SB3Adapter(Adapter):
@@ -26,15 +22,15 @@ class SB3Adapter(Adapter):
         return explain_missing_sum_tree()
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Its models are told where to be; a replay of ours reads its networks on the CPU."""
+        """Return why `device` cannot be used, or an empty string."""
         return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Everything for every algorithm; torch's optimisers load its compiler."""
+        """Return what trains every algorithm; torch's optimisers load its compiler."""
         return ("parallax.adapters.sb3.train", "torch._dynamo")
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """Defaults in the signature of the algorithm's class."""
+        """Return the defaults in the signature of the algorithm's class."""
         import inspect
 
         from parallax.adapters.sb3.train import get_model_class

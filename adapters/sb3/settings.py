@@ -1,6 +1,7 @@
-"""Unified hyperparameters to the arguments of SB3's classes, a module per algorithm.
+"""Unified hyperparameters to the arguments of SB3's classes, a function per algorithm.
 
-Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where SB3 couples values.
+Arguments that are objects stand as `{class name: its arguments}`, so that settings can be written
+to a file; `adapters.sb3_common.model.resolve_arguments` makes the objects.
 """
 
 import dataclasses
@@ -9,13 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from parallax.adapters.sb3_common.settings import (
-    divide_among_envs,
+    count_dqn_target_updates,
     finish_off_policy,
+    finish_on_policy,
     scale_cycle_to_envs,
     translate_action_noise,
     translate_adam_eps,
+    translate_dqn_fields,
     translate_network_sizes,
     translate_replay_fields,
+    translate_rollout_fields,
 )
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -58,20 +62,7 @@ def translate_off_policy(
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Arguments of `stable_baselines3.PPO`."""
-    t.set_option(
-        "learning_rate",
-        "learning_rate",
-        _make_schedule(hp.learning_rate, hp.learning_rate_schedule),
-    )
-    t.share_option("learning_rate_schedule", "learning_rate")
-    steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
-    t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
-    t.set_option("minibatch_size", "batch_size")
-    t.set_option("epochs", "n_epochs")
-    t.set_option("gamma", "gamma")
-    t.set_option("gae_lambda", "gae_lambda")
-    t.set_option("clip_range", "clip_range", _make_schedule(hp.clip_range, hp.clip_range_schedule))
-    t.share_option("clip_range_schedule", "clip_range")
+    translate_rollout_fields(t, hp, context)
     t.set_option("value_clip_range", "clip_range_vf")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
@@ -80,18 +71,8 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
     t.set_option("target_kl", "target_kl")
-    t.declare_constant("bootstrap_truncation", True)
-    for field in ("rollout_steps", "minibatch_size"):
-        if hp.normalize_advantage and getattr(hp, field) < 2:
-            t.reject_value(field, "at least 2 wherever advantages are normalised")
-    translate_network_sizes(t)
     translate_adam_eps(t)
-    rollouts = math.ceil(context.steps / hp.rollout_steps)
-    return t.finish(rollouts * hp.rollout_steps)
-
-
-def _make_schedule(start: float, schedule: str) -> Any:
-    return start if schedule == "constant" else {"LinearSchedule": [start, 0.0, 1.0]}
+    return finish_on_policy(t, hp, context)
 
 
 def _convert_max_norm(max_grad_norm: float | None) -> float:
@@ -164,25 +145,13 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Arguments of `stable_baselines3.DQN`."""
-    t.set_option("learning_rate", "learning_rate")
-    t.set_option("target_update_interval", "target_update_interval")
-    if hp.target_update_interval % context.n_envs:
-        t.reject_value(
-            "target_update_interval",
-            f"counted per copy of the environment: n_envs={context.n_envs} must divide it",
-        )
-    t.set_option("exploration_initial", "exploration_initial_eps")
-    t.set_option("exploration_final", "exploration_final_eps")
-    note = "as a share of the run's steps"
-    share = hp.exploration_steps / context.steps
-    t.set_option("exploration_steps", "exploration_fraction", share, note)
-    t.declare_constant("double_q", False)
-    t.declare_constant("dueling", False)
-    t.declare_constant("huber_delta", 1.0)
+    translate_dqn_fields(t, hp, context)
     norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
     t.set_option("max_grad_norm", "max_grad_norm", norm, note="inf is off")
     _translate_images(t, context)
-    return translate_off_policy(t, hp, context, target_updates=_count_target_updates(hp, context))
+    return translate_off_policy(
+        t, hp, context, target_updates=count_dqn_target_updates(hp, context)
+    )
 
 
 def _translate_images(t: ConfigTranslator, context: RunContext) -> None:
@@ -193,17 +162,6 @@ def _translate_images(t: ConfigTranslator, context: RunContext) -> None:
         extractor: dict[str, Any] = {"Convolutions": []}
         t.set_extra_options(**{"policy_kwargs.features_extractor_class": extractor})
         t.set_extra_options(**{"policy_kwargs.normalize_images": context.task.brightest > 1})
-
-
-def _count_target_updates(hp: DQN, context: RunContext) -> int:
-    """How often a target moves: at multiples of the interval, if there was an update since."""
-    every, interval = hp.train_freq, hp.target_update_interval
-    total = math.ceil(context.steps / every) * every
-    first = (hp.learning_starts // every + 1) * every
-    if hp.tau < 1:  # it never arrives
-        return max(0, total // interval - first // interval)
-    moves = {update // interval + 1 for update in range(first, total + 1, every)}
-    return sum(move * interval <= total for move in moves)
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {

@@ -1,4 +1,4 @@
-"""What settings of SB3's base classes have in common, in torch and in JAX."""
+"""Settings of SB3's classes and of sbx's, which are built on the same base classes."""
 
 import dataclasses
 import math
@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.translation import ConfigTranslator, NativeConfig
 
 Defaults = TypeVar("Defaults", bound=OffPolicy)
@@ -89,3 +91,67 @@ def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> 
     """Exploration noise, a share of half the action range as upstream has it; none for 0."""
     noise = {_NOISE_CLASSES[kind]: deviation} if deviation else None
     t.set_option("exploration_noise", "action_noise", noise)
+
+
+def make_schedule(start: float, schedule: str) -> Any:
+    """Return a value that stays or goes linearly to 0 over the run, as upstream takes it."""
+    return start if schedule == "constant" else {"LinearSchedule": [start, 0.0, 1.0]}
+
+
+def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
+    """Set the options of PPO that both frameworks have."""
+    rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule)
+    t.set_option("learning_rate", "learning_rate", rate)
+    t.share_option("learning_rate_schedule", "learning_rate")
+    steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
+    t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
+    t.set_option("minibatch_size", "batch_size")
+    t.set_option("epochs", "n_epochs")
+    t.set_option("gamma", "gamma")
+    t.set_option("gae_lambda", "gae_lambda")
+    t.set_option("clip_range", "clip_range", make_schedule(hp.clip_range, hp.clip_range_schedule))
+    t.share_option("clip_range_schedule", "clip_range")
+
+
+def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
+    """Finish the translation of PPO, whose steps are rounded up to whole rollouts."""
+    t.declare_constant("bootstrap_truncation", True)
+    for field in ("rollout_steps", "minibatch_size"):
+        if hp.normalize_advantage and getattr(hp, field) < 2:
+            t.reject_value(field, "at least 2 wherever advantages are normalised")
+    translate_network_sizes(t)
+    rollouts = math.ceil(context.steps / hp.rollout_steps)
+    return t.finish(rollouts * hp.rollout_steps)
+
+
+def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> None:
+    """Set the options of DQN that both frameworks have."""
+    t.set_option("learning_rate", "learning_rate")
+    t.set_option("target_update_interval", "target_update_interval")
+    if hp.target_update_interval % context.n_envs:
+        t.reject_value(
+            "target_update_interval",
+            f"counted per copy of the environment: n_envs={context.n_envs} must divide it",
+        )
+    t.set_option("exploration_initial", "exploration_initial_eps")
+    t.set_option("exploration_final", "exploration_final_eps")
+    note = "as a share of the run's steps"
+    share = hp.exploration_steps / context.steps
+    t.set_option("exploration_steps", "exploration_fraction", share, note)
+    t.declare_constant("double_q", False)
+    t.declare_constant("dueling", False)
+    t.declare_constant("huber_delta", 1.0)
+
+
+def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
+    """Return how often the target network is copied.
+
+    Upstream copies it at multiples of the interval, also without an update since the last copy:
+    such a copy changes nothing and is not counted.
+    """
+    every, interval = hp.train_freq, hp.target_update_interval
+    total, first = compute_total_steps(hp, context), compute_first_update(hp)
+    if hp.tau < 1:  # the target never equals the network, so that every step moves it
+        return max(0, total // interval - first // interval)
+    moves = {update // interval + 1 for update in range(first, total + 1, every)}
+    return sum(move * interval <= total for move in moves)

@@ -1,13 +1,9 @@
 """sbx: its public classes, which train in JAX, and their `learn()`."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.translation import NativeConfig
 
 
 class SbxAdapter(Adapter):

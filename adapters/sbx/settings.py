@@ -1,23 +1,26 @@
-"""Unified hyperparameters to the arguments of sbx's classes, a module per algorithm.
+"""Unified hyperparameters to the arguments of sbx's classes, a function per algorithm.
 
-Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where sbx couples values.
+Arguments that are objects stand as `{class name: its arguments}`, so that settings can be written
+to a file; `adapters.sb3_common.model.resolve_arguments` makes the objects.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from parallax.adapters.sb3_common.settings import (
     compute_first_update,
     compute_total_steps,
-    divide_among_envs,
+    count_dqn_target_updates,
     finish_off_policy,
+    finish_on_policy,
     scale_cycle_to_envs,
     translate_action_noise,
     translate_adam_eps,
+    translate_dqn_fields,
     translate_network_sizes,
     translate_replay_fields,
+    translate_rollout_fields,
 )
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -63,17 +66,7 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Arguments of `sbx.PPO`."""
-    rate = _make_schedule(hp.learning_rate, hp.learning_rate_schedule)
-    t.set_option("learning_rate", "learning_rate", rate)
-    t.share_option("learning_rate_schedule", "learning_rate")
-    steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
-    t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
-    t.set_option("minibatch_size", "batch_size")
-    t.set_option("epochs", "n_epochs")
-    t.set_option("gamma", "gamma")
-    t.set_option("gae_lambda", "gae_lambda")
-    t.set_option("clip_range", "clip_range", _make_schedule(hp.clip_range, hp.clip_range_schedule))
-    t.share_option("clip_range_schedule", "clip_range")
+    translate_rollout_fields(t, hp, context)
     t.declare_constant("value_clip_range", None, "sbx takes clip_range_vf and does not use it")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
@@ -83,17 +76,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("max_grad_norm", "max_grad_norm", norm, note)
     t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
-    t.declare_constant("bootstrap_truncation", True)
-    for field in ("rollout_steps", "minibatch_size"):
-        if hp.normalize_advantage and getattr(hp, field) < 2:
-            t.reject_value(field, "at least 2 wherever advantages are normalised")
-    translate_network_sizes(t)
-    rollouts = math.ceil(context.steps / hp.rollout_steps)
-    return t.finish(rollouts * hp.rollout_steps)
-
-
-def _make_schedule(start: float, schedule: str) -> Any:
-    return start if schedule == "constant" else {"LinearSchedule": [start, 0.0, 1.0]}
+    return finish_on_policy(t, hp, context)
 
 
 couple_defaults_td3 = scale_cycle_to_envs
@@ -154,21 +137,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Arguments of `sbx.DQN`."""
-    t.set_option("learning_rate", "learning_rate")
-    t.set_option("target_update_interval", "target_update_interval")
-    if hp.target_update_interval % context.n_envs:
-        t.reject_value(
-            "target_update_interval",
-            f"counted per copy of the environment: n_envs={context.n_envs} must divide it",
-        )
-    t.set_option("exploration_initial", "exploration_initial_eps")
-    t.set_option("exploration_final", "exploration_final_eps")
-    note = "as a share of the run's steps"
-    share = hp.exploration_steps / context.steps
-    t.set_option("exploration_steps", "exploration_fraction", share, note)
-    t.declare_constant("double_q", False)
-    t.declare_constant("dueling", False)
-    t.declare_constant("huber_delta", 1.0)
+    translate_dqn_fields(t, hp, context)
     t.declare_constant("max_grad_norm", None, "gradients are not clipped")
     t.set_option(
         "hidden_sizes",
@@ -178,17 +147,9 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     )
     if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1:
         t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
-    return translate_off_policy(t, hp, context, target_updates=_count_target_updates(hp, context))
-
-
-def _count_target_updates(hp: DQN, context: RunContext) -> int:
-    """How often a target moves: at multiples of the interval, if there was an update since."""
-    every, interval = hp.train_freq, hp.target_update_interval
-    total, first = compute_total_steps(hp, context), compute_first_update(hp)
-    if hp.tau < 1:  # it never arrives
-        return max(0, total // interval - first // interval)
-    moves = {update // interval + 1 for update in range(first, total + 1, every)}
-    return sum(move * interval <= total for move in moves)
+    return translate_off_policy(
+        t, hp, context, target_updates=count_dqn_target_updates(hp, context)
+    )
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {

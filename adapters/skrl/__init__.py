@@ -2,15 +2,11 @@
 
 import dataclasses
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.translation import NativeConfig
 
 DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 """Options that count otherwise than hyperparameters do."""

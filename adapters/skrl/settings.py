@@ -1,6 +1,9 @@
-"""Unified hyperparameters to the arguments of skrl's classes, a module per algorithm.
+"""Unified hyperparameters to the arguments of skrl's classes, a function per algorithm.
 
-Each has `settings(t, hp, context)`; `parallax.adapters.skrl.agents.<algorithm>` builds what they describe.
+Settings are named `Class.argument`. Options that no hyperparameter stands for are set all the same,
+so that `run.json` lists them: to the values of skrl's Gymnasium examples, and off where the study
+decides (a learning rate that follows the divergence, scaled observations and values, noise that
+fades). `adapters.skrl.agents` builds what the settings describe.
 """
 
 import dataclasses

@@ -1,14 +1,10 @@
 """Tianshou: its algorithms, collector, buffer and trainer, put together as in its examples."""
 
-import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
-from parallax.harness.contract.translation import NativeConfig
 
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _UNSUPPORTED_REASONS = {
@@ -18,9 +14,10 @@ _UNSUPPORTED_REASONS = {
 
 
 def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
-    """Why Tianshou's buffer cannot replay so, as the end of a sentence; empty where it can."""
+    """Return why Tianshou's buffer cannot replay in this way, or an empty string."""
     if not isinstance(replay, PrioritizedReplay) or replay.name != "per":
-        return f"{_UNSUPPORTED_REASONS.get(replay.name, _PROPORTIONAL)}; replay=per is carried by that buffer"
+        reason = _UNSUPPORTED_REASONS.get(replay.name, _PROPORTIONAL)
+        return f"{reason}; replay=per is carried by that buffer"
     if replay.draws != "independent":
         return "its buffer draws independently, which is replay.draws=independent"
     if replay.normalize != "batch":
@@ -48,13 +45,13 @@ class TianshouAdapter(Adapter):
     recipe_parts = ("networks", "settings", "optimizers")
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
-        """See `parallax.adapters.tianshou`."""
+        """Return why Tianshou's buffer cannot replay in this way."""
         return explain_unsupported_replay(algorithm, replay)
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Its policies compute where their parameters are."""
+        """Return why not: its policies compute where their parameters are."""
         return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """What trains, with what it compiles; torch's optimisers load torch's compiler."""
+        """Return what trains, with what it compiles; torch's optimisers load torch's compiler."""
         return ("parallax.adapters.tianshou.train", "torch._dynamo")

@@ -1,7 +1,7 @@
-"""Unified hyperparameters to the arguments of Tianshou's classes, a module per algorithm.
+"""Unified hyperparameters to the arguments of Tianshou's classes, a function per algorithm.
 
-Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where Tianshou counts
-otherwise. `parallax.adapters.tianshou.<algorithm>` builds what they describe.
+Settings are named `Class.argument`. Options that no hyperparameter stands for have the values of
+Tianshou's examples. `adapters.tianshou.algorithms` builds what the settings describe.
 """
 
 import dataclasses

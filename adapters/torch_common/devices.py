@@ -1,16 +1,14 @@
-"""Which devices PyTorch has, and why a training cannot be on one."""
-
-CPU_ONLY = "its code trains on the CPU only. Use device=cpu or another framework."
+"""Devices that PyTorch has on this machine, and why a training cannot use one."""
 
 
 def explain_missing_device(
     device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")
 ) -> str:
-    """Why a framework in torch cannot train on a device; empty where it can.
+    """Return why a framework in torch cannot train on a device, or an empty string.
 
     Args:
         device: As the user names it: a kind, and for several of one kind its number.
-        here: Whether it is to be on this machine; PyTorch is imported to look then.
+        here: Whether this machine will train; PyTorch is imported to look then.
         known: Kinds that the framework's code takes.
 
     Returns:
@@ -30,7 +28,7 @@ def explain_missing_device(
 
 
 def count_devices(kind: str) -> int:
-    """How many devices of a kind there are."""
+    """Return the number of devices of a kind."""
     import torch
 
     if kind == "cuda":

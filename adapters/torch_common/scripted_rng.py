@@ -67,7 +67,7 @@ SCRIPTED_OPERATIONS = frozenset(
 
 
 class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Takes torch's random numbers from the dictation; see `parallax.harness.contract.probing.scripted_rng.script_numpy_rng`."""
+    """Mode in which torch takes its random numbers from a script."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

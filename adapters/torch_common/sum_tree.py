@@ -82,7 +82,7 @@ def _load_segtree_module() -> ModuleType:
     sys.modules[_SEGTREE_MODULE] = module  # where checkpoints look classes up
     assert spec.loader is not None
     spec.loader.exec_module(module)
-    # The first tree calls each function with arguments of the types that `CompiledSumTree` hands on.
+    # The first tree calls each function with arguments of the types that `CompiledSumTree` has.
     with cache_compiled("sum-tree", vars(module).values()):
         module.SegmentTree(2)
     return module

@@ -17,16 +17,8 @@ from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
 from parallax.adapters.torch_common.image_encoder import ImageScaling, count_features
-from parallax.adapters.torchrl import loop
-from parallax.adapters.torchrl.loop import (
-    LoopProgress,
-    MetricMeans,
-    make_collector,
-    make_loop_checkpointable,
-    seed_generators,
-)
-from parallax.adapters.torchrl.networks import attach_monitor
-from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.algorithms.image_encoder import compute_kernels
@@ -57,29 +49,23 @@ class DQNComponents:
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
-    """Trains to the end."""
-    settings = native.settings
-    seed_generators(settings["seed"])
-    components = build_components(settings, context.task)
-    explorer = TensorDictSequential(components.actor, components.exploration)
-    transforms = RewardSum(), StepCounter(), DoubleToFloat()
-    collector = make_collector(
-        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
+    """Train to the end."""
+    seed_generators(native.settings["seed"])
+    components = build_components(native.settings, context.task)
+    train_off_policy(
+        native,
+        context,
+        make_env,
+        monitor,
+        components=components,
+        explorer=TensorDictSequential(components.actor, components.exploration),
+        transforms=(RewardSum(), StepCounter(), DoubleToFloat()),
+        policy=functools.partial(predict_actions, components.actor),
+        networks=NETWORKS,
+        update=update,
+        learning_rate="Adam.lr",
+        collected_frames=components.exploration.step,
     )
-    policy = functools.partial(predict_actions, components.actor)
-    buffer = loop.make_buffer(settings, components.loss)
-    progress, means = LoopProgress(), MetricMeans()
-    state = make_loop_checkpointable(collector, components, buffer, progress, means)
-    attach_monitor(monitor, policy, components.loss, NETWORKS, state)
-    lower = components.exploration.step
-    with record_buffer_cost(buffer, monitor):
-        for step, batch, is_last in loop.iterate_training_batches(
-            collector, buffer, progress, settings, lower
-        ):
-            means.add(update(components, batch, step))
-            if is_last and means.updates >= loop.RECORD_EVERY:
-                monitor.record(means.take() | {"learning_rate": settings["Adam.lr"]})
-    collector.shutdown()
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:

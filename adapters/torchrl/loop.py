@@ -1,7 +1,7 @@
-"""What the recipes share: the environment as TorchRL sees it, collecting, replay, averages."""
+"""Loops that the recipes share: collecting, updates from a replay buffer, and resumable state."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,15 +11,26 @@ from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import nn
 from torchrl.collectors import Collector
-from torchrl.data import Bounded, TensorDictReplayBuffer
+from torchrl.data import TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
 from torchrl.objectives import TargetNetUpdater
 
 from parallax.adapters.torch_common.state import make_checkpointable
-from parallax.adapters.torchrl.replay import PrioritizedTensorDictBuffer, make_replay_buffer
-from parallax.envs.tasks import Task
-from parallax.harness.contract.adapter import Checkpointable, MakeEnv
+from parallax.adapters.torchrl.networks import attach_monitor
+from parallax.adapters.torchrl.replay import (
+    PrioritizedTensorDictBuffer,
+    make_replay_buffer,
+    record_buffer_cost,
+)
+from parallax.harness.contract.adapter import (
+    Checkpointable,
+    MakeEnv,
+    Monitor,
+    Policy,
+    RunContext,
+)
 from parallax.harness.contract.state_codec import ObjectCodec, State
+from parallax.harness.contract.translation import NativeConfig
 
 
 def seed_generators(seed: int) -> None:
@@ -53,12 +64,6 @@ def make_collector(
         device="cpu",
         pre_collect_hook=safe_point,
     )
-
-
-def action_spec(task: Task) -> Bounded:
-    """Bounds of an action, in action units."""
-    low, high = torch.tensor(task.action_low), torch.tensor(task.action_high)
-    return Bounded(low, high, shape=low.shape, dtype=torch.float32)
 
 
 class _SpacesOnlyEnv(gymnasium.Env[Any, Any]):
@@ -150,6 +155,62 @@ class MetricMeans:
         means = {name: torch.stack(values).mean().item() for name, values in self._values.items()}
         self.updates, self._values = 0, {}
         return means
+
+
+def train_off_policy(
+    native: NativeConfig,
+    context: RunContext,
+    make_env: MakeEnv,
+    monitor: Monitor,
+    *,
+    components: Any,
+    explorer: TensorDictModuleBase,
+    transforms: Sequence[Transform],
+    policy: Policy,
+    networks: Sequence[str],
+    update: Callable[[Any, TensorDictBase, int], dict[str, torch.Tensor]],
+    learning_rate: str,
+    collected_frames: Callable[[int], None] = lambda frames: None,
+    compute_extra_metrics: Callable[[TensorDictBase], dict[str, float]] = lambda batch: {},
+) -> None:
+    """Train an algorithm with a replay buffer to the end.
+
+    This is the loop of upstream's `sota-implementations/{dqn,ddpg,td3,sac}`: collect, extend the
+    buffer, make some updates.
+
+    Args:
+        native: Native settings.
+        context: The run.
+        make_env: Makes one environment.
+        monitor: Follows the training.
+        components: Networks, loss and optimisers of the algorithm; has a `loss`.
+        explorer: Acts while collecting.
+        transforms: Transforms of the environment, in upstream's order.
+        policy: The greedy policy.
+        networks: Names of the networks that the loss holds, target networks included.
+        update: Makes one update from components, a minibatch and the number of the update.
+        learning_rate: Setting with the learning rate to record.
+        collected_frames: Called with the number of steps of each batch, such as to anneal
+            exploration.
+        compute_extra_metrics: Metrics of the last minibatch that the update does not report.
+    """
+    settings = native.settings
+    collector = make_collector(
+        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
+    )
+    buffer = make_buffer(settings, components.loss)
+    progress, means = LoopProgress(), MetricMeans()
+    state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    attach_monitor(monitor, policy, components.loss, networks, state)
+    with record_buffer_cost(buffer, monitor):
+        for step, batch, is_last in iterate_training_batches(
+            collector, buffer, progress, settings, collected_frames
+        ):
+            means.add(update(components, batch, step))
+            if is_last and means.updates >= RECORD_EVERY:
+                extra = compute_extra_metrics(batch)
+                monitor.record(means.take() | extra | {"learning_rate": settings[learning_rate]})
+    collector.shutdown()
 
 
 ReadNested = Callable[[Any], State]

@@ -1,4 +1,4 @@
-"""Networks of the recipes, and what a run needs to read from them."""
+"""Networks of the recipes, their greedy policy and their parameters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,13 +9,19 @@ from numpy.typing import NDArray
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
+from torchrl.data import Bounded
 from torchrl.modules import MLP, ProbabilisticActor, TanhModule, ValueOperator
 from torchrl.objectives import LossModule
 
 from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
-from parallax.adapters.torchrl.loop import action_spec
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import Checkpointable, Monitor, Policy, Weights
+
+
+def build_action_spec(task: Task) -> Bounded:
+    """Return the bounds of an action, in action units."""
+    low, high = torch.tensor(task.action_low), torch.tensor(task.action_high)
+    return Bounded(low, high, shape=low.shape, dtype=torch.float32)
 
 
 def build_q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
@@ -35,7 +41,7 @@ def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> Tensor
     )
     return TensorDictSequential(
         TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
-        TanhModule(in_keys=["param"], out_keys=["action"], spec=action_spec(task)),
+        TanhModule(in_keys=["param"], out_keys=["action"], spec=build_action_spec(task)),
     )
 
 

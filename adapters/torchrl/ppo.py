@@ -18,12 +18,11 @@ from torchrl.objectives.value import GAE
 from parallax.adapters.torchrl.loop import (
     LoopProgress,
     MetricMeans,
-    action_spec,
     make_collector,
     make_loop_checkpointable,
     seed_generators,
 )
-from parallax.adapters.torchrl.networks import attach_monitor, make_greedy_policy
+from parallax.adapters.torchrl.networks import attach_monitor, build_action_spec, make_greedy_policy
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -83,7 +82,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
 
 def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     # Location from the network, scale from one free parameter per dimension.
-    spec = action_spec(task)
+    spec = build_action_spec(task)
     network = nn.Sequential(
         _build_mlp(task.observation_size, task.action_size, settings, ACTOR_GAIN),
         AddStateIndependentNormalScale(torch.Size([task.action_size]), scale_lb=1e-8),

@@ -1,7 +1,7 @@
-"""Unified hyperparameters to the arguments of TorchRL's components, a module per algorithm.
+"""Unified hyperparameters to the arguments of TorchRL's components, a function per algorithm.
 
-Each has `settings(t, hp, context)`; `own_defaults(defaults, context)` where upstream's script
-couples values. `parallax.adapters.torchrl.<algorithm>` trains with them.
+Settings are named `Component.argument`, or `script.option` where upstream's own training script,
+and not a component, carries out the option; our loops do so then.
 """
 
 import dataclasses
@@ -47,7 +47,8 @@ def translate_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        learning_starts_name: What `learning_starts` is called; the usual one lets actions be random meanwhile.
+        learning_starts_name: Option for `learning_starts`; with the default, actions are random
+            until then.
         counts: Parts of the update_schedule that are otherwise in TorchRL.
     """
     t.set_option("batch_size", "TensorDictReplayBuffer.batch_size")

@@ -12,22 +12,14 @@ from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import AdditiveGaussianModule
 from torchrl.objectives import SoftUpdate, TD3Loss
 
-from parallax.adapters.torchrl import loop
-from parallax.adapters.torchrl.loop import (
-    LoopProgress,
-    MetricMeans,
-    action_spec,
-    make_collector,
-    make_loop_checkpointable,
-    seed_generators,
-)
+from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
 from parallax.adapters.torchrl.networks import (
-    attach_monitor,
+    build_action_spec,
     build_deterministic_actor,
     build_q_network,
     make_greedy_policy,
 )
-from parallax.adapters.torchrl.replay import get_loss_class, record_buffer_cost
+from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -64,36 +56,27 @@ class TD3Components:
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
-    """Trains to the end."""
-    settings = native.settings
-    seed_generators(settings["seed"])
-    components = build_components(settings, context.task)
-    transforms = StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()
-    collector = make_collector(
+    """Train to the end."""
+    seed_generators(native.settings["seed"])
+    components = build_components(native.settings, context.task)
+    train_off_policy(
+        native,
+        context,
         make_env,
-        context.n_envs,
-        components.explorer,
-        settings,
-        *transforms,
-        safe_point=monitor.safe_point,
+        monitor,
+        components=components,
+        explorer=components.explorer,
+        transforms=(StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()),
+        policy=make_greedy_policy(components.actor),
+        networks=NETWORKS,
+        update=update,
+        learning_rate="Adam(actor).lr",
     )
-    buffer = loop.make_buffer(settings, components.loss)
-    progress, means = LoopProgress(), MetricMeans()
-    state = make_loop_checkpointable(collector, components, buffer, progress, means)
-    attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
-    with record_buffer_cost(buffer, monitor):
-        for step, batch, is_last in loop.iterate_training_batches(
-            collector, buffer, progress, settings
-        ):
-            means.add(update(components, batch, step))
-            if is_last and means.updates >= loop.RECORD_EVERY:
-                monitor.record(means.take() | {"learning_rate": settings["Adam(actor).lr"]})
-    collector.shutdown()
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
     """Networks, loss and optimisers as they are before the first update."""
-    spec = action_spec(task)
+    spec = build_action_spec(task)
     actor = build_deterministic_actor(settings, task)
     noise = AdditiveGaussianModule(
         spec, sigma_init=1.0, sigma_end=1.0, std=settings["AdditiveGaussianModule.std"]

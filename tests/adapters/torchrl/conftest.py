@@ -136,7 +136,7 @@ def build(native):
     def make(algorithm, seed=0, **changes):
         settings, context = native(algorithm, **changes)
         torch.manual_seed(seed)
-        return MODULES[algorithm].build(settings.settings, context.task)
+        return MODULES[algorithm].build_components(settings.settings, context.task)
 
     return make
 

@@ -34,7 +34,7 @@ def test_twin_critics_are_drawn_anew_within_the_range_of_the_given_one(
         given.append(build_q_network(*arguments))
         return given[-1]
 
-    monkeypatch.setattr(MODULES[algorithm], "q_network", keep)
+    monkeypatch.setattr(MODULES[algorithm], "build_q_network", keep)
     twins = build(algorithm).loss.qvalue_network_params.flatten_keys(".")
     for name, template in given[0].named_parameters():
         first, second = twins[name].unbind(0)

@@ -80,7 +80,7 @@ def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(trained, 
 @pytest.mark.parametrize("algorithm", MODULES)
 def test_policy_and_weights_follow_the_training(native, algorithm):
     settings, context = native(algorithm)
-    components = MODULES[algorithm].build(settings.settings, context.task)
+    components = MODULES[algorithm].build_components(settings.settings, context.task)
     policy, observations = make_greedy_policy(components.actor), np.ones((3, 4), dtype=np.float32)
     before = policy(observations)
     with torch.no_grad():
