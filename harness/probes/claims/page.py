@@ -134,7 +134,8 @@ TorchRL's wheel holds its training scripts, without their configuration files. W
 its components, such as initialisation and schedules, is rebuilt here
 ([TorchRL recipes](reference/torchrl-recipes.md)) and marked *our recipe*; tests run the
 scripts themselves and find the same weights, bit for bit. No verdict rests on what a
-recipe does: the text of the scripts decides, and what it leaves to a configuration file is not testable.
+recipe does: the text of the scripts decides, and
+what it leaves to a configuration file is not testable.
 """
 
 
