@@ -3,7 +3,8 @@
 In one run, with the same untrained SB3 model, task and initial states, on one thread:
 
 - `evaluate_policy` of Stable-Baselines3 with one environment;
-- `parallax.harness.train.evaluation.evaluate_greedy_policy` with SB3's policy called directly, and with `model.predict`;
+- `parallax.harness.train.evaluation.evaluate_greedy_policy` with SB3's policy called directly, and
+with `model.predict`;
 - the floor, `mujoco.rollout`, which repeats the actions of our episodes without a policy, where
   the task is one of MuJoCo's.
 

@@ -2,9 +2,9 @@
 
     python benchmarks/existence.py
 
-prints the table in docs/reference/simulations.md: 32 settings of 3 frameworks with 5 seeds each, and the rate
-at which some pair is significant after Holm's correction (what was asked for before), and at which
-more pairs are significant one by one than in made-up studies.
+prints the table in docs/reference/simulations.md: 32 settings of 3 frameworks with 5 seeds each,
+and the rate at which some pair is significant after Holm's correction (what was asked for before),
+and at which more pairs are significant one by one than in made-up studies.
 """
 
 import argparse

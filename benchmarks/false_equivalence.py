@@ -2,9 +2,9 @@
 
     python benchmarks/false_equivalence.py
 
-prints the table in docs/reference/simulations.md: for each shape of returns and number of seeds the rate by
-two one-sided tests alone, as they were used before, and by the rule, which also bounds what runs
-that were not seen could make of the means. Each case has a difference of at least the margin.
+prints the table in docs/reference/simulations.md: for each shape of returns and number of seeds the
+rate by two one-sided tests alone, as they were used before, and by the rule, which also bounds what
+runs that were not seen could make of the means. Each case has a difference of at least the margin.
 Then, for the same cases, the rate at any of several looks: without precaution, and by the rule for
 stopping, which holds the same bound.
 """

@@ -2,8 +2,8 @@
 
     python benchmarks/interval_coverage.py
 
-prints the table in docs/reference/simulations.md. Each share is of 10,000 samples, so its standard error is
-at most 0.5 points, and 0.2 near 95%.
+prints the table in docs/reference/simulations.md. Each share is of 10,000 samples, so its standard
+error is at most 0.5 points, and 0.2 near 95%.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
     python benchmarks/planning.py
 
-prints the table in docs/reference/simulations.md. Frameworks differ by some deviations, in all pairs of a
-family alike; the need follows from the truth, and a pilot of five estimates it, with its range.
+prints the table in docs/reference/simulations.md. Frameworks differ by some deviations, in all
+pairs of a family alike; the need follows from the truth, and a pilot of five estimates it, with its
+range.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python benchmarks/pooling.py
 
-prints the tables in docs/reference/simulations.md: two frameworks on eight tasks with five seeds each, whose
-true differences scatter around a mean; how often intervals hold the truth, and their width beside
-Welch's. Then the power of a test of seeds in pairs, by how much their scores go together.
+prints the tables in docs/reference/simulations.md: two frameworks on eight tasks with five seeds
+each, whose true differences scatter around a mean; how often intervals hold the truth, and their
+width beside Welch's. Then the power of a test of seeds in pairs, by how much their scores go
+together.
 """
 
 import argparse

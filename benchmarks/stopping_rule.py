@@ -2,9 +2,10 @@
 
     python benchmarks/stopping_rule.py
 
-prints the tables in docs/reference/simulations.md: how often two frameworks without a difference are called
-different, how often two that differ by the margin are called equivalent, and how many seeds it
-takes to find a difference; beside it tests looked at without precaution, and once at the end.
+prints the tables in docs/reference/simulations.md: how often two frameworks without a difference
+are called different, how often two that differ by the margin are called equivalent, and how many
+seeds it takes to find a difference; beside it tests looked at without precaution, and once at the
+end.
 """
 
 import argparse

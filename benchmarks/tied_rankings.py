@@ -2,10 +2,10 @@
 
     python benchmarks/tied_rankings.py
 
-prints the table in docs/reference/simulations.md: three frameworks, three algorithms of one mean, five seeds.
-How often a gap's magnitude is called changed, by the test of gaps alone, as before, and by the
-rule; how often the probability of the same order is below 5%, which reads as a broken order; and
-how often it is below what 97.5% of tied algorithms give, which stands beside it.
+prints the table in docs/reference/simulations.md: three frameworks, three algorithms of one mean,
+five seeds. How often a gap's magnitude is called changed, by the test of gaps alone, as before, and
+by the rule; how often the probability of the same order is below 5%, which reads as a broken order;
+and how often it is below what 97.5% of tied algorithms give, which stands beside it.
 """
 
 import argparse

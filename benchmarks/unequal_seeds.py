@@ -2,9 +2,9 @@
 
     python benchmarks/unequal_seeds.py
 
-prints the table in docs/reference/simulations.md: eight tasks of different difficulty, of which the easy ones
-have 20 seeds and the hard ones 4. Mean error and coverage of the 95% interval of each aggregate,
-with all seeds pooled, as before for all but the median, and with tasks counting alike.
+prints the table in docs/reference/simulations.md: eight tasks of different difficulty, of which the
+easy ones have 20 seeds and the hard ones 4. Mean error and coverage of the 95% interval of each
+aggregate, with all seeds pooled, as before for all but the median, and with tasks counting alike.
 """
 
 import argparse

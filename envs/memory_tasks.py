@@ -1,7 +1,7 @@
 """Tasks that need a memory: classic ones without their velocities, and a cue to be kept in mind.
 
-`parallax.envs.tasks.make_task_env` registers them by name: `CartPoleHidden-v0`, `PendulumHidden-v0`, and
-`MemoryChain-<length>-v0` for any length.
+`parallax.envs.tasks.make_task_env` registers them by name: `CartPoleHidden-v0`,
+`PendulumHidden-v0`, and `MemoryChain-<length>-v0` for any length.
 """
 
 import re

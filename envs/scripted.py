@@ -1,6 +1,7 @@
 """A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and accidents.
 
-`parallax.envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which registers it.
+`parallax.envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which
+registers it.
 """
 
 import os

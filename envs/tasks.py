@@ -87,8 +87,9 @@ class Task:
 def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     """`gymnasium.make` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `parallax.envs.images.FloatImages` tells, parking's dictionary flat,
-    what tasks of `popgym` show as `optional_tasks.OneHotObservations` does, Atari's games as `parallax.envs.atari.wrap_game`.
+    Images of booleans are shown as `parallax.envs.images.FloatImages` tells, parking's dictionary
+    flat, what tasks of `popgym` show as `optional_tasks.OneHotObservations` does, Atari's games as
+    `parallax.envs.atari.wrap_game`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.

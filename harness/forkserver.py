@@ -1,10 +1,11 @@
 """A process that has imported what runs need and forks one child for each.
 
-`python -m parallax.harness.forkserver FD MODULE ...` is started by `parallax.harness.sweep.forked_process`, which holds
-the other end of the socket FD. A request names the arguments of `parallax.harness.worker` and brings two or
-three files: the socket on which the child's end is told, the child's log, and a pipe whose end
-tells the child that the sweep is gone. What a child inherits and must not share is given up in
-`_become_worker`; everything else in it is `parallax.harness.worker`.
+`python -m parallax.harness.forkserver FD MODULE ...` is started by
+`parallax.harness.sweep.forked_process`, which holds the other end of the socket FD. A request names
+the arguments of `parallax.harness.worker` and brings two or three files: the socket on which the
+child's end is told, the child's log, and a pipe whose end tells the child that the sweep is gone.
+What a child inherits and must not share is given up in `_become_worker`; everything else in it is
+`parallax.harness.worker`.
 """
 
 import contextlib

@@ -77,11 +77,12 @@ class Checkpointable:
 
     Attributes:
         state: What it is now, at a boundary (`Monitor.safe_point`): nested dicts by text and lists
-            of plain values and arrays, as `parallax.harness.contract.state_codec` tells objects. The arrays may
-            be those that the training goes on with: they are written before the call of
-            `boundary` returns, and of a large one only what has changed since the last time.
+            of plain values and arrays, as `parallax.harness.contract.state_codec` tells objects.
+            The arrays may be those that the training goes on with: they are written before the call
+            of `boundary` returns, and of a large one only what has changed since the last time.
         lay_in: Gives the objects of a training that was just set up, at its first boundary, such
-            a state. Raises `parallax.harness.contract.state_codec.StateMismatchError` where it does not fit.
+            a state. Raises `parallax.harness.contract.state_codec.StateMismatchError` where it does
+            not fit.
     """
 
     state: Callable[[], Any]
@@ -128,8 +129,8 @@ class Monitor(Protocol):
             weights: Copies of all parameters as they are when it is called.
             policy_io: How they are loaded again. Without it, what a run has learned is kept all
                 the same, as arrays that nobody can load into the framework.
-            checkpointable: How a training that was killed goes on. Without it, or where `boundary` is
-                never called, it starts again from its start.
+            checkpointable: How a training that was killed goes on. Without it, or where `boundary`
+                is never called, it starts again from its start.
         """
 
     def safe_point(self) -> None:
@@ -162,9 +163,9 @@ class Adapter:
     """Base class of adapters: how one framework is configured and trained.
 
     An adapter is a package with the modules `settings` (a table `ALGORITHMS` of
-    `AlgorithmSettings`, and `set_run_options`), `train` and, where it can be probed, `probing`. A subclass declares the
-    framework and overrides what differs. Instances hold no state, and the framework is imported
-    by `train` and `probe` only.
+    `AlgorithmSettings`, and `set_run_options`), `train` and, where it can be probed, `probing`. A
+    subclass declares the framework and overrides what differs. Instances hold no state, and the
+    framework is imported by `train` and `probe` only.
 
     Attributes:
         name: Name of the framework on the command line.

@@ -4,8 +4,8 @@ Who wants to know of a kind of event subscribes to it before training begins. Wh
 asks once whom to tell, and hooks nothing in where there is nobody: an event without a subscriber
 costs nothing. Neither side knows the other, and adapters know of none of this.
 
-A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher` where it happens; it comes
-with its first subscriber.
+A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher`
+where it happens; it comes with its first subscriber.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Which past is learned from: the ways of replaying, and the hyperparameters of each.
 
-What the papers leave open is a field here, with a default; docs/reference/replay.md tells of each where the
-default comes from.
+What the papers leave open is a field here, with a default; docs/reference/replay.md tells of each
+where the default comes from.
 """
 
 import dataclasses

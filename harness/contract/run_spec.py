@@ -75,8 +75,8 @@ class RunSpec:
         n_envs: Copies of the training environment that are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
         device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
-        intervention: What is changed of everything else, by the names of `parallax.harness.interventions`
-            with `+` between them; `none` for nothing.
+        intervention: What is changed of everything else, by the names of
+            `parallax.harness.interventions` with `+` between them; `none` for nothing.
         save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
         hyperparameters: Unified hyperparameters, as asked for.

@@ -2,9 +2,9 @@
 
 What a training consists of is a web of objects that its set-up makes anew in every process: arrays
 that others hold a view of, generators, counters, lists. A `Reader` walks through it and writes down
-what can change, as nested plain values and arrays; a `StateWriter` walks through the web that a later
-set-up has made and gives every array, in place, the numbers of then. Functions, classes and modules
-belong to the code and stay as they are.
+what can change, as nested plain values and arrays; a `StateWriter` walks through the web that a
+later set-up has made and gives every array, in place, the numbers of then. Functions, classes and
+modules belong to the code and stay as they are.
 
 A state is data from a file and may come from anybody. The types it names are therefore never looked
 up: an object is made only of a type that was registered (`TYPES`, and those that an adapter hands

@@ -162,7 +162,8 @@ class ConfigTranslator:
         Args:
             total_steps: Environment transitions upstream will take.
             framework_steps: What its own counter will show, where that differs.
-            update_schedule: How often upstream will update, where the hyperparameters say otherwise.
+            update_schedule: How often upstream will update, where the hyperparameters say
+                otherwise.
 
         Raises:
             SpecError: Lists every value that cannot be honoured.

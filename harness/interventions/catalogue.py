@@ -2,8 +2,8 @@
 
 Three sources give one type, `Intervention`: files `interventions.yaml` (this project's own beside
 this module, for every framework, and one beside each adapter, for that framework's code), muPRL's
-faults of users, and mutants of upstream's update code. A replay strategy needs changes of upstream's
-source as well; they are in `replay.yaml` beside the adapter, in the same form.
+faults of users, and mutants of upstream's update code. A replay strategy needs changes of
+upstream's source as well; they are in `replay.yaml` beside the adapter, in the same form.
 """
 
 import dataclasses

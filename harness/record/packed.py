@@ -4,9 +4,10 @@ A row is a run folder, used or not. Scores and evaluations stand in columns that
 Parquet understands; `run_json` is the run's own record, with its settings and provenance. The same
 rows make the same bytes.
 
-A row is judged by the function that judges run folders (`parallax.harness.record.reading.judge_run`). Its
-`content_sha256` is the hash of all other columns, so that an edited row is found out. Files that
-were packed before this column existed have no hash; everything else is checked there too.
+A row is judged by the function that judges run folders
+(`parallax.harness.record.reading.judge_run`). Its `content_sha256` is the hash of all other
+columns, so that an edited row is found out. Files that were packed before this column existed have
+no hash; everything else is checked there too.
 """
 
 import dataclasses

@@ -134,9 +134,9 @@ def compute_corrected_weights(
 class ImpStrategy(ProportionalStrategy):
     """Draws as `ProportionalStrategy` does, and weighs by what priorities would be under new networks.
 
-    Until the first sweep of the memory the weights are those of `ProportionalStrategy`. A predicted sum
-    that is not positive counts as the stored one, and a predicted minimum is at least that of an
-    error of 0.
+    Until the first sweep of the memory the weights are those of `ProportionalStrategy`. A predicted
+    sum that is not positive counts as the stored one, and a predicted minimum is at least that of
+    an error of 0.
 
     Attributes:
         pairs: What the model is fitted to, a row for each: both features, sum and minimum of the

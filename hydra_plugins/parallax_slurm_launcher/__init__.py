@@ -1,6 +1,7 @@
 """A Hydra launcher that queues a sweep on a Slurm cluster and returns.
 
-Its options are those of `parallax.slurm.settings.SlurmSettings`, null standing for what the profile says, and:
+Its options are those of `parallax.slurm.settings.SlurmSettings`, null standing for what the profile
+says, and:
 
 - `profile`: name of a file in `slurm/profiles`, or the path of one of your own;
 - `dry_run`: prints the scripts and some of the runs, `full` all of them; queues nothing;

@@ -1,7 +1,8 @@
 """skrl's own training as in its Gymnasium examples, without the adapter or the harness.
 
 Two things differ from the examples. Their models scale actions by Pendulum's bound of 2, here it is
-the task's; and random actions are drawn one after the other (`RandomActionModel`), where skrl's are all one.
+the task's; and random actions are drawn one after the other (`RandomActionModel`), where skrl's are
+all one.
 """
 
 import gymnasium

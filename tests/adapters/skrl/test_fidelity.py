@@ -28,7 +28,8 @@ def reference():
 
 
 def test_random_actions_of_upstream_are_one_and_ours_are_not():
-    # If the first part fails, skrl draws anew: take `RandomActionModel` out of the adapter and the reference.
+    # If the first part fails, skrl draws anew: take `RandomActionModel` out of the adapter and the
+    # reference.
     from skrl.models.torch import Model
 
     from parallax.adapters.skrl.agents import DeterministicActor, ModelSpaces

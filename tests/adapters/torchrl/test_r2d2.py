@@ -103,9 +103,7 @@ def test_an_episode_that_ends_with_a_sequence_adds_none_and_the_next_begins_anew
     tape = EpisodeTail(SequenceLayout(M, 2, L))
     assert [int(s["begin"]) for s in episode(tape, 6)] == [0, 2]
     again = episode(tape, 1, terminated=False)
-    assert [(int(s["begin"]), int(s["length"]), bool(s["ended"])) for s in again] == [
-        (0, 1, False)
-    ]
+    assert [(int(s["begin"]), int(s["length"]), bool(s["ended"])) for s in again] == [(0, 1, False)]
 
 
 def minibatch(lengths=(9,)):
