@@ -167,7 +167,8 @@ def main() -> int:
     worst = _print(rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
     _tell(worst, options.repeats)
     print(
-        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.check_steps:,} pairs each\n"
+        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.check_steps:,} pairs "
+        f"each\n"
     )
     heads = [f"every {plan.batch} up to {plan.max_seeds}" for plan in PLANS]
     worst = _print(looked_at, PLANS, heads, options.check_steps)

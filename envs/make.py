@@ -141,7 +141,7 @@ def copy_observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array
 
 
 def make_normalizer(statistics: Mapping[str, Array]) -> Callable[[Array], Array]:
-    """Normalisation of observations [..., observations] with what `copy_observation_statistics` tells.
+    """Normalize observations [..., observations] by `copy_observation_statistics`.
 
     The identity for no statistics.
     """

@@ -42,7 +42,7 @@ TASK_IDS: tuple[str, ...] = (
     *DISCRETE_TASK_IDS,
 )
 MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
-"""Tasks of this project's own, in `parallax.envs.memory_tasks`; chains of other lengths go by name."""
+"""Tasks of `parallax.envs.memory_tasks`; chains of other lengths are made by their name."""
 
 
 class TaskError(ValueError):

@@ -131,7 +131,8 @@ def _judge_td3_of_sb3(table: GroupTable, options: VerdictOptions) -> ThesisClaim
     chance = _compute_chance_of_involving(findings, bare, alpha)
     apart, settings = _count_farthest(findings, "sb3"), len(findings) // 3
     outcome = (
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}. Of these {bare} of "
+        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}. Of "
+        f"these {bare} of "
         f"{len(with_sb3)} with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
         f"without: that as many involve one framework is p = {chance:.3f} where frameworks' names "
         f"mean nothing. Its mean is the outlying one of the three in {apart} of {settings} settings"
@@ -177,7 +178,8 @@ def _judge_td3_of_torchrl(table: GroupTable, options: VerdictOptions) -> ThesisC
         "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
         "its curves swing more cannot be seen in final scores.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count_significant(table, findings, options))}",
+        f"{format_significant_counts(findings, alpha)}; "
+        f"{describe_significant_count(count_significant(table, findings, options))}",
         findings,
     )
 
@@ -240,7 +242,8 @@ def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisC
         "level.",
         min(verdicts, key=(SUPPORTED, UNNAMED, NOT_SUPPORTED).index),
         f"{format_significant_counts(findings, alpha)}; {describe_significant_count(counts[0])}; "
-        f"read the other way, {format_significant_counts(between, alpha)}; {describe_significant_count(counts[1])}",
+        f"read the other way, {format_significant_counts(between, alpha)}; "
+        f"{describe_significant_count(counts[1])}",
         (*findings, *between),
     )
 
@@ -254,7 +257,10 @@ def _count_farthest(findings: Sequence[ClaimComparison], name: str) -> int:
     return sum(name not in min(found, key=lambda pair: found[pair]) for found in gaps.values())
 
 
-_RANKING_READING = "Verdicts by the rule of docs/explanation/statistics.md, the worst of the three pairs of frameworks"
+_RANKING_READING = (
+    "Verdicts by the rule of docs/explanation/statistics.md, the worst of the three pairs of "
+    "frameworks"
+)
 
 
 def judge_ranking_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
@@ -310,7 +316,8 @@ def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim
     return ThesisClaim(
         "6.3",
         claim,
-        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by one that "
+        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by "
+        f"one that "
         "is not.",
         SUPPORTED if 2 * preserved > len(items) else verdict,
         f"{_format_verdict_counts(items)}; of the {len(pairs)} single pairs of frameworks "
@@ -339,12 +346,14 @@ def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -
         "6.3, Figure 9",
         "Gaps between algorithms change in size from framework to framework, most often under "
         "CleanRL's hyperparameters.",
-        f"{_RANKING_READING}. First half: whether more settings have a changed gap than made-up ones in "
+        f"{_RANKING_READING}. First half: whether more settings have a changed gap than made-up "
+        f"ones in "
         "which no gap changes; second half: whether more of them are CleanRL's than where names of "
         "hyperparameters are dealt out anew on each task. Partly supported if the first is shown "
         "and the second is not.",
         verdict,
-        f"{count.observed} of {len(items)} settings with a changed gap; {describe_significant_count(count)}. By "
+        f"{count.observed} of {len(items)} settings with a changed gap; "
+        f"{describe_significant_count(count)}. By "
         f"hyperparameters: {where}; as many or more under CleanRL's by chance p = {more:.2f}, as "
         f"many or fewer p = {fewer:.2f}",
     )
@@ -410,6 +419,7 @@ def _judge_broken(items: Sequence[RankingVerdict], section: str, claim: str) -> 
         claim,
         "The task is not named in the text: all eight; supported if one is not preserved.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{_format_verdict_counts(items)}; the order is least likely the same on {split_version(least.env)[0]} "
+        f"{_format_verdict_counts(items)}; the order is least likely the same on "
+        f"{split_version(least.env)[0]} "
         f"(probability {format_order_probability(least.same_order, least.chance)})",
     )

@@ -145,6 +145,7 @@ def describe_significant_count(count: OmnibusCount) -> str:
     least = 1 / (count.simulated_studies + 1)
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
     return (
-        f"where nothing differs, {count.expected_under_null:.1f} on average and {count.max_under_null} at most of "
+        f"where nothing differs, {count.expected_under_null:.1f} on average and "
+        f"{count.max_under_null} at most of "
         f"{count.simulated_studies:,} made-up studies ({p})"
     )

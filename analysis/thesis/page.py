@@ -101,7 +101,8 @@ def render_consistency(verdicts: StudyVerdicts) -> list[str]:
     return [
         "## Consistency",
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
-        f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that none of "
+        f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that "
+        f"none of "
         "five failed still allows a failure rate of 45%.",
         render_table(rows, (*headings, "p < 0.05 uncorrected")),
         _describe_seeds_needed(verdicts.consistency, verdicts.options),
@@ -182,7 +183,8 @@ def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
         "## Recovered deviations",
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
         'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
-        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that d² is at "
+        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that "
+        f"d² is at "
         f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, and "
         f"{solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
     ]
@@ -200,8 +202,8 @@ def _is_possible_deviation(group: ScoreGroup) -> bool:
 _INTRODUCTION = """# What the thesis' tables show
 
 Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of five runs
-for 288 cells. This page holds them against the rules of [Statistics](explanation/statistics.md). No run of
-ours is in it. It is written by
+for 288 cells. This page applies the rules of [Statistics](explanation/statistics.md) to them. No
+run of ours is in it. It is written by
 
     parallax study thesis --output docs
 
@@ -256,9 +258,12 @@ def _render_claims(statements: Sequence[ThesisClaim], options: VerdictOptions) -
         "over the comparisons of each statement. Which tasks most panels of Figures 6 to 11 show "
         "is not in the text, so the widest set of cells that fits was taken.",
         render_table(rows, ("", "section", "statement", "verdict")),
-        f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. Neither shown nor "
-        f"contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
-        f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five runs leave most "
+        f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. Neither "
+        f"shown nor "
+        f"contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, "
+        f"none can be "
+        f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five "
+        f"runs leave most "
         "differences open. That differences exist is said where more comparisons are significant "
         "one by one than in made-up studies in which nothing differs, with the same cells compared "
         "([Statistics](explanation/statistics.md)).",

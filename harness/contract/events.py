@@ -191,7 +191,7 @@ class BeforeOptimizerStep:
 
 
 class AfterOptimizerStep:
-    """The optimiser of the last `BeforeOptimizerStep` has stepped: parameters are as they are after."""
+    """The optimizer of the last `BeforeOptimizerStep` has stepped; parameters are updated."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +270,7 @@ class TrainingEvents:
         return tell_and_count
 
     def make_env_hooks(self) -> dict[str, Any]:
-        """Arguments of `parallax.envs.make.make_training_env`, through which the environment tells."""
+        """Return arguments of `make_training_env` through which the environment reports."""
         begin, end = self.get_publisher(EpisodeBegin), self.get_publisher(EpisodeEnd)
         transition, copy = self.get_publisher(EnvTransition), self._copies
         self._copies += 1

@@ -339,7 +339,8 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
     intervention = values.get("intervention", NO_INTERVENTION)
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
         raise SpecError(
-            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with {INTERVENTION_SEPARATOR} "
+            f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with "
+            f"{INTERVENTION_SEPARATOR} "
             "between them; parallax intervention list lists them."
         )
     if values["study"] in RESERVED_FOLDERS:
@@ -354,7 +355,8 @@ def _check_common_overrides(
     for name in overridden:
         if name not in ALGORITHMS[algorithm].common_fields:
             raise SpecError(
-                f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no effect: "
+                f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no "
+                f"effect: "
                 "alignment=common leaves it at each framework's own default. "
                 "Use alignment=exact to set it."
             )

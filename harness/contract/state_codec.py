@@ -164,7 +164,8 @@ class StateReader:
         names = get_attributes(value)
         if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
             raise UnsupportedStateError(
-                f"{path.lstrip('.') or 'it'} is a {_format_class_name(type(value))}, whose state cannot be told"
+                f"{path.lstrip('.') or 'it'} is a {_format_class_name(type(value))}, whose state "
+                f"cannot be told"
             )
         parts_by_name = {name: self.read(part, f"{path}.{name}") for name, part in names.items()}
         return {_KIND: "object", **told, "attributes": parts_by_name}

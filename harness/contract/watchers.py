@@ -26,7 +26,7 @@ from parallax.harness.contract.installed import find_entry_points
 WATCHER_ENTRY_POINT_GROUP = "parallax.watchers"
 
 LibraryWatcher = Callable[[TrainingEvents], contextlib.AbstractContextManager[None]]
-"""Tells of `LayerForward`, `LossBackward`, `BeforeOptimizerStep` and `AfterOptimizerStep` while it is entered."""
+"""Publishes events of layers, losses and optimizer steps while its context is entered."""
 
 
 class NoWatcherError(RuntimeError):
@@ -76,7 +76,8 @@ def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatch
     registered = find_watcher_entry_points()
     if not registered:
         raise LookupError(
-            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so nobody can count optimiser "
+            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so nobody can "
+            f"count optimiser "
             "steps: install this project again (make install, or "
             "python -m pip install --no-deps --editable .)"
         )

@@ -144,7 +144,8 @@ def find_intervention(
     if is_mutant_name(name) or is_fault_name(name):
         if len(algorithms) != 1:
             raise SpecError(
-                f"intervention={name} differs from algorithm to algorithm: name one with --algorithms."
+                f"intervention={name} differs from algorithm to algorithm: name one with "
+                f"--algorithms."
             )
         return _resolve_name(name, adapter, algorithms[0])
     named = [item for item in list_interventions(adapter) if item.name == name]

@@ -72,7 +72,8 @@ class CodeMutant:
         """In a sentence."""
         change = f"`{_shorten_text(self.before)}` becomes `{_shorten_text(self.after)}`"
         where = f"{self.piece.module}, line {self.line}"
-        return f"A mutant that {OPERATOR_DESCRIPTIONS[self.operator]} ({self.operator}): {change} in {where}."
+        operator = f"{OPERATOR_DESCRIPTIONS[self.operator]} ({self.operator})"
+        return f"A mutant that {operator}: {change} in {where}."
 
 
 @dataclasses.dataclass(frozen=True)

@@ -81,7 +81,8 @@ def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLo
     if len(found) != 1:
         how = "is not there" if not found else f"is there {len(found)} times"
         raise SpecError(
-            f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in the "
+            f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in "
+            f"the "
             f"installed version of {piece.module.partition('.')[0]} ({path.name})."
         )
     spot = SegmentLocation(path, *found[0])
@@ -291,7 +292,8 @@ def _check_syntax(piece: SourceSegment, changed: str) -> None:
         ast.parse(textwrap.dedent(changed))
     except SyntaxError as error:
         raise SpecError(
-            f"{piece.where}: with {_format_excerpt(piece.replace)} in place of {_format_excerpt(piece.find)} it "
+            f"{piece.where}: with {_format_excerpt(piece.replace)} in place of "
+            f"{_format_excerpt(piece.find)} it "
             f"is no Python any more ({error.msg})."
         ) from error
 

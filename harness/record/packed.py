@@ -237,7 +237,8 @@ def check_folder(folder: str | None) -> None:
     path = PurePosixPath(folder)
     if path.is_absolute() or ".." in path.parts or "\0" in folder or not path.parts:
         raise UnusableError(
-            f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, which is no path below "
+            f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, which is no path "
+            f"below "
             "the file"
         )
 
@@ -279,7 +280,8 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
             continue
         if not f"{row['variant'][found.end() :]},".startswith(f"{value},"):
             return (
-                f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and run_json says "
+                f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and "
+                f"run_json says "
                 f"{name}={escape_unprintable(str(value))[:80]}"
             )
     return ""

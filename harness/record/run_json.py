@@ -25,7 +25,7 @@ RecordedValue = bool | int | float | str | list[bool | int | float | str | None]
 
 
 class RecordedSpec(Struct, frozen=True):
-    """What was asked for; `parallax.harness.contract.run_spec.RunSpec` says what each field means."""
+    """The requested run; `harness.contract.run_spec.RunSpec` explains each field."""
 
     study: Name
     framework: Name

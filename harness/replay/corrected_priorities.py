@@ -43,7 +43,7 @@ def predict_linear(coefficients: Floats, features: Floats) -> Floats:
 
 
 class AtdcStrategy(ProportionalStrategy):
-    """Draws by predicted errors, never below 0; until the first sweep as `ProportionalStrategy` does.
+    """Draws by predicted errors, at least 0; like `ProportionalStrategy` until the first sweep.
 
     A prediction is always made from the error that was measured last, not from an earlier
     prediction, so that corrections do not add up.
@@ -82,7 +82,7 @@ class AtdcStrategy(ProportionalStrategy):
         self._replayed[indices] = self.added
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """See `Strategy.estimate_probabilities`: what the model says of each; until the first sweep as `per`."""
+        """Return the predicted probabilities; those of `per` until the first sweep."""
         if self.model is None:
             return super().estimate_probabilities(indices, errors)
         powers = self.compute_powers(self.predict_errors())
@@ -132,7 +132,7 @@ def compute_corrected_weights(
 
 
 class ImpStrategy(ProportionalStrategy):
-    """Draws as `ProportionalStrategy` does, and weighs by what priorities would be under new networks.
+    """Draws like `ProportionalStrategy`, and weighs by priorities under the newest networks.
 
     Until the first sweep of the memory the weights are those of `ProportionalStrategy`. A predicted
     sum that is not positive counts as the stored one, and a predicted minimum is at least that of
@@ -197,7 +197,7 @@ class ImpStrategy(ProportionalStrategy):
         return compute_corrected_weights(real, stored, self.minimum, self.beta, bounds)
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """See `Strategy.estimate_probabilities`: by the predicted sum; until the first sweep as `per`."""
+        """Return probabilities by the predicted sum; until the first sweep those of `per`."""
         if self.sum is None:
             return super().estimate_probabilities(indices, errors)
         return self.compute_powers(errors) / self.sum

@@ -1,4 +1,4 @@
-"""Runs as children of processes that have imported everything before: see `parallax.harness.forkserver`.
+"""Runs as children of a process that has imported the framework; see `harness.forkserver`.
 
 Most of the first seconds of a run are imports, the same for every run of a framework.
 """

@@ -183,7 +183,8 @@ def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> Non
         if new != old and old is not None:
             raise SpecError(
                 f"The code that is installed now translates the run differently from when it was "
-                f"set up ({_describe_translation_difference(part, old, new)}). Start the sweep again, which sets "
+                f"set up ({_describe_translation_difference(part, old, new)}). Start the sweep "
+                f"again, which sets "
                 "it up anew."
             )
 

@@ -81,7 +81,8 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
     if not code or trust:
         return
     listed = "\n".join(f"    {escape_unprintable(line)}" for line in code)
-    what = f"{escape_unprintable(str(folder))} names what would run as you, here or on the nodes:\n{listed}"
+    name = escape_unprintable(str(folder))
+    what = f"{name} names what would run as you, here or on the nodes:\n{listed}"
     if not sys.stdin.isatty():
         raise SpecError(f"{what}\nAdd --trust if whoever made the folder may run it.")
     print(what)
