@@ -32,7 +32,7 @@ FRAME_SIZE = 84
 
 
 def is_atari_game(env_id: str) -> bool:
-    """Whether Gymnasium's name is that of a game of Atari's."""
+    """Return whether Gymnasium's name is that of a game of Atari's."""
     return env_id.startswith(ATARI_NAMESPACE)
 
 
@@ -53,7 +53,7 @@ def register_atari(env_id: str) -> None:
 
 
 def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """What is trained on and evaluated: uint8[4, 84, 84], the game's own rewards and ends.
+    """Return what is trained on and evaluated: uint8[4, 84, 84], the game's own rewards and ends.
 
     Args:
         env: A game that was made with `RAW_GAME_OPTIONS`.
@@ -67,7 +67,7 @@ def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def wrap_for_training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """What is learned from besides: the sign of rewards, and a life as an episode."""
+    """Return what is learned from besides: the sign of rewards, and a life as an episode."""
     return TransformReward(EpisodicLife(env), lambda reward: float(np.sign(float(reward))))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
-    """Whether observations are bool[height, width, channels]."""
+    """Return whether observations are bool[height, width, channels]."""
     return (
         isinstance(space, gymnasium.spaces.Box)
         and space.dtype == np.bool_
@@ -17,7 +17,7 @@ def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
 
 
 def is_stack_of_frames(space: gymnasium.Space[Any]) -> bool:
-    """Whether observations are uint8[frames, height, width] of 0 to 255.
+    """Return whether observations are uint8[frames, height, width] of 0 to 255.
 
     There are fewer frames than rows and columns; a picture, whose colours come last, is none.
     """

@@ -47,7 +47,7 @@ def register_minatar(env_id: str) -> None:
 
 
 def is_minatar_game(env_id: str) -> bool:
-    """Whether Gymnasium's name is that of a game of MinAtar."""
+    """Return whether Gymnasium's name is that of a game of MinAtar."""
     return env_id.startswith(MINATAR_NAMESPACE)
 
 
@@ -113,12 +113,12 @@ def register_popgym(env_id: str) -> None:
 
 
 def is_popgym(env_id: str) -> bool:
-    """Whether Gymnasium's name is that of one of these tasks."""
+    """Return whether Gymnasium's name is that of one of these tasks."""
     return env_id.startswith(POPGYM_PREFIX)
 
 
 def has_categorical_observations(space: spaces.Space[Any]) -> bool:
-    """Whether observations are numbers of kinds: one, several, or several parts of such."""
+    """Return whether observations are numbers of kinds: one, several, or several parts of such."""
     if isinstance(space, spaces.Tuple):
         return all(has_categorical_observations(part) for part in space.spaces)
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)

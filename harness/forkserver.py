@@ -68,7 +68,7 @@ class _ChildProcess:
     channel: socket.socket
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """Return what to wait for."""
         return self.handle
 
     def report(self) -> None:

@@ -164,7 +164,7 @@ class SubmissionRecord:
 
     @property
     def folder(self) -> Path:
-        """Where submitit keeps scripts and logs."""
+        """Return where submitit keeps scripts and logs."""
         return self.study_folder / FOLDER / self.name
 
     def save(self) -> None:
@@ -198,7 +198,7 @@ class SubmissionRecord:
         write_json(self.folder / _SPECS_FILE, content)
 
     def read_specs(self) -> "dict[Path, RunSpec]":
-        """What `save_specs` kept, as far as it can be read."""
+        """Return what `save_specs` kept, as far as it can be read."""
         from parallax.harness.contract.run_spec import spec_from_dict
 
         try:

@@ -48,7 +48,7 @@ class JobLimits:
 
 
 def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
-    """Whether a job that is about to be preempted is queued again.
+    """Return whether a job that is about to be preempted is queued again.
 
     Args:
         restarts: How often it was already.
@@ -58,7 +58,7 @@ def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
 
 
 def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
-    """Whether a run has had its time so often that another start would end the same way.
+    """Return whether a run has had its time so often that another start would end the same way.
 
     Args:
         seconds: How long it has been running.
@@ -71,12 +71,12 @@ def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> boo
 
 
 def compute_seconds_to_warning(limits: JobLimits) -> float:
-    """How long after a job's start a warning can be about its time limit, and not preemption."""
+    """Return how long after a job's start a warning can be about its time limit, and not preemption."""
     return _compute_earliest_warning(limits.job_minutes * 60 - limits.signal_seconds)
 
 
 def _compute_earliest_warning(warning: float) -> float:
-    """When a warning may come at the earliest."""
+    """Return when a warning may come at the earliest."""
     return warning - min(_WARNING_TOLERANCE, warning / 2)
 
 
@@ -185,7 +185,7 @@ class RunJob:
             time.sleep(0.1)
 
     def _has_new_checkpoint(self, folder: Path) -> bool:
-        """Whether the run under way has kept a state that is further than where it began."""
+        """Return whether the run under way has kept a state that is further than where it began."""
         kept, record = find_last_checkpoint(folder), read_run(folder).record
         if kept is None or kept == self._kept or record is None:
             return False
@@ -218,7 +218,7 @@ def _read_specs(folders: Iterable[str]) -> Iterator[RunSpec]:
 
 
 def _is_runnable(folder: Path) -> bool:
-    """Whether a run has still to be run: those that failed by themselves would fail again."""
+    """Return whether a run has still to be run: those that failed by themselves would fail again."""
     reading = read_run(folder)
     return not reading.complete and reading.record is not None and reading.record.status != "failed"
 

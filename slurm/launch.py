@@ -109,7 +109,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
 
 
 def _path_exists(path: Path) -> bool:
-    """Whether it is there; setting it up tells of names that no file system can have."""
+    """Return whether it is there; setting it up tells of names that no file system can have."""
     try:
         return path.exists()
     except OSError:

@@ -146,7 +146,7 @@ def _format_duration(seconds: float) -> str:
 def _run_trials(
     trials: Sequence[PreflightTrial], jobs: int, seconds: float, console: Console
 ) -> dict[PreflightTrial, str]:
-    """What failed, in the order of the trials."""
+    """Return what failed, in the order of the trials."""
     failures: dict[PreflightTrial, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="parallax-preflight-") as scratch,
@@ -225,7 +225,7 @@ class _WorkerPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is left to try; gives every process something to do."""
+        """Return whether anything is left to try; gives every process something to do."""
         while len(self._workers) < self._jobs and (queue := self._longest_queue()):
             folder, trial = self._prepare(queue.popleft())
             self._workers.append(_TrialWorker(trial))
@@ -234,7 +234,7 @@ class _WorkerPool:
 
     @property
     def running_trials(self) -> list[PreflightTrial]:
-        """What is being tried."""
+        """Return what is being tried."""
         return [worker.trial for worker in self._workers]
 
     def wait_for_outcomes(self) -> list[tuple[PreflightTrial, str | None]]:
@@ -259,7 +259,7 @@ class _WorkerPool:
         return outcomes
 
     def _longest_queue(self) -> collections.deque[PreflightTrial] | None:
-        """Where another process helps most; None where it would only load a framework."""
+        """Return where another process helps most; None where it would only load a framework."""
         members = collections.Counter(worker.trial.group for worker in self._workers)
         longest, queue = 0.0, None
         for group, left in self._left.items():
@@ -320,7 +320,7 @@ class _TrialWorker:
             self._process.stdin.flush()
 
     def look(self) -> _TrialOutcome | None:
-        """What has become of the trial; None while it goes on. Never waits."""
+        """Return what has become of the trial; None while it goes on. Never waits."""
         if not wait([self.fileno()], 0):
             return None
         content = os.read(self.fileno(), 1 << 16)
@@ -345,7 +345,7 @@ class _TrialWorker:
         return code
 
     def _describe_end(self) -> str:
-        """Why the process ended, from the outside."""
+        """Return why the process ended, from the outside."""
         end = None
         deadline = time.monotonic() + _GRACE_SECONDS
         while end is None and time.monotonic() < deadline:

@@ -49,7 +49,7 @@ class PreflightTrial:
 
     @property
     def group(self) -> WorkerKey:
-        """What trials must share to share a process."""
+        """Return what trials must share to share a process."""
         spec = self.prepared.spec
         return spec.framework, spec.python, spec.threads
 

@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _try_run(folder: Path) -> str | None:
-    """Why the pending run in a folder cannot be completed, None where it can."""
+    """Return why the pending run in a folder cannot be completed, None where it can."""
     try:
         _shorten_episodes(read_run(folder).spec["env"])
         worker.main(folder)

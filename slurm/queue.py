@@ -46,7 +46,7 @@ class SlurmJob:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it will still do something."""
+        """Return whether it will still do something."""
         return self.state not in _ENDED_STATES
 
 
@@ -186,7 +186,7 @@ def _index_by_folder(
 
 
 def _get_job_numbers(record: SubmissionRecord, index: int) -> frozenset[str]:
-    """What Slurm called a job of an array, as far as that is known."""
+    """Return what Slurm called a job of an array, as far as that is known."""
     if record.job_id is None:
         return frozenset()
     alone = [record.job_id] if len(record.elements) == 1 else []  # then it is no array
@@ -236,7 +236,7 @@ def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
 
 
 def run_slurm(*command: str) -> str | None:
-    """What a command of Slurm's prints; None where it is missing, denied or does not answer."""
+    """Return what a command of Slurm's prints; None where it is missing, denied or does not answer."""
     try:
         result = subprocess.run(
             command,

@@ -115,7 +115,7 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
 
 
 def list_code_of_settings(settings: SlurmSettings) -> list[str]:
-    """What a submission's settings bring to the nodes, a line each."""
+    """Return what a submission's settings bring to the nodes, a line each."""
     lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
     if settings.python is not None:
         lines.append(f"interpreter on the nodes: {settings.python}")
@@ -189,7 +189,7 @@ def _find_time_limit(
 def _read_specs(
     runs: Sequence[RunState], records: Mapping[Path, Sequence[SubmissionRecord]]
 ) -> tuple[dict[RunState, RunSpec], dict[RunState, str]]:
-    """What each run was asked for, from its own folder or else from what was submitted.
+    """Return what each run was asked for, from its own folder or else from what was submitted.
 
     Returns:
         The runs that can go on where they are, and why the others cannot.

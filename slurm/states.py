@@ -135,7 +135,7 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
 
 
 def _read_run_and_holder(folder: Path) -> tuple[RunReading, LockOwner | None]:
-    """What a folder holds and who held it then: between two looks a run may begin or end."""
+    """Return what a folder holds and who held it then: between two looks a run may begin or end."""
     reading = read_run(folder)
     if reading.complete:
         return reading, None

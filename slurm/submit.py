@@ -28,7 +28,7 @@ class _ArrayExecutor(SlurmExecutor):
         return 2
 
     def render_script(self, jobs: int) -> str:
-        """What sbatch would be given."""
+        """Return what sbatch would be given."""
         if jobs > 1:
             self.parameters["map_count"] = jobs
         return str(self._make_submission_file_text(self._submitit_command_str, ""))

@@ -86,7 +86,7 @@ class CheckpointHook:
             self._at += 1
 
     def make_checkpointable(self) -> Checkpointable:
-        """How the training goes on."""
+        """Return how the training goes on."""
         return Checkpointable(self._state, self._load_state)
 
     def _state(self) -> State:

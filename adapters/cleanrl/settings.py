@@ -111,7 +111,7 @@ def finish_off_policy(
 
 
 def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
-    """How often something happens that waits for a multiple of its frequency in that counter."""
+    """Return how often something happens that waits for a multiple of its frequency in that counter."""
     return (context.steps - 1) // frequency - hp.learning_starts // frequency
 
 

@@ -27,7 +27,7 @@ from flax.training.train_state import TrainState
 
 
 def is_traced(*trees: Any) -> bool:
-    """Whether anything in it has no numbers yet, or stands for others."""
+    """Return whether anything in it has no numbers yet, or stands for others."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(trees))
 
 
@@ -50,7 +50,7 @@ def replace_control_flow(by: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def make_python_loop(original: Any) -> Any:
-    """What runs in Python where there are numbers, and is JAX's own elsewhere."""
+    """Return what runs in Python where there are numbers, and is JAX's own elsewhere."""
     stands_for = _PYTHON_LOOPS[original.__name__]
 
     @functools.wraps(original)
@@ -109,7 +109,7 @@ _ids_by_array: dict[int, tuple[Any, int]] = {}
 
 
 def get_newest_state(state: TrainState) -> TrainState:
-    """What has become of a train state; itself where nothing is known of a later one."""
+    """Return what has become of a train state; itself where nothing is known of a later one."""
     return _newest_states.get(_get_optimizer_key(state), state)
 
 
@@ -130,7 +130,7 @@ def set_newest_state(state: TrainState) -> None:
 
 
 def get_parameter_id(array: Any) -> int:
-    """Which parameter an array is, the same number after each step; 0 for none."""
+    """Return which parameter an array is, the same number after each step; 0 for none."""
     return _ids_by_array.get(id(array), (None, 0))[1]
 
 

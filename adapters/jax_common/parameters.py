@@ -22,7 +22,7 @@ TrainStates = Mapping[str, TrainState]
 
 
 def weights_from_states(states: TrainStates) -> Weights:
-    """What the parameters are now, as arrays of their own; those of targets are named so.
+    """Return what the parameters are now, as arrays of their own; those of targets are named so.
 
     While an update is computed operation by operation, as for watchers, its parameters count
     before upstream's own object has them.
@@ -59,7 +59,7 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
 
 
 def get_parameter_trees(state: TrainState) -> dict[str, Any]:
-    """What a train state holds of numbers that are learned: a suffix of its name to a tree."""
+    """Return what a train state holds of numbers that are learned: a suffix of its name to a tree."""
     found = {"": state.params}
     if hasattr(state, "target_params"):
         found["_target"] = state.target_params

@@ -113,7 +113,7 @@ class FlaxNetworks:
         self._restore(whole)
 
     def place(self, name: str) -> int:
-        """Which parameter the array is a part of."""
+        """Return which parameter the array is a part of."""
         return eager_execution.get_parameter_id(
             get_parameter_arrays(self._states())[self._slots[name].name]
         )

@@ -46,7 +46,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """What all algorithms with a replay buffer share; finishes the translation.
+    """Return what all algorithms with a replay buffer share; finishes the translation.
 
     Args:
         t: The translation.

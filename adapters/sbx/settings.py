@@ -44,7 +44,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """What all algorithms with a replay buffer share, but for sizes; finishes the translation.
+    """Return what all algorithms with a replay buffer share, but for sizes; finishes the translation.
 
     Args:
         t: The translation.

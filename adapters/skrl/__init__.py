@@ -37,7 +37,7 @@ class SkrlAdapter(Adapter):
         }
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """What trains; torch's optimisers load torch's compiler."""
+        """Return what trains; torch's optimisers load torch's compiler."""
         return (
             "parallax.adapters.skrl.train",
             "torch._dynamo",

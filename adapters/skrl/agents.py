@@ -48,7 +48,7 @@ class ModelSpaces:
 
     @property
     def model_arguments(self) -> dict[str, Any]:
-        """What skrl's models and agents are told, by name."""
+        """Return what skrl's models and agents are told, by name."""
         return {
             "observation_space": self.observation,
             "state_space": None,

@@ -32,7 +32,7 @@ from parallax.harness.contract.translation import NativeConfig
 def build_probe_models(
     algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
 ) -> dict[str, Any]:
-    """What is lent to an algorithm's agent, by role; nothing where the recipe's models do."""
+    """Return what is lent to an algorithm's agent, by role; nothing where the recipe's models do."""
     hidden = settings["models.hidden_sizes"]
     match algorithm:
         case "ppo":
@@ -206,7 +206,7 @@ def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, to
 
 
 def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
-    """What is stored, in canonical names."""
+    """Return what is stored, in canonical names."""
     names = {
         "observations": "observations",
         "actions": "actions",

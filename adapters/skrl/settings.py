@@ -88,7 +88,7 @@ def translate_actor_critic_fields(
 
 
 def compute_half_range(t: ConfigTranslator, context: RunContext, field: str) -> float:
-    """What a share of half the action range is in units of the action."""
+    """Return what a share of half the action range is in units of the action."""
     task = context.task
     halves = {(high - low) / 2 for low, high in zip(task.action_low, task.action_high, strict=True)}
     if len(halves) > 1 and t.value(field):

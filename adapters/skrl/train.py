@@ -37,7 +37,7 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> Checkpointable:
-    """How a training goes on.
+    """Return how a training goes on.
 
     Args:
         parts: Agent, trainer, environment of skrl's, and the count of the loop.
@@ -168,7 +168,7 @@ def get_parameters(agent: Agent) -> dict[str, torch.Tensor]:
 
 
 def make_agent_policy_io(agent: Agent) -> PolicyIO:
-    """How weights get into the agent, and into the file that `Agent.load` reads."""
+    """Return how weights get into the agent, and into the file that `Agent.load` reads."""
     by_name = make_policy_io(lambda: get_parameters(agent), dict)
 
     def restore(weights: Weights) -> None:

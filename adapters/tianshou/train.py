@@ -78,7 +78,7 @@ class PrioritySchedule:
 
 
 def make_priority_arguments(replay: PrioritizedReplay) -> dict[str, Any]:
-    """What Tianshou's constructor takes."""
+    """Return what Tianshou's constructor takes."""
     return {"alpha": replay.alpha, "beta": replay.beta, "weight_norm": True}
 
 
@@ -231,7 +231,7 @@ def train(
 def make_trainer_checkpointable(
     parts: Mapping[str, Any], outside: Callable[[], list[Any]]
 ) -> Checkpointable:
-    """How a training goes on from its trainer, which holds everything else.
+    """Return how a training goes on from its trainer, which holds everything else.
 
     Args:
         parts: Will hold the `trainer`.

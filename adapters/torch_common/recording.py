@@ -131,7 +131,7 @@ class TorchNetworks:
             self._slots[name].write(array)
 
     def place(self, name: str) -> int:
-        """Where the tensor's numbers lie."""
+        """Return where the tensor's numbers lie."""
         return self._slots[name].tensor.data_ptr()
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:

@@ -46,7 +46,7 @@ class ScalarOrigins:
             return
 
     def line(self, place: int) -> str:
-        """Where the number at a place was made; empty where that is not known."""
+        """Return where the number at a place was made; empty where that is not known."""
         return self._lines.get(place, "")
 
 

@@ -40,7 +40,7 @@ def make_checkpointable(
     *kinds: ObjectCodec,
     types: Collection[type[Any]] = (),
 ) -> Checkpointable:
-    """How a training goes on whose state lies in objects that its set-up makes.
+    """Return how a training goes on whose state lies in objects that its set-up makes.
 
     Args:
         parts: The objects by name; those that others hold as well are known again.
@@ -163,7 +163,7 @@ NamedTensors = Mapping[str, torch.Tensor]
 
 
 def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], Any]) -> PolicyIO:
-    """How a model is loaded again, and kept as torch's users keep theirs.
+    """Return how a model is loaded again, and kept as torch's users keep theirs.
 
     Args:
         parameters: The model's, once it is there.
@@ -177,7 +177,7 @@ def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], A
 
 
 def weights_from_parameters(parameters: NamedTensors) -> Weights:
-    """What the parameters are now, as arrays of their own."""
+    """Return what the parameters are now, as arrays of their own."""
     return {name: value.detach().cpu().numpy().copy() for name, value in parameters.items()}
 
 

@@ -57,7 +57,7 @@ _SEGTREE_FILE = ("data", "utils", "segtree.py")
 
 
 def explain_missing_sum_tree() -> str:
-    """What has to be installed for a sum tree; empty where it is."""
+    """Return what has to be installed for a sum tree; empty where it is."""
     if _find_segtree_file() is None or importlib.util.find_spec("numba") is None:
         return "its sum tree needs: pip install 'tianshou>=2.0.1,<2.1'"
     return ""

@@ -157,7 +157,7 @@ def _read_product_comparison(node: Any) -> list[LossInputs]:
 
 
 def _get_operands(node: Any) -> tuple[Any, Any]:
-    """What made the two operands; None for what is a number or is not differentiated."""
+    """Return what made the two operands; None for what is a number or is not differentiated."""
     made = [following for following, _ in node.next_functions]
     return (made[0], made[1]) if len(made) == 2 else (None, None)
 
@@ -184,7 +184,7 @@ def _make_comparisons(
 
 
 def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
-    """What the first layer of the network that made a prediction was shown."""
+    """Return what the first layer of the network that made a prediction was shown."""
     for node in _walk_graph(made, _MAX_GRAPH_NODES):
         layer = _read_linear_input(node)
         if layer and layer[1] is None:
@@ -227,7 +227,7 @@ def _read_chosen_actions(made: Any) -> NDArray[np.int64] | None:
 
 
 def _find_gather_index(made: Any) -> torch.Tensor | None:
-    """Which of the outputs count, one per row."""
+    """Return which of the outputs count, one per row."""
     node = _skip_shape_nodes(made)
     if node is None:
         return None

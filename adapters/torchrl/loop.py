@@ -220,7 +220,7 @@ WriteNested = Callable[[Any, State], Any]
 def make_loop_checkpointable(
     collector: Collector, components: Any, buffer: TensorDictReplayBuffer, *counters: Any
 ) -> Checkpointable:
-    """How a recipe goes on, at the head of a round of its collector.
+    """Return how a recipe goes on, at the head of a round of its collector.
 
     Args:
         collector: Takes the environment steps.
@@ -327,7 +327,7 @@ def _write_collector(live: Any, state: State, write: WriteNested) -> Any:
 
 
 def _get_shared_tensors(collector: Collector) -> dict[str, torch.Tensor]:
-    """What several environments that are stepped together write into, by name."""
+    """Return what several environments that are stepped together write into, by name."""
     shared = getattr(collector.env.base_env, "shared_tensordict_parent", None)
     if shared is None:
         return {}

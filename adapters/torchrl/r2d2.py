@@ -100,7 +100,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         return values
 
     def _apply_burn_in(self, batch: TensorDictBase) -> TensorDictBase:
-        """What is unrolled, [B, m + 1], from the states that it begins with."""
+        """Return what is unrolled, [B, m + 1], from the states that it begins with."""
         parts, found, order = get_recurrent_modules(self.value_network), [], []
         # Those with as many steps before them are brought up to date together.
         for burned in batch["burned"].unique().tolist():
@@ -115,7 +115,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
     def _make_network_inputs(
         self, batch: TensorDictBase, rows: torch.Tensor, burned: int
     ) -> TensorDict:
-        """What the network sees of sequences, and the states that they begin with; [n, steps]."""
+        """Return what the network sees of sequences, and the states that they begin with; [n, steps]."""
         skipped = self.settings["BurnInTransform.burn_in"] - burned
         seen = {name: batch[name][rows, skipped:] for name in INPUT_KEYS}
         shape = seen[INPUT_KEYS[0]].shape[:2]

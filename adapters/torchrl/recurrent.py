@@ -228,7 +228,7 @@ def build_recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDi
 
 
 def get_recurrent_modules(network: TensorDictSequential) -> list[Any]:
-    """What brings the recurrent state up to date."""
+    """Return what brings the recurrent state up to date."""
     return [network[0], network[1]]
 
 

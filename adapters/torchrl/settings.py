@@ -41,7 +41,7 @@ def translate_off_policy(
     learning_starts_name: str = "Collector.init_random_frames",
     **counts: int,
 ) -> NativeConfig:
-    """What all algorithms with a replay buffer share; finishes the translation.
+    """Return what all algorithms with a replay buffer share; finishes the translation.
 
     Args:
         t: The translation.

@@ -76,7 +76,7 @@ def format_unused(loaded: LoadedRuns) -> list[str]:
 
 
 def get_analysis_folder(results: Path) -> Path:
-    """Where what is made of results goes, unless said otherwise."""
+    """Return where what is made of results goes, unless said otherwise."""
     if results.is_file():
         return results.with_name(f"{results.stem}-{ANALYSIS_FOLDER}")
     return results / ANALYSIS_FOLDER

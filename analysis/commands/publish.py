@@ -212,7 +212,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
 def _read_ablations(
     paths: Sequence[Path], settings: VerdictOptions, study: LoadedRuns
 ) -> tuple[AblationReport, ...]:
-    """What files tell of changes.
+    """Return what files tell of changes.
 
     Raises:
         CommandError: A file has nothing to compare, or two have the same setting.

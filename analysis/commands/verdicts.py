@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
-    """How often each verdict was given."""
+    """Return how often each verdict was given."""
 
     def main(item: ReproductionVerdict | PairVerdict) -> bool:
         cell = item.group.cell if isinstance(item, ReproductionVerdict) else item.cell

@@ -155,7 +155,7 @@ class RunStaleness:
 
 
 def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
-    """What runs recorded of it, and those that recorded nothing.
+    """Return what runs recorded of it, and those that recorded nothing.
 
     Args:
         runs: Complete runs of any algorithm.

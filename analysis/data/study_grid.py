@@ -123,7 +123,7 @@ def _merge_axis(choices: Sequence[AxisValues], axis: int) -> list[AxisValues]:
 
 
 def requested_run_from_folder(item: CompletedRun | ExcludedRun) -> RequestedRun | None:
-    """Which run of a grid a folder stands for; None where it tells no seed."""
+    """Return which run of a grid a folder stands for; None where it tells no seed."""
     cell, seed = item.id.cell, item.id.seed
     if seed is None:
         return None

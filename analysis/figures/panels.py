@@ -373,14 +373,14 @@ def get_usual_size(lines: Sequence[CurveLine]) -> int:
 
 
 def describe_interval(method: str) -> str:
-    """Which interval is shown, for captions."""
+    """Return which interval is shown, for captions."""
     text = f"95% interval, method {method} ({INTERVAL_FORMULAS[method]})"
     text += ", which is narrower than 95%" * (method == "thesis")
     return text + ", cut at what a task's rewards allow"
 
 
 def describe_sizes(lines: Sequence[CurveLine]) -> str:
-    """How many runs are behind the panels, for captions."""
+    """Return how many runs are behind the panels, for captions."""
     usual = get_usual_size(lines)
     odd = any(line.size != (usual, usual) for line in lines)
     text = f"n = {usual} runs requested, completed and used"

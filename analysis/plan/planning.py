@@ -144,7 +144,7 @@ class SeedPlan:
 
     @property
     def runs(self) -> int:
-        """How many runs there are to make."""
+        """Return how many runs there are to make."""
         return sum(len(need.seeds) for need in self.needs)
 
     @property
@@ -344,7 +344,7 @@ def _format_need(need: SeedNeed) -> str:
 
 
 def _format_estimate_range(need: SeedNeed) -> str:
-    """What an estimate from few runs is worth."""
+    """Return what an estimate from few runs is worth."""
     if math.isnan(need.low):
         return ""
     ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"

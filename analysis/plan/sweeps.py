@@ -105,7 +105,7 @@ def _merge_axis(sweeps: Sequence[SeedSweep], axis: str) -> list[SeedSweep]:
 
 
 def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str, ...]:
-    """What a run of the setting was given, its own framework's before any other's."""
+    """Return what a run of the setting was given, its own framework's before any other's."""
     inside = [run for run in runs if run.id.cell == need.cell]
     own = [run for run in inside if run.id.framework == need.framework]
     run = (own or inside)[0]

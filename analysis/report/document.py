@@ -60,7 +60,7 @@ class Column(Generic[Item]):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether pages sort the column by number."""
+        """Return whether pages sort the column by number."""
         return self.get_sort_key is not None
 
     def make_cell(self, item: Item) -> TableCell:

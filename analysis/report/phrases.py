@@ -115,7 +115,7 @@ def split_main_variants(
     is_main: Callable[[StudyCell], bool],
     cell_of: Callable[[Item], StudyCell],
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
-    """What a headline is about, and everything by algorithm and variant.
+    """Return what a headline is about, and everything by algorithm and variant.
 
     Args:
         items: What is grouped.

@@ -97,7 +97,7 @@ class MeanRatio:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the interval has ends."""
+        """Return whether the interval has ends."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 

@@ -191,7 +191,7 @@ def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
 
 
 def _is_possible_deviation(group: ScoreGroup) -> bool:
-    """Whether five returns between 0 and TOP can have this mean and deviation, but for rounding."""
+    """Return whether five returns between 0 and TOP can have this mean and deviation, but for rounding."""
     n, half = float(group.moments.n), group.rounding
     population = float(group.moments.sd) * np.sqrt((n - 1) / n)
     least = max(0.0, population - half * np.sqrt(n) / 1.96)

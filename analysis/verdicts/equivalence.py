@@ -51,7 +51,7 @@ class ScoreRange:
 
     @property
     def known(self) -> bool:
-        """Whether the range is known."""
+        """Return whether the range is known."""
         return not math.isnan(self.low + self.high)
 
 

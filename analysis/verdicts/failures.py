@@ -38,7 +38,7 @@ class FailureComparison:
 
     @property
     def known(self) -> bool:
-        """Whether failed runs can be identified."""
+        """Return whether failed runs can be identified."""
         return bool(self.failed)
 
     @property

@@ -45,17 +45,17 @@ class MutantVerdict:
 
     @property
     def is_killable(self) -> bool:
-        """Whether the replay kills it."""
+        """Return whether the replay kills it."""
         return self.replay is not None and self.replay.is_killed
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it is trivial."""
+        """Return whether it is trivial."""
         return self.trivial is not None and self.trivial.is_trivial
 
     @property
     def counts(self) -> bool:
-        """Whether it enters mutation scores: killable and not trivial."""
+        """Return whether it enters mutation scores: killable and not trivial."""
         return self.is_killable and not self.is_trivial
 
 

@@ -56,7 +56,7 @@ class ReproductionVerdict:
 
     @property
     def has_stopped_early(self) -> bool:
-        """Whether our runs ended before half of the published steps."""
+        """Return whether our runs ended before half of the published steps."""
         return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
 
 

@@ -114,7 +114,7 @@ def format_alignment_table(algorithm: str, sides: Sequence[FrameworkColumn], for
 
 
 def format_notes(sides: Sequence[FrameworkColumn]) -> list[str]:
-    """What a reader must know about cells, and every refusal."""
+    """Return what a reader must know about cells, and every refusal."""
     lines = [
         f"{side.framework}, {row.field}: {row.note}"
         for side in sides
@@ -125,7 +125,7 @@ def format_notes(sides: Sequence[FrameworkColumn]) -> list[str]:
 
 
 def format_translation_counts(sides: Sequence[FrameworkColumn]) -> list[str]:
-    """How many recipes each framework translates, and how many it refuses."""
+    """Return how many recipes each framework translates, and how many it refuses."""
     lines = []
     for name in dict.fromkeys(side.framework for side in sides):
         refused = [bool(side.refusal) for side in sides if side.framework == name]
@@ -292,7 +292,7 @@ def _format_appendix_cell(row: TranslatedSetting, value: Any) -> str:
 
 
 def _format_name_correction(side: FrameworkColumn, field: str, line: Mapping[str, Any]) -> str:
-    """Where the thesis' name for an option is not what the code passes."""
+    """Return where the thesis' name for an option is not what the code passes."""
     named, row = line.get(side.framework), side.settings[field]
     option = f"`{row.native_name}`"
     if named is None or (named == "-" and row.is_fixed):

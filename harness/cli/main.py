@@ -44,7 +44,7 @@ class Command:
 
     @property
     def takes_overrides(self) -> bool:
-        """Whether its words are Hydra's overrides, which argparse cannot read."""
+        """Return whether its words are Hydra's overrides, which argparse cannot read."""
         return self.words == "train"
 
 

@@ -53,7 +53,7 @@ class RunSnapshot:
 
     @property
     def is_active(self) -> bool:
-        """Whether the run can still change."""
+        """Return whether the run can still change."""
         return self.status in ("pending", "running")
 
 

@@ -92,7 +92,7 @@ class SweepComposer:
     def _split_job(
         self, job: JobOverrides, words: Sequence[str]
     ) -> tuple[tuple[str, ...], PlainChoices]:
-        """What is left to Hydra, and what is written here by name."""
+        """Return what is left to Hydra, and what is written here by name."""
         named: dict[str, list[str]] = {}
         for override in job:
             named.setdefault(_get_root_name(override), []).append(override)
@@ -190,7 +190,7 @@ class HydraLoader:
 
     @functools.cached_property
     def _options(self) -> dict[str, Any]:
-        """What the options of the groups hold, where it goes below the group's own name."""
+        """Return what the options of the groups hold, where it goes below the group's own name."""
         return {
             path: _to_unresolved_values(found.config)
             for path, found in self._files.items()
@@ -281,7 +281,7 @@ def _iterate_references(raw: Any) -> Iterator[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text refers to places outside Hydra's own part only."""
+    """Return whether a text refers to places outside Hydra's own part only."""
     count = 1
     while count:
         text, count = _PLAIN_REFERENCE_PATTERN.subn("?", text)

@@ -176,12 +176,12 @@ def _count_steps(base: Hyperparameters) -> int:
 
 
 def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether two weights are the same to rounding in float32."""
+    """Return whether two weights are the same to rounding in float32."""
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-6, atol=1e-7))
 
 
 def _compute_share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
-    """How far `after` is on the way from `before` to `online`; nan where it is not on it."""
+    """Return how far `after` is on the way from `before` to `online`; nan where it is not on it."""
     if before.shape != online.shape:
         return np.nan
     way, gone = (online - before).ravel().astype(float), (after - before).ravel().astype(float)

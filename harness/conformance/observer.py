@@ -85,7 +85,7 @@ class TrainingObserver:
         events.subscribe(TargetNetworkUpdate, self._target_updates.append)
 
     def observed(self) -> ObservedTraining:
-        """What was seen; to be asked after training.
+        """Return what was seen; to be asked after training.
 
         Raises:
             AssertionError: Optimisers of critics did not step together.

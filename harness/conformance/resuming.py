@@ -160,7 +160,7 @@ def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...
 
 
 def _has_own_threads(framework: str) -> bool:
-    """Whether its library keeps threads, which a copy of the process would lack."""
+    """Return whether its library keeps threads, which a copy of the process would lack."""
     return get_libraries(framework) != ("torch",)
 
 

@@ -180,7 +180,7 @@ def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _Re
 
 @functools.lru_cache(maxsize=4)
 def make_warm_process(framework: str) -> ForkServerPool:
-    """What starts a run of each algorithm in a process that only shares imports with others."""
+    """Return what starts a run of each algorithm in a process that only shares imports with others."""
     adapter = load_adapter(framework)
     supported = [name for name in ALGORITHMS if adapter.supports(name)]
     specs = []

@@ -121,7 +121,7 @@ class TrainingConditions:
 
     @property
     def context(self) -> RunContext:
-        """What a translation may know."""
+        """Return what a translation may know."""
         return RunContext(
             load_task(self.env_id), self.steps, self.seed, self.n_envs, device=self.device
         )
@@ -338,7 +338,7 @@ def get_libraries(framework: str) -> tuple[str, ...]:
 def observe_cached(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
 ) -> ObservedTraining:
-    """What was counted of one training."""
+    """Return what was counted of one training."""
     monitor = _ConformanceMonitor(around)
     observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)

@@ -282,7 +282,7 @@ class Adapter:
 
     @property
     def is_probeable(self) -> bool:
-        """Whether probes can look into trainings of this adapter."""
+        """Return whether probes can look into trainings of this adapter."""
         return importlib.util.find_spec(f"{self.package}.probing") is not None
 
     def probe(
@@ -403,7 +403,7 @@ def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
 
 
 def describe_adapter_code(value: str) -> dict[str, Any]:
-    """Which code an adapter is, also where its package is editable and lies elsewhere.
+    """Return which code an adapter is, also where its package is editable and lies elsewhere.
 
     Args:
         value: What its entry point names, `package.module:Class`. The entry point itself may be

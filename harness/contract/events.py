@@ -107,7 +107,7 @@ class EvaluationResult:
 
     @property
     def is_finite(self) -> bool:
-        """Whether every return is a number."""
+        """Return whether every return is a number."""
         # They are recorded as float32: what it cannot hold is not a return.
         return bool((np.abs(self.returns) <= np.finfo(np.float32).max).all())
 
@@ -232,11 +232,11 @@ class TrainingEvents:
         self._subscribers.setdefault(kind, []).append(subscriber)
 
     def has_subscriber(self, *kinds: type[Any]) -> bool:
-        """Whether anybody wants to know of any of them."""
+        """Return whether anybody wants to know of any of them."""
         return not self._subscribers.keys().isdisjoint(kinds)
 
     def get_publisher(self, kind: type[E]) -> Callable[[E], None] | None:
-        """What to call when it happens, None without a subscriber; nobody can join from then on."""
+        """Return what to call when it happens, None without a subscriber; nobody can join from then on."""
         self._settled.add(kind)
         subscribers = tuple(self._subscribers.get(kind, ()))
         if len(subscribers) < 2:
@@ -254,7 +254,7 @@ class TrainingEvents:
             tell(event)
 
     def make_step_counter(self) -> Callable[[], None]:
-        """What an environment calls before each step: it tells of the step, then counts it."""
+        """Return what an environment calls before each step: it tells of the step, then counts it."""
         tell, step = self.get_publisher(EnvStep), EnvStep()
 
         def count() -> None:

@@ -119,7 +119,7 @@ def check_interpreter(python: str, framework: str) -> None:
 # Kept, problems too: a sweep asks for each of its runs.
 @functools.lru_cache
 def _why_not_python(python: str) -> str | None:
-    """Why a program is no Python that can be used; None where it is one."""
+    """Return why a program is no Python that can be used; None where it is one."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     try:
         code, output, errors = _run_code(
@@ -138,7 +138,7 @@ def _why_not_python(python: str) -> str | None:
 
 @functools.lru_cache
 def _why_cannot_train(python: str, framework: str) -> str | None:
-    """Why a Python cannot train with a framework; None where it can."""
+    """Return why a Python cannot train with a framework; None where it can."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     entry = find_adapter_entry_point(framework).value
     try:
@@ -230,6 +230,6 @@ def import_modules(modules: Iterable[str]) -> None:
 
 
 def has_other_threads() -> bool:
-    """Whether this process has, or may have, a thread that a fork would lose."""
+    """Return whether this process has, or may have, a thread that a fork would lose."""
     tasks = Path("/proc/self/task")
     return not tasks.is_dir() or len(list(tasks.iterdir())) != 1

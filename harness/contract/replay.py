@@ -45,7 +45,7 @@ class ReplayConfig:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every framework does so by itself, and nothing is changed."""
+        """Return whether every framework does so by itself, and nothing is changed."""
         return self.name == UNIFORM_REPLAY.name
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class ReplayConfig:
 
     @property
     def parts(self) -> list[str]:
-        """What it adds to the name of a variant: nothing for uniform, else what is not usual."""
+        """Return what it adds to the name of a variant: nothing for uniform, else what is not usual."""
         if self.is_uniform:
             return []
         usual = REPLAY_CONFIGS[self.name]()

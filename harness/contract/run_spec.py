@@ -121,7 +121,7 @@ class RunSpec:
 
     @property
     def variant(self) -> str:
-        """What tells this run from others of the same study, as `key=value,...`."""
+        """Return what tells this run from others of the same study, as `key=value,...`."""
         parts = [f"steps={self.steps}"]
         parts += [
             f"{name}={getattr(self, name)}"

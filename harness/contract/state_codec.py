@@ -310,7 +310,7 @@ class StateWriter:
         return target
 
     def _get_or_create_target(self, live: Any, model: Any, state: State, path: str) -> Any:
-        """What is there, or a new object of the class."""
+        """Return what is there, or a new object of the class."""
         found = self._find_type(state, model, path)
         if type(live) is found:
             return live
@@ -344,7 +344,7 @@ class StateWriter:
         return np.array(value)
 
     def can_reuse_memory(self, place: int, memory: int) -> bool:
-        """Whether numbers that lay in `memory` may be put into what lies at `place` now."""
+        """Return whether numbers that lay in `memory` may be put into what lies at `place` now."""
         return self._memory.setdefault(place, memory) == memory
 
     def _write_attributes(self, target: Any, told: dict[str, State], path: str) -> None:
@@ -363,7 +363,7 @@ class StateWriter:
 
 
 def get_attributes(value: Any) -> dict[str, Any]:
-    """What an object holds by name, whatever it answers when it is asked."""
+    """Return what an object holds by name, whatever it answers when it is asked."""
     try:
         found = dict(object.__getattribute__(value, "__dict__"))
     except AttributeError:
@@ -380,7 +380,7 @@ def get_attributes(value: Any) -> dict[str, Any]:
 
 
 def get_memory_address(array: np.ndarray[Any, Any]) -> int:
-    """Where the memory begins that an array is a view of."""
+    """Return where the memory begins that an array is a view of."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

@@ -32,7 +32,7 @@ class TranslatedSetting:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether no value but one is taken."""
+        """Return whether no value but one is taken."""
         return self.kind in ("constant", "tied")
 
 

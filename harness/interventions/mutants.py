@@ -88,7 +88,7 @@ class _CodeRegion:
 
 
 def is_mutant_name(name: str) -> bool:
-    """Whether a name is of the form that mutants have."""
+    """Return whether a name is of the form that mutants have."""
     return _MUTANT_NAME.fullmatch(name) is not None
 
 

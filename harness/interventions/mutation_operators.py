@@ -135,7 +135,7 @@ _REPORTING_NAMES = ("logger", "writer", "print", "append", "TraceLogger", "warn"
 
 
 def _is_report(statement: ast.stmt) -> bool:
-    """Whether it only reports, documents, checks or gives back what was computed."""
+    """Return whether it only reports, documents, checks or gives back what was computed."""
     if isinstance(statement, ast.Assert | ast.Raise | ast.Import | ast.ImportFrom | ast.Pass):
         return True
     if not isinstance(statement, ast.Expr):
@@ -353,7 +353,7 @@ def _drop_statement(node: ast.AST, source: ParsedSource, bound: Collection[str])
 
 
 def _has_earlier_value(target: ast.expr, bound: Collection[str]) -> bool:
-    """Whether what an assignment would set has a value without it."""
+    """Return whether what an assignment would set has a value without it."""
     if isinstance(target, ast.Tuple):
         return all(_has_earlier_value(part, bound) for part in target.elts)
     return not isinstance(target, ast.Name) or target.id in bound or target.id == "_"

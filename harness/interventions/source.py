@@ -104,7 +104,7 @@ def _find_occurrences(
 
 
 def count_occurrences(piece: SourceSegment) -> int:
-    """How often a piece is there.
+    """Return how often a piece is there.
 
     Raises:
         SpecError: The module or the function is not there.

@@ -228,7 +228,7 @@ def _simplify_number(value: float | None) -> Any:
 
 
 def is_fault_name(name: str) -> bool:
-    """Whether a name is of the form that these have."""
+    """Return whether a name is of the form that these have."""
     return _FAULT_NAME.fullmatch(name) is not None
 
 
@@ -263,7 +263,7 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
 
 
 def supports_algorithm(fault: FaultOperator, algorithm: str) -> bool:
-    """Whether a fault is for an algorithm."""
+    """Return whether a fault is for an algorithm."""
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
     fits = not fault.continuous or ALGORITHMS[algorithm].actions == "continuous"
     return fits and (not fault.field or fault.field in fields)

@@ -93,12 +93,12 @@ class WeightDistance:
 
     @property
     def is_rounding(self) -> bool:
-        """Whether the difference is explained by rounding."""
+        """Return whether the difference is explained by rounding."""
         return self.difference <= self.allowed_difference
 
     @property
     def is_within_perturbation(self) -> bool:
-        """Whether the difference is at most that of two copies of one implementation."""
+        """Return whether the difference is at most that of two copies of one implementation."""
         return self.difference <= self.rounding
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class LockstepResult:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both learn the same and act the same before they learn."""
+        """Return whether both learn the same and act the same before they learn."""
         return self.divergence is None and self.divergence_point is None
 
 

@@ -166,7 +166,7 @@ class CheckpointStore:
         return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
-        """What was said of a checkpoint; its pieces are not looked at.
+        """Return what was said of a checkpoint; its pieces are not looked at.
 
         Raises:
             Unusable: It is damaged, or was written by another version; says which.
@@ -206,7 +206,7 @@ class CheckpointStore:
         self._lease.make_folder(CHECKPOINT_FOLDER)
 
     def _is_wasteful(self) -> bool:
-        """Whether most of what is there is referred to by nobody."""
+        """Return whether most of what is there is referred to by nobody."""
         live: dict[tuple[int, int], int] = {}
         for pieces in self._kept.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}

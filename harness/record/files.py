@@ -178,13 +178,13 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def make_json_writer(content: Any) -> Callable[[IO[bytes]], None]:
-    """What writes `content` as strict JSON to an open file."""
+    """Return what writes `content` as strict JSON to an open file."""
     text = json.dumps(to_plain_json(content), indent=2, allow_nan=False) + "\n"
     return make_bytes_writer(text.encode())
 
 
 def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
-    """What writes `content` to an open file."""
+    """Return what writes `content` to an open file."""
     return functools.partial(_write_bytes, content=content)
 
 

@@ -268,7 +268,7 @@ def list_leftovers(folder: Path) -> list[str]:
 
 
 def collect_attempts(reading: RunReading) -> list[dict[str, Any]]:
-    """What became of earlier attempts at a run, the last one included if it ever started."""
+    """Return what became of earlier attempts at a run, the last one included if it ever started."""
     record = reading.record
     if record is None:
         return []

@@ -93,7 +93,7 @@ class FoundRunFolders:
 
 
 def parse_run_path(folder: Path) -> RunPath:
-    """What the path of a run folder tells."""
+    """Return what the path of a run folder tells."""
     *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
     study, env, algorithm, hps, framework, variant = above
     return RunPath(

@@ -222,7 +222,7 @@ class RunLock:
 
 
 def read_lock_owner(folder: Path) -> LockOwner | None:
-    """Who holds the lease of a run folder; None where nobody does."""
+    """Return who holds the lease of a run folder; None where nobody does."""
     try:
         if (folder / LOCK_FOLDER).is_symlink():
             return None  # nobody's lease; what it points to is none of a run's

@@ -105,17 +105,17 @@ class LockOwner(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether its process can be looked for: it is on this machine, and not hidden."""
+        """Return whether its process can be looked for: it is on this machine, and not hidden."""
         return (
             self.machine != "" and self.machine == _identify_machine() and not _is_hidden(self.pid)
         )
 
     def is_superseded_by(self, other: "LockOwner") -> bool:
-        """Whether the batch system has started `other` in this one's place."""
+        """Return whether the batch system has started `other` in this one's place."""
         return self.job != "" and self.job == other.job and self.restart < other.restart
 
     def is_running(self) -> bool:
-        """Whether the process of a local holder exists."""
+        """Return whether the process of a local holder exists."""
         born = _read_start_time(self.pid)
         if born is None:
             return not Path("/proc/self/stat").exists() and _is_signalable(self.pid)
@@ -144,7 +144,7 @@ def _read_start_time(pid: int) -> str | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether the system keeps the process, which is another user's, from being looked at."""
+    """Return whether the system keeps the process, which is another user's, from being looked at."""
     if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
         return False
     try:

@@ -52,7 +52,7 @@ _MAX_RETURN = 3.4028234663852886e38
 
 
 def why_unfinished(status: str, failure: str | None) -> str:
-    """Why a record tells of no completed run, in a line; empty where it does.
+    """Return why a record tells of no completed run, in a line; empty where it does.
 
     Args:
         status: Of the record.
@@ -125,12 +125,12 @@ class RunReading:
 
     @property
     def complete(self) -> bool:
-        """Whether the run is complete."""
+        """Return whether the run is complete."""
         return not self.reason
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was asked for, with what older records leave out; empty without a record.
+        """Return what was asked for, with what older records leave out; empty without a record.
 
         Fields that this version does not know are kept.
         """
@@ -140,7 +140,7 @@ class RunReading:
 
     @property
     def place(self) -> RunPath:
-        """Which run it is: by its record, or else by its path.
+        """Return which run it is: by its record, or else by its path.
 
         The study is the folder that it lies in, since studies are renamed.
         """
@@ -329,7 +329,7 @@ def read_evaluations(folder: Path) -> "RunEvaluations":
 
 
 def find_damage(folder: Path) -> dict[str, str]:
-    """What is wrong with the files of one run, read whole, by file name.
+    """Return what is wrong with the files of one run, read whole, by file name.
 
     Files of runs that are not complete are read as well: each is written whole or not at all.
     """
@@ -365,7 +365,7 @@ def find_damage(folder: Path) -> dict[str, str]:
 
 
 def read_policy(folder: Path) -> "StoredPolicy":
-    """What a run has learned.
+    """Return what a run has learned.
 
     Raises:
         Unusable: The file is missing, cannot be read, or has other contents.
@@ -437,7 +437,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def _measure_depth(content: Any) -> int:
-    """How deep lists and mappings lie in each other, up to where it matters."""
+    """Return how deep lists and mappings lie in each other, up to where it matters."""
     depth, layer = 0, [content]
     while layer and depth <= _MAX_DEPTH:
         depth += 1
@@ -447,7 +447,7 @@ def _measure_depth(content: Any) -> int:
 
 
 def _explain_decode_error(error: Exception) -> str:
-    """What msgspec says, with the field's name first."""
+    """Return what msgspec says, with the field's name first."""
     text, _, place = summarize_error(error).partition(" - at `")
     where = place.rstrip("`").removeprefix("$").lstrip(".")
     return f"{where}: {text[:1].lower()}{text[1:]}" if where else text

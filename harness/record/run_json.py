@@ -142,7 +142,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def resumptions(self) -> int:
-        """How many attempts went on from a checkpoint, the last one included."""
+        """Return how many attempts went on from a checkpoint, the last one included."""
         steps = [*(attempt.resumed_from for attempt in self.attempts), self.resumed_from]
         return sum(step is not None for step in steps)
 
@@ -158,5 +158,5 @@ def compute_checksum(content: Mapping[str, Any]) -> str:
 
 
 def has_valid_checksum(content: Mapping[str, Any]) -> bool:
-    """Whether a record is as it was written, as far as it tells."""
+    """Return whether a record is as it was written, as far as it tells."""
     return CHECKSUM_FIELD not in content or content[CHECKSUM_FIELD] == compute_checksum(content)

@@ -154,7 +154,7 @@ def _iterate_batches(path: Path) -> Iterator[Any]:
 
 
 def count_episodes(path: Path) -> int:
-    """How many episodes of a training have ended, by its trace.
+    """Return how many episodes of a training have ended, by its trace.
 
     Raises:
         Unusable: The trace is missing or damaged.
@@ -167,7 +167,7 @@ def count_episodes(path: Path) -> int:
 
 
 def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """What a run recorded under one name.
+    """Return what a run recorded under one name.
 
     Returns:
         int64[k], environment steps, and float64[k], in the order of recording.

@@ -38,7 +38,7 @@ def fit_least_squares(features: Floats, targets: Floats) -> Floats:
 
 
 def predict_linear(coefficients: Floats, features: Floats) -> Floats:
-    """What the model says of features [pairs, k]: [pairs]."""
+    """Return what the model says of features [pairs, k]: [pairs]."""
     return np.asarray(features @ coefficients[:-1] + coefficients[-1], np.float64)
 
 
@@ -90,7 +90,7 @@ class AtdcStrategy(ProportionalStrategy):
         return powers[indices] / total if total > 0 else self.compute_probabilities(indices)
 
     def is_due(self) -> bool:
-        """Whether K transitions were stored since the last sweep."""
+        """Return whether K transitions were stored since the last sweep."""
         return self.added // self._sweep_every > self._swept
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
@@ -171,7 +171,7 @@ class ImpStrategy(ProportionalStrategy):
             self._stamps[indices] = self.added
 
     def is_due(self) -> bool:
-        """Whether K or D transitions were stored since."""
+        """Return whether K or D transitions were stored since."""
         return self._is_sweep_due() or self._is_prediction_due()
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:

@@ -40,7 +40,7 @@ class ReplayTimers:
 
     @property
     def interleaved_seconds(self) -> float:
-        """What is done now and then while a minibatch is drawn."""
+        """Return what is done now and then while a minibatch is drawn."""
         return self.sweeping + self.measuring
 
     def to_dict(self) -> dict[str, float]:
@@ -101,7 +101,7 @@ class ProbabilityErrors:
 def compare_probabilities(
     strategy: ProportionalStrategy, fresh: ComputeCurrentErrors, generator: np.random.Generator
 ) -> ProbabilityErrors | None:
-    """How well a strategy knows the real probabilities now; None where it does not predict them.
+    """Return how well a strategy knows the real probabilities now; None where it does not predict them.
 
     Args:
         strategy: Is not changed.
@@ -148,7 +148,7 @@ class ComparisonSchedule:
         self._generator = np.random.default_rng([seed, _COMPARISON_STREAM])
 
     def is_due(self, added: int) -> bool:
-        """Whether a point lies behind `added` transitions that nobody has looked at."""
+        """Return whether a point lies behind `added` transitions that nobody has looked at."""
         return self._count_passed_points(added) > self.taken
 
     def look(
@@ -302,7 +302,7 @@ class ReplaySampler:
 def make_replay_sampler(
     settings: Mapping[str, Any], capacity: int, tree: MakeSumTree
 ) -> ReplaySampler:
-    """What a buffer of so many transitions holds.
+    """Return what a buffer of so many transitions holds.
 
     Args:
         settings: What `Replay.told` says, and `steps` and `seed` of the run.

@@ -67,7 +67,7 @@ def compute_n_step_returns(
 
 
 def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
-    """What priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
+    """Return what priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
 
     Args:
         errors: Of each step, [B, m].

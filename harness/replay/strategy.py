@@ -60,7 +60,7 @@ class ReplayStrategy(Protocol):
         """
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """What the probabilities of transitions are held to be under the current networks, [n].
+        """Return what the probabilities of transitions are held to be under the current networks, [n].
 
         Args:
             indices: Of stored transitions.
@@ -79,7 +79,7 @@ class ReplayStrategy(Protocol):
         """
 
     def is_due(self) -> bool:
-        """Whether all of the memory is to be looked at before the next minibatch."""
+        """Return whether all of the memory is to be looked at before the next minibatch."""
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
         """Looks at all of the memory.

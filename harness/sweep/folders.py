@@ -147,7 +147,7 @@ def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
 
 
 def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str, Any]:
-    """What `run.json` says of a run that is set up."""
+    """Return what `run.json` says of a run that is set up."""
     return {
         "status": "pending",
         "spec": spec_to_dict(prepared.spec),

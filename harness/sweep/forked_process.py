@@ -220,7 +220,7 @@ def _get_server_key(spec: RunSpec) -> ServerKey | None:
 
 
 def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[str, ...]:
-    """What the trainings of a framework import, of all algorithms that it trains here."""
+    """Return what the trainings of a framework import, of all algorithms that it trains here."""
     algorithms = dict.fromkeys(spec.algorithm for spec in specs if spec.framework == framework)
     try:
         adapter = load_adapter(framework)
@@ -232,7 +232,7 @@ def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[st
 
 @functools.cache
 def _supports_pidfd() -> bool:
-    """Whether the system lets a process wait for one that is not its child: Linux since 5.3."""
+    """Return whether the system lets a process wait for one that is not its child: Linux since 5.3."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):

@@ -50,7 +50,7 @@ def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
 
 
 def _find_load_error(variables: Mapping[str, str]) -> str:
-    """What the loader says of a library; it says so and goes on without."""
+    """Return what the loader says of a library; it says so and goes on without."""
     before = os.environ.get(_PRELOAD_VARIABLE, "")
     plain, loaded = (
         subprocess.run(

@@ -140,7 +140,7 @@ class RunProcess:
         self._process.wait()
 
     def outcome(self) -> RunOutcome:
-        """How the run ended; one that could not say so itself is marked here."""
+        """Return how the run ended; one that could not say so itself is marked here."""
         code = self._process.wait()
         reading = read_run(self._folder)
         if code in (EXIT_COMPLETE, EXIT_LOCKED):

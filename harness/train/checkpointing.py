@@ -41,7 +41,7 @@ class ResumeError(Exception):
 def describe_run_identity(
     prepared: PreparedRun, adapter: Adapter, code: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What must be the same when a run goes on, by the name under which a difference is told.
+    """Return what must be the same when a run goes on, by the name under which a difference is told.
 
     Args:
         prepared: The run.

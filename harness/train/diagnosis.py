@@ -170,7 +170,7 @@ def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> di
 
 
 def collect_facts(prepared: PreparedRun) -> TrainingFacts:
-    """What is known of a run before it begins."""
+    """Return what is known of a run before it begins."""
     spec, task = prepared.spec, prepared.context.task
     asked: Hyperparameters = prepared.hyperparameters
     known = {name: getattr(asked, name) for name in type(asked).__dataclass_fields__}

@@ -105,7 +105,7 @@ def _get_physics_bits(mujoco: Any) -> int:
 
 
 def _get_computed_arrays(data: Any) -> dict[str, Any]:
-    """What was computed last, by name; contacts and constraints are found anew in each step."""
+    """Return what was computed last, by name; contacts and constraints are found anew in each step."""
     found = {}
     for name in dir(data):
         if not name.startswith(("_", "efc_", "iefc_", "efm_", "contact", "island_", "map_")):
@@ -133,7 +133,7 @@ def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any])
 
 
 def read_rng_state() -> State:
-    """What the generators of Python, numpy and, where it is loaded, PyTorch will give next."""
+    """Return what the generators of Python, numpy and, where it is loaded, PyTorch will give next."""
     version, words, gauss = random.getstate()
     torch: Any = sys.modules.get("torch")
     return {

@@ -59,7 +59,7 @@ class BestPolicy:
         self._count += 1
 
     def state(self) -> dict[str, Any]:
-        """What it has kept, as plain values and arrays."""
+        """Return what it has kept, as plain values and arrays."""
         policy = None if self.policy is None else dataclasses.asdict(self.policy)
         return {
             **{"count": self._count, "mean": self._mean, "evaluation": self.evaluation},
@@ -166,7 +166,7 @@ class TrainingMonitor:
         return self._weights()
 
     def get_stored_policy(self) -> StoredPolicy:
-        """What the run has learned, as it is now."""
+        """Return what the run has learned, as it is now."""
         return StoredPolicy(self.weights(), copy_observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:

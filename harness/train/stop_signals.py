@@ -147,7 +147,7 @@ class StopRequest:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody has asked the run to end."""
+        """Return whether somebody has asked the run to end."""
         return self._wanted is not None
 
     def allow_waiting(self) -> None:
@@ -212,5 +212,5 @@ def _raise_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def describe_interruption(by: str) -> dict[str, Any]:
-    """What `run.json` says of a run that was stopped from outside."""
+    """Return what `run.json` says of a run that was stopped from outside."""
     return {"status": "interrupted", "failure": STOP_REASONS[by], "stopped_by": by}

@@ -91,7 +91,7 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
 
 
 def confirm_on_terminal(question: str) -> bool:
-    """Whether somebody at the terminal says so."""
+    """Return whether somebody at the terminal says so."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

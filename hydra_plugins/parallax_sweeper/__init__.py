@@ -106,7 +106,7 @@ def _overrides_from_values(values: Mapping[str, Any]) -> list[str]:
 
 
 def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | None:
-    """What is left of a part; None where it has nothing of what is asked for."""
+    """Return what is left of a part; None where it has nothing of what is asked for."""
     picked = {
         name: [value for value in asked[name] if value in values] if name in asked else values
         for name, values in part.items()

@@ -119,14 +119,14 @@ class AblationReport:
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """What each change is, by its name."""
+        """Return what each change is, by its name."""
         return tuple(sorted({part for change in self.changes for part in change.parts}))
 
 
 def make_ablation_reports(
     source: str, loaded: LoadedRuns, options: VerdictOptions, study: LoadedRuns
 ) -> tuple[AblationReport, ...]:
-    """What a file of packed runs tells of changes, setting by setting.
+    """Return what a file of packed runs tells of changes, setting by setting.
 
     Args:
         source: The file, as seen from where the command runs.
@@ -176,7 +176,7 @@ def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
 
 
 def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
-    """How many runs are those of the study, to the last bit of their evaluations."""
+    """Return how many runs are those of the study, to the last bit of their evaluations."""
     count = sum(
         (other := theirs.get((*_get_setting_key(run.id.cell), run.id.framework, run.id.seed)))
         is not None
@@ -187,7 +187,7 @@ def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
 
 
 def _format_runs_at_maximum(group: ScoreGroup) -> str:
-    """How many runs end at the most that the task allows, where some do."""
+    """Return how many runs end at the most that the task allows, where some do."""
     most = get_return_bounds(group.cell.env)[1]
     count = sum(run.final_score == most for run in group.runs)
     return f", {count} at {format_number(most)}, the most that the task allows" if count else ""
@@ -218,7 +218,7 @@ def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str
 
 
 def _find_description(name: str, effect: InterventionEffect) -> str:
-    """What a change is, by the record of the first run with it; empty where none tells."""
+    """Return what a change is, by the record of the first run with it; empty where none tells."""
     for run in effect.changed.runs:
         recorded = decode_record(run.record).get("interventions", {}).get(name)
         if recorded:
@@ -339,7 +339,7 @@ def _join_names(change: AblationRow) -> str:
 
 
 def _format_descriptions(parts: Sequence[tuple[str, str]]) -> str:
-    """What one or two changes are; more are left to the section."""
+    """Return what one or two changes are; more are left to the section."""
     if len(parts) > 2:
         return ""
     lead = len(parts) > 1
@@ -387,7 +387,7 @@ def _format_row_names(change: AblationRow) -> str:
 
 
 def format_joint_remark(change: AblationRow) -> str:
-    """What stands behind the names of changes that were made together."""
+    """Return what stands behind the names of changes that were made together."""
     if len(change.parts) == 1:
         return ""
     return ", together" + (
@@ -452,7 +452,7 @@ def _make_share_columns(share: MeanRatio | None) -> TableRow:
 
 
 def format_ablation(item: AblationVerdict) -> list[str]:
-    """What was found in one setting, in words, with every n."""
+    """Return what was found in one setting, in words, with every n."""
     cell = item.cell
     head = (
         f"{get_label(item.framework)}, {get_label(cell.algorithm)}, {cell.env}, "
@@ -516,7 +516,7 @@ def _format_difference(result: PairedDifference) -> str:
 
 
 def summarize_ablations(items: Sequence[AblationVerdict]) -> str:
-    """How many effects of which verdict."""
+    """Return how many effects of which verdict."""
     words = [effect.verdict for item in items for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return f"{len(words)} effects in {len(items)} settings: {', '.join(parts)}."

@@ -140,7 +140,7 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
 
 
 def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
-    """How many runs of each framework failed, and in how many pairs that differs."""
+    """Return how many runs of each framework failed, and in how many pairs that differs."""
     groups: dict[str, dict[StudyCell, tuple[int, int]]] = {}
     known = [item for item in own if item.failures.known]
     for item in known:

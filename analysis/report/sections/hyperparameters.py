@@ -64,7 +64,7 @@ def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
 
 
 def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[CompletedRun]) -> str:
-    """What differs between two frameworks, in words; empty where nothing does.
+    """Return what differs between two frameworks, in words; empty where nothing does.
 
     That is which hyperparameters, and what their runs did in other numbers.
     """

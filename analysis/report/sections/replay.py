@@ -56,7 +56,7 @@ def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
 
 
 def format_replay_study(study: ReplayVerdicts) -> list[str]:
-    """What was found, with every n."""
+    """Return what was found, with every n."""
     lines = ["Does prioritised replay help?"]
     for item in study.effects:
         lines += [f"  {_format_setting(item)}"] + [
@@ -284,7 +284,7 @@ def _format_signed(value: float) -> str:
 
 
 def summarize_replay(study: ReplayVerdicts, effects: Sequence[AblationVerdict]) -> str:
-    """How many effects of which kind."""
+    """Return how many effects of which kind."""
     words = [classify_effect(effect) for item in effects for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return f"{len(words)} comparisons with uniform replay: {', '.join(parts) or 'none'}."

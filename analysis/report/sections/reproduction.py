@@ -172,7 +172,7 @@ def _format_source(table: str) -> str:
 
 
 def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """What can be held against published numbers, and of how many numbers that cannot be said."""
+    """Return what can be held against published numbers, and of how many numbers that cannot be said."""
     groups = [group for group in verdicts.groups if group.n]
     items = verdicts.reproduction
     comparable = [item for item in items if not item.caveats]
@@ -214,7 +214,7 @@ def _compare_with_published(item: ReproductionVerdict) -> str:
 
 
 def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
-    """How many of the numbers differ in what."""
+    """Return how many of the numbers differ in what."""
     kinds = {"another statistic": "published: ", "another version of the task": "task "}
     kinds["another number of steps"] = "published at "
     counts = {

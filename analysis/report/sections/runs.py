@@ -68,7 +68,7 @@ class StudyPart:
 
 
 def list_study_parts(loaded: LoadedRuns) -> tuple[StudyPart, ...]:
-    """What was run, one line per study, algorithm and variant."""
+    """Return what was run, one line per study, algorithm and variant."""
     found: dict[tuple[str, str, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
         list
     )
@@ -150,7 +150,7 @@ class ProvenanceSummary:
 
 
 def summarize_provenance(runs: Sequence[CompletedRun]) -> ProvenanceSummary:
-    """What the runs tell; those that tell nothing are counted."""
+    """Return what the runs tell; those that tell nothing are counted."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     silent = 0
     for run in runs:
@@ -243,7 +243,7 @@ def describe_study_names(loaded: LoadedRuns) -> str:
 
 
 def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
-    """How many runs are used, and of how much of the study there are any.
+    """Return how many runs are used, and of how much of the study there are any.
 
     Args:
         loaded: What was found.

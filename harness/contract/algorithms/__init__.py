@@ -93,7 +93,7 @@ PROBED_ALGORITHMS = {name: cls for name, cls in ALGORITHMS.items() if cls.has_pr
 
 
 def describe_owning_algorithms(field: str) -> str:
-    """Which algorithms have a hyperparameter, in words for those who gave it to another."""
+    """Return which algorithms have a hyperparameter, in words for those who gave it to another."""
     having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:
         return ""

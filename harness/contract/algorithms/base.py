@@ -78,7 +78,7 @@ class Hyperparameters:
 
     @property
     def sees_rewards(self) -> bool:
-        """Whether the policy is shown rewards; evaluations do not scale them."""
+        """Return whether the policy is shown rewards; evaluations do not scale them."""
         return False
 
     def resolve_for_task(self, task: Task) -> Self:
@@ -95,7 +95,7 @@ class Hyperparameters:
         return self
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
-        """What these values make of `steps` environment transitions."""
+        """Return what these values make of `steps` environment transitions."""
         raise NotImplementedError
 
 
@@ -150,7 +150,7 @@ class OffPolicy(Hyperparameters):
     def compute_update_schedule(
         self, steps: int, first_update: int | None = None
     ) -> UpdateSchedule:
-        """What these values make of `steps` environment transitions.
+        """Return what these values make of `steps` environment transitions.
 
         Args:
             steps: Environment transitions.
@@ -171,12 +171,12 @@ class OffPolicy(Hyperparameters):
         return min(self.learning_starts, steps)
 
     def policy_updates(self, critic_steps: int) -> int:
-        """How often the policy is updated along with so many steps of the critic."""
+        """Return how often the policy is updated along with so many steps of the critic."""
         delay: int = getattr(self, "policy_delay", 1)
         return critic_steps // delay
 
     def target_updates(self, critic_steps: int) -> int:
-        """How often the target networks are stepped."""
+        """Return how often the target networks are stepped."""
         raise NotImplementedError
 
 
@@ -190,7 +190,7 @@ class PeriodicTargetUpdates(OffPolicy):
             """Environment transitions between target updates."""
 
     def target_updates(self, critic_steps: int) -> int:
-        """How often the target network moves, at most once in a round."""
+        """Return how often the target network moves, at most once in a round."""
         rounds = critic_steps // self.gradient_steps
         return min(rounds, rounds * self.train_freq // self.target_update_interval)
 

@@ -92,5 +92,5 @@ class DDPG(OffPolicy):
     bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
-        """How often the target networks are stepped."""
+        """Return how often the target networks are stepped."""
         return critic_steps // self.policy_delay

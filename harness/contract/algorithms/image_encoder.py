@@ -46,5 +46,5 @@ def choose_default_filters(image: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_large_image(image: Sequence[int]) -> bool:
-    """Whether an image is as large as those of Atari's games, rather than as MinAtar's."""
+    """Return whether an image is as large as those of Atari's games, rather than as MinAtar's."""
     return min(image[1:]) >= LARGE_IMAGE_SIDE

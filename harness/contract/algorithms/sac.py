@@ -90,5 +90,5 @@ class SAC(OffPolicy):
     bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
-        """How often the target networks are stepped."""
+        """Return how often the target networks are stepped."""
         return critic_steps // self.target_update_interval
