@@ -3,7 +3,7 @@
 `python -m parallax.harness.forkserver FD MODULE ...` is started by
 `parallax.harness.sweep.forked_process`, which holds the other end of the socket FD. A request names
 the arguments of `parallax.harness.worker` and brings two or three files: the socket on which the
-child's end is told, the child's log, and a pipe whose end tells the child that the sweep is gone.
+child's end is reported, the child's log, and a pipe whose end shows that the sweep is gone.
 What a child inherits and must not share is given up in `_become_worker`; everything else in it is
 `parallax.harness.worker`.
 """
@@ -31,7 +31,7 @@ _OWN_MODULES = ("parallax.harness.worker", "pandas")
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
-    """Serves until there is nobody to ask and nothing that runs.
+    """Serves until no client is left and nothing runs.
 
     Returns:
         In a child the exit code of its run; in the server 0, or 1 where it may not fork.
@@ -60,7 +60,7 @@ class _ChildProcess:
     Attributes:
         pid: Its process id.
         handle: Readable once it has ended.
-        channel: Where that is told.
+        channel: Receives its exit code.
     """
 
     pid: int
@@ -68,18 +68,18 @@ class _ChildProcess:
     channel: socket.socket
 
     def fileno(self) -> int:
-        """Return what to wait for."""
+        """Return the descriptor to wait for."""
         return self.handle
 
     def report(self) -> None:
-        """Tells how it ended, as `subprocess` would put it."""
+        """Reports its exit code as `subprocess` would."""
         _, status = os.waitpid(self.pid, 0)
-        with contextlib.suppress(OSError):  # whoever asked may be gone
+        with contextlib.suppress(OSError):  # the client may be gone
             self.channel.send(str(os.waitstatus_to_exitcode(status)).encode())
         self.close()
 
     def close(self) -> None:
-        """Gives up what is held for it."""
+        """Closes its handles."""
         os.close(self.handle)
         self.channel.close()
 

@@ -1,9 +1,9 @@
 """One run in a process of its own: `python -m parallax.harness.worker RUN_FOLDER [LOG [LIFELINE]]`.
 
 Standard output and error go to the file LOG in the folder, which the caller opened; it becomes
-the run's log once the run is this process's. LIFELINE is a file descriptor that tells the end of
+the run's log once the run is this process's. LIFELINE is a file descriptor that signals the end of
 the process that started this one, which then stops as well. Whether there is anything to do is
-asked under the lease, right before anything is touched.
+checked under the lock, right before anything is touched.
 """
 
 import contextlib
@@ -104,7 +104,7 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
             # By its module and name: the project need not be installed where a framework is.
             entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
             adapter: Adapter = entry.load()()
-            # Whichever interpreter was asked for, this is it.
+            # Whichever interpreter was requested, this is it.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
             prepared = prepare_run(spec, adapter)
             check_translation(prepared, folder.content)

@@ -114,7 +114,7 @@ def format_alignment_table(algorithm: str, sides: Sequence[FrameworkColumn], for
 
 
 def format_notes(sides: Sequence[FrameworkColumn]) -> list[str]:
-    """Return what a reader must know about cells, and every refusal."""
+    """Return the notes that explain cells, and every refusal."""
     lines = [
         f"{side.framework}, {row.field}: {row.note}"
         for side in sides
@@ -125,7 +125,7 @@ def format_notes(sides: Sequence[FrameworkColumn]) -> list[str]:
 
 
 def format_translation_counts(sides: Sequence[FrameworkColumn]) -> list[str]:
-    """Return how many recipes each framework translates, and how many it refuses."""
+    """Return the number of recipes that each framework translates and refuses."""
     lines = []
     for name in dict.fromkeys(side.framework for side in sides):
         refused = [bool(side.refusal) for side in sides if side.framework == name]
@@ -292,7 +292,7 @@ def _format_appendix_cell(row: TranslatedSetting, value: Any) -> str:
 
 
 def _format_name_correction(side: FrameworkColumn, field: str, line: Mapping[str, Any]) -> str:
-    """Return where the thesis' name for an option is not what the code passes."""
+    """Return a correction where the thesis names an option that the code does not pass."""
     named, row = line.get(side.framework), side.settings[field]
     option = f"`{row.native_name}`"
     if named is None or (named == "-" and row.is_fixed):

@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def dispatch_command(words: Sequence[str]) -> int:
-    """Run the command that the words name, or print the help that they ask for."""
+    """Run the command that the words name, or print the help that they request."""
     if not words or words[0] in ("-h", "--help"):
         print(format_help())
         return 0 if words else 2
@@ -350,7 +350,7 @@ def _escape(text: str) -> str:
 
 
 def format_help() -> str:
-    """Return what `parallax --help` prints."""
+    """Return the text of `parallax --help`."""
     top = [command for command in COMMANDS if not command.group]
     width = max(len(name) for name in (*GROUPS, *(command.name for command in top)))
     groups = [
@@ -365,7 +365,7 @@ def format_help() -> str:
 
 
 def format_group_help(group: str) -> str:
-    """Return what `parallax GROUP --help` prints."""
+    """Return the text of `parallax GROUP --help`."""
     own = [command for command in COMMANDS if command.group == group]
     width = max(len(command.name) for command in own)
     return _GROUP_HELP.format(

@@ -92,7 +92,7 @@ class SweepComposer:
     def _split_job(
         self, job: JobOverrides, words: Sequence[str]
     ) -> tuple[tuple[str, ...], PlainChoices]:
-        """Return what is left to Hydra, and what is written here by name."""
+        """Return the overrides left to Hydra, and the choices that are written here by name."""
         named: dict[str, list[str]] = {}
         for override in job:
             named.setdefault(_get_root_name(override), []).append(override)
@@ -161,7 +161,7 @@ class SharedComposition:
 
 
 class HydraLoader:
-    """What is asked of Hydra's loader in one sweep."""
+    """Access to Hydra's configuration loader in one sweep."""
 
     def __init__(self, loader: ConfigLoader, config: DictConfig) -> None:
         self._loader = loader
@@ -190,7 +190,7 @@ class HydraLoader:
 
     @functools.cached_property
     def _options(self) -> dict[str, Any]:
-        """Return what the options of the groups hold, where it goes below the group's own name."""
+        """Return the contents of the group options that go below the group's own name."""
         return {
             path: _to_unresolved_values(found.config)
             for path, found in self._files.items()
@@ -345,7 +345,7 @@ class SweepLauncher(Launcher):
         """Composes every run and hands them over.
 
         Raises:
-            SpecError: A run cannot be carried out as asked; nothing was started.
+            SpecError: A run cannot be carried out as requested; nothing was started.
             RunsFailed: Some runs did not complete, or were not queued.
         """
         # Hydra imports every plugin at start-up; the harness is needed only here.

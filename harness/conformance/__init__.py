@@ -56,7 +56,7 @@ class AdapterConformance(
     framework: str
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test per supported algorithm, and per hyperparameter where one is asked for."""
+        """One test per supported algorithm, and per hyperparameter where one is requested."""
         adapter = load_adapter(self.framework)
         supported = [name for name in ALGORITHMS if adapter.supports(name)]
         names = metafunc.fixturenames

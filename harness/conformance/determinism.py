@@ -72,7 +72,7 @@ class DeterminismConformance:
         assert reach > 0.5, f"training used {reach:.0%} of the action range"
 
     def test_choices_are_those_of_the_task(self, algorithm: str) -> None:
-        """In training and of the greedy policy, which tells them as int64."""
+        """In training and of the greedy policy, which returns them as int64."""
         if ALGORITHMS[algorithm].actions == "continuous":
             pytest.skip("its actions are within bounds")
         trained = train_algorithm(

@@ -80,7 +80,7 @@ class HyperparameterConformance:
         raise AssertionError(f"{self.framework} {algorithm}: {field} takes no other value tried")
 
     def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
-        """The step sizes of policy, critics and temperature are those asked for."""
+        """The step sizes of policy, critics and temperature are the configured ones."""
         base = make_base_hyperparameters(self.framework, algorithm)
         seen = observe_training(self.framework, algorithm, base).learning_rates
         checked = [
@@ -150,7 +150,7 @@ class HyperparameterConformance:
     def test_exploration_noise_is_a_share_of_half_the_range(
         self, noisy_algorithm: str, env_id: str
     ) -> None:
-        """Actions scatter about the greedy one by the asked share, whatever the bounds."""
+        """Actions scatter about the greedy one by the configured share, whatever the bounds."""
         trained = self.framework, noisy_algorithm
         base = make_base_hyperparameters(*trained)
         hp: Any = replace_hyperparameter(*trained, base, "exploration_noise", _NOISE)
@@ -181,7 +181,7 @@ def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _compute_share(before: NDArray[Any], after: NDArray[Any], online: NDArray[Any]) -> float:
-    """Return how far `after` is on the way from `before` to `online`; nan where it is not on it."""
+    """Return the share of the way from `before` to `online` at which `after` is; nan if off it."""
     if before.shape != online.shape:
         return np.nan
     way, gone = (online - before).ravel().astype(float), (after - before).ravel().astype(float)

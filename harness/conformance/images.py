@@ -45,7 +45,7 @@ class ImageConformance:
         )
 
     def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
-        """Networks and targets have the kernels asked for, over all channels, and they learn."""
+        """Networks and targets have the configured kernels, over all channels, and they learn."""
         prepared = _skip_if_refused(self.framework, image_algorithm)
         channels = prepared.context.task.image[0]
         asked: Any = dataclasses.replace(prepared.hyperparameters, conv_filters=(4, 5))

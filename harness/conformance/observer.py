@@ -1,4 +1,4 @@
-"""Counts what a training does, told by what is outside of the adapter, and compares weights."""
+"""Counts what a training does, observed outside of the adapter, and compares weights."""
 
 import dataclasses
 from collections import defaultdict
@@ -27,7 +27,7 @@ POLICY, CRITIC, TEMPERATURE = "policy", "critic", "temperature"
 
 @dataclasses.dataclass(frozen=True)
 class ObservedTraining:
-    """What was seen of one training.
+    """Counts and values that were observed in one training.
 
     Attributes:
         update_schedule: The counts.
@@ -50,7 +50,7 @@ class ObservedTraining:
 class TrainingObserver:
     """Counts random steps, gradient steps and target updates of one training.
 
-    Whose gradient step it was is told from the parameters: a single number is the
+    The parameters show whose gradient step it was: a single number is the
     temperature, those that the greedy policy runs through are the policy's, the others are
     the critics'.
     """
@@ -60,7 +60,7 @@ class TrainingObserver:
 
         Args:
             events: Of the training.
-            probe: Observations to ask the policy about.
+            probe: Observations for which the policy is queried.
         """
         self._events, self._probe = events, probe
         self._random: list[bool] = []
@@ -68,7 +68,7 @@ class TrainingObserver:
         self._targets: TargetUpdateDetector | None = None
         self._first_update = 0
         self._target_updates: list[TargetNetworkUpdate] = []
-        self._groups: dict[int, ParameterGroup] = {}  # kept alive, so that an id stands for one
+        self._groups: dict[int, ParameterGroup] = {}  # stays alive, so that an id stands for one
         self._rates: dict[int, list[float]] = defaultdict(list)
         self._of_policy: set[int] = set()
         self._network_ran = self._asking = False
@@ -85,7 +85,7 @@ class TrainingObserver:
         events.subscribe(TargetNetworkUpdate, self._target_updates.append)
 
     def observed(self) -> ObservedTraining:
-        """Return what was seen; to be asked after training.
+        """Return the observations of a training that has ended.
 
         Raises:
             AssertionError: Optimisers of critics did not step together.

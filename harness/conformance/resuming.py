@@ -1,4 +1,4 @@
-"""A run that is killed goes on from what it kept, and ends as if nobody had killed it."""
+"""A killed run resumes from its checkpoint, and ends as if it had not been killed."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ STEPS = 192
 KILL_STEPS = (70, 131)
 """Environment steps in the middle of which a run is killed."""
 CHECKPOINT_LEAD_STEPS = 20
-"""Environment steps from the one on which a state is to be kept to the one that kills."""
+"""Environment steps from the one at which a state is to be saved to the one that kills."""
 
 
 class ResumeConformance:
@@ -79,7 +79,7 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
 
 @dataclasses.dataclass(frozen=True)
 class _UninterruptedRun:
-    """What a run that nobody killed left.
+    """Results of a run that was never killed.
 
     Attributes:
         digest: Hash of its weights.

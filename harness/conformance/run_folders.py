@@ -1,4 +1,4 @@
-"""What a run leaves behind, in a process of its own and after accidents."""
+"""Checks of the files of a run, in a process of its own and after accidents."""
 
 import contextlib
 import dataclasses
@@ -78,7 +78,7 @@ class RunFolderConformance:
         )
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
-        """What a run kept, laid into the framework's own networks, acts as it did."""
+        """A saved policy acts as before once it is loaded into the framework's own networks."""
         done = record_run(self.framework, algorithm)
         assert read_run(done.folder).complete, done.outcome.failure
         try:
@@ -93,7 +93,7 @@ class RunFolderConformance:
     def test_accident_in_the_task_leaves_a_failed_run_that_says_so(
         self, algorithm: str, fault: str, tmp_path: Path
     ) -> None:
-        """An exception is told in its own words; observations of nan are never a result."""
+        """An exception is reported in its own words; observations of nan are never a result."""
         folder = tmp_path / "run"
         prepared = _initialize_run(
             self.framework, algorithm, _get_faulty_env_id(algorithm, fault), folder
@@ -160,7 +160,7 @@ class _RecordedRun:
 
 @functools.lru_cache(maxsize=16)
 def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _RecordedRun:
-    """A run as a sweep makes it; results are kept for the next who asks.
+    """A run as a sweep makes it; results are cached.
 
     Args:
         framework: Name of the adapter.
@@ -180,7 +180,7 @@ def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _Re
 
 @functools.lru_cache(maxsize=4)
 def make_warm_process(framework: str) -> ForkServerPool:
-    """Return what starts a run of each algorithm in a process that only shares imports with others."""
+    """Return a fork server whose processes share nothing but the imports of all algorithms."""
     adapter = load_adapter(framework)
     supported = [name for name in ALGORITHMS if adapter.supports(name)]
     specs = []

@@ -30,7 +30,7 @@ _MIN_RANDOM_ACTIONS = 64
 
 
 class SemanticsConformance:
-    """What a wrong number would not show in counts or seeds."""
+    """Tests of meanings that counts and seeds do not show."""
 
     framework: str
 
@@ -133,7 +133,7 @@ class SemanticsConformance:
             assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
 
     def test_minibatches_have_the_size_asked_for(self, algorithm: str) -> None:
-        """A layer sees as many rows as were asked for before the first update."""
+        """A layer sees the configured number of rows before the first update."""
         base = make_base_hyperparameters(self.framework, algorithm)
         field = "batch_size" if hasattr(base, "batch_size") else "minibatch_size"
         sizes = (_ODD_BATCH_SIZE, 32) if field == "batch_size" else (32,)
@@ -184,13 +184,13 @@ _NOISE_PROBES = {
 
 
 class TargetNoiseConformance:
-    """What no training shows from outside: noise that only targets see."""
+    """Tests of target noise, which no training shows from outside."""
 
     framework: str
 
     @pytest.mark.parametrize("noise", _NOISE_PROBES)
     def test_target_noise_is_a_share_of_half_the_range(self, noise: str) -> None:
-        """Where actions range from -1 to 3, it is as large, and cut there, as was told."""
+        """With actions from -1 to 3, noise has the configured scale and clipping."""
         adapter = load_adapter(self.framework)
         algorithm = _NOISE_PROBES[noise].partition(".")[0]
         if not adapter.supports(algorithm):

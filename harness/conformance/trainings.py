@@ -97,14 +97,14 @@ def _is_accepted(framework: str, algorithm: str, hyperparameters: Hyperparameter
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConditions:
-    """What a training is besides its framework, algorithm and hyperparameters.
+    """Conditions of a training besides its framework, algorithm and hyperparameters.
 
     Attributes:
-        steps: Environment transitions asked for.
+        steps: Requested environment transitions.
         seed: Training seed.
         ask: Whether to call the greedy policy before every step.
         env_id: Which scripted task.
-        n_envs: Copies of it.
+        n_envs: Parallel environments.
         wrappers: `none` or `normalized`.
         reward_scale: What the task's rewards are multiplied by.
         device: Where networks compute.
@@ -121,7 +121,7 @@ class TrainingConditions:
 
     @property
     def context(self) -> RunContext:
-        """Return what a translation may know."""
+        """Return the context of a translation."""
         return RunContext(
             load_task(self.env_id), self.steps, self.seed, self.n_envs, device=self.device
         )
@@ -163,7 +163,7 @@ def _make_images(count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-    """What one training left.
+    """Results of one training.
 
     Attributes:
         weights: All parameters.
@@ -173,7 +173,7 @@ class TrainingResult:
         actions: Every action that reached a task, float32[steps, 2] or choices [steps].
         greedy: Greedy actions for observations near and far, float32[5, 2] or int64[5].
         noise: Difference of each action from the greedy one, as a share of half the range.
-        greedy_reversed: `greedy`, asked about the same observations the other way round.
+        greedy_reversed: `greedy` for the same observations in reverse order.
         starts: The first observation of each copy of the task, float64[n_envs, 3].
         far: Greedy actions for observations far away in all directions, float32[64, 2].
     """
@@ -211,7 +211,7 @@ class _RecordingWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class _ConformanceMonitor:
-    """What a training reports to, and what it kept."""
+    """Monitor that stores everything a training reports."""
 
     def __init__(self, around: TrainingConditions) -> None:
         self.events = TrainingEvents()
@@ -258,7 +258,7 @@ class _ConformanceMonitor:
 def train_algorithm(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> TrainingResult:
-    """Trains on a scripted task; results are kept for the next who asks.
+    """Train on a scripted task; results are cached.
 
     Args:
         framework: Name of the adapter.
@@ -338,7 +338,7 @@ def get_libraries(framework: str) -> tuple[str, ...]:
 def observe_cached(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
 ) -> ObservedTraining:
-    """Return what was counted of one training."""
+    """Return the counts of one training."""
     monitor = _ConformanceMonitor(around)
     observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)

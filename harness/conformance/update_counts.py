@@ -143,7 +143,7 @@ class DeviceConformance:
             assert np.abs(trained.actions).max() <= 3 and np.abs(trained.greedy).max() <= 3
 
     def test_updates_on_a_gpu_are_as_many_as_announced(self, algorithm: str) -> None:
-        """Where networks compute changes no count."""
+        """A GPU changes no count."""
         _skip_where_refused(self.framework, algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
         announced = translate_hyperparameters(

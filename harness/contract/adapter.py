@@ -52,10 +52,10 @@ The names of parameters of target networks contain `target`, and no others do.
 
 @dataclasses.dataclass(frozen=True)
 class PolicyIO:
-    """How what a training has learned gets into the framework's objects again, and out of them.
+    """Functions that load a policy into the framework's objects and save it from them.
 
     Attributes:
-        restore: Gives all parameters the values of arrays of the same names, as the weights tell
+        restore: Gives all parameters the values of arrays of the same names, as the weights have
             them; from the first environment step on, and policy and weights are those from then
             on. Raises `SpecError` where they are of another network, and has changed nothing then.
         save: Writes the framework's own file, which loads there without this project.
@@ -72,15 +72,15 @@ class Checkpointable:
     """Everything that a training goes on from, out of the framework's objects and into others.
 
     The environments that `make_env` made, and the global generators of Python, numpy and PyTorch,
-    are kept by who made or seeded them for all; the rest is the adapter's: networks, optimisers,
+    are saved by their owner for all adapters; the rest is the adapter's: networks, optimisers,
     schedules, buffers, counters, wrappers of its own, generators of its own.
 
     Attributes:
-        state: What it is now, at a boundary (`Monitor.safe_point`): nested dicts by text and lists
-            of plain values and arrays, as `parallax.harness.contract.state_codec` tells objects.
+        state: The current state, at `Monitor.safe_point`: nested dicts by text and lists
+            of plain values and arrays, as made by `parallax.harness.contract.state_codec`.
             The arrays may be those that the training goes on with: they are written before the call
-            of `boundary` returns, and of a large one only what has changed since the last time.
-        lay_in: Gives the objects of a training that was just set up, at its first boundary, such
+            of `safe_point` returns, and of a large one only what has changed since the last time.
+        load_state: Gives the objects of a new training, at its first safe point, such
             a state. Raises `parallax.harness.contract.state_codec.StateMismatchError` where it does
             not fit.
     """
@@ -91,14 +91,14 @@ class Checkpointable:
 
 @dataclasses.dataclass(frozen=True)
 class RunContext:
-    """What a translation may know besides the hyperparameters.
+    """Facts about a run that a translation may use besides the hyperparameters.
 
     Attributes:
         task: The environment's sizes and bounds.
-        steps: Environment transitions asked for.
+        steps: Requested environment transitions.
         seed: Training seed.
-        n_envs: Copies of the environment that are stepped together.
-        replay: Which past is learned from; other than uniform only for adapters that carry it
+        n_envs: Parallel environments.
+        replay: Replay strategy; other than uniform only for adapters that support it
             (`Adapter.why_unsupported_replay`).
         device: Where networks compute; other than the CPU only for adapters that offer it
             (`Adapter.why_unsupported_device`).
@@ -113,7 +113,7 @@ class RunContext:
 
 
 class Monitor(Protocol):
-    """What a running training reports to. Environment steps are counted in the environment."""
+    """Receiver of a training's reports. Environment steps are counted in the environment."""
 
     def attach(
         self,
@@ -127,9 +127,9 @@ class Monitor(Protocol):
         Args:
             policy: The greedy policy.
             weights: Copies of all parameters as they are when it is called.
-            policy_io: How they are loaded again. Without it, what a run has learned is kept all
+            policy_io: How they are loaded again. Without it, the policy is saved all
                 the same, as arrays that nobody can load into the framework.
-            checkpointable: How a training that was killed goes on. Without it, or where `boundary`
+            checkpointable: How a killed training resumes. Without it, or where `safe_point`
                 is never called, it starts again from its start.
         """
 
@@ -138,10 +138,10 @@ class Monitor(Protocol):
 
         That is at the head of its loop, when all updates are done that the steps so far led to,
         and always at the same place of the code. At the first call the state of an earlier
-        process may be laid in; at any call it may be asked for. Costs next to nothing else.
+        process may be loaded; at any call it may be requested. Otherwise cheap.
 
         Raises:
-            KeyboardInterrupt: The run was asked to end, and its state has been kept.
+            KeyboardInterrupt: The run was requested to end, and its state has been saved.
         """
 
     def record(self, metrics: Mapping[str, float]) -> None:
@@ -150,7 +150,7 @@ class Monitor(Protocol):
 
 @runtime_checkable
 class CostMonitor(Protocol):
-    """What a monitor may be besides: it keeps what parts of a training have cost."""
+    """Monitor that also records the cost of the parts of a training."""
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Takes, when training is over, seconds by part of the training and what they went to."""
@@ -209,7 +209,7 @@ class Adapter:
         return (*names, *self.rebuilt_packages)
 
     def find_algorithm_settings(self, algorithm: str) -> AlgorithmSettings | None:
-        """Return how `algorithm` is translated, or None where the framework does not have it."""
+        """Return the translation of `algorithm`, or None if the framework does not have it."""
         table: Mapping[str, AlgorithmSettings] = self._load_module("settings").ALGORITHMS
         if algorithm in table:
             return table[algorithm]
@@ -403,7 +403,7 @@ def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
 
 
 def describe_adapter_code(value: str) -> dict[str, Any]:
-    """Return which code an adapter is, also where its package is editable and lies elsewhere.
+    """Return the identity of an adapter's code, also of an editable package elsewhere.
 
     Args:
         value: What its entry point names, `package.module:Class`. The entry point itself may be
@@ -433,7 +433,7 @@ def describe_adapter_code(value: str) -> dict[str, Any]:
 
 
 def _list_requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
-    """Names of the distributions that one asks for, without versions, extras and markers."""
+    """Names of the distributions that one requires, without versions, extras and markers."""
     listed = (owner.requires if owner else None) or []
     found = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
     return sorted({match[0] for match in found if match})
@@ -450,7 +450,7 @@ class EpisodePlayer(Protocol):
         """
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
-        """Told what the last actions were worth, [N]."""
+        """Receive the rewards of the last actions, [N]."""
 
 
 @runtime_checkable

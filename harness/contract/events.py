@@ -1,8 +1,8 @@
-"""What happens in a training, in the field's words, and who is told of it.
+"""Events of a training, and the subscriptions to them.
 
-Who wants to know of a kind of event subscribes to it before training begins. What makes an event
-asks once whom to tell, and hooks nothing in where there is nobody: an event without a subscriber
-costs nothing. Neither side knows the other, and adapters know of none of this.
+Observers subscribe to a kind of event before training begins. A publisher looks up its subscribers
+once, and installs no hook where there is none: an event without a subscriber costs nothing. Neither
+side knows the other, and adapters know of none of this.
 
 A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher`
 where it happens; it comes with its first subscriber.
@@ -21,7 +21,7 @@ E = TypeVar("E")
 
 
 class TrainingError(RuntimeError):
-    """A training that cannot go on, worded for the user; who is told of an event may raise it."""
+    """A training that cannot go on, worded for the user; a subscriber may raise it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EnvStep:
 class EnvTransition(
     NamedTuple
 ):  # made at every step, where a frozen dataclass costs four times this
-    """An environment has taken a step; arrays are the task's own and must be copied to be kept.
+    """An environment has taken a step; arrays are the task's own: copy them to store them.
 
     Attributes:
         copy: Which of the environments it was, from 0.
@@ -120,9 +120,9 @@ class LayerForward:
         layer: The library's object.
         inputs: The library's objects.
         places: Of the layer's own parameters; see `TrainedParameter`.
-        directly: Tells whether the first input is what a linear layer or a convolution computed,
-            as it is; None where that cannot be told, as outside of what is differentiated.
-        fitted: Fits a copy of the layer to a few rows of its input, and tells the loss before and
+        directly: Returns whether the first input is what a linear layer or a convolution computed,
+            as it is; None where that is unknown, as outside of what is differentiated.
+        fitted: Fits a copy of the layer to a few rows of its input, and returns the loss before and
             after; None where it cannot be done.
     """
 
@@ -135,14 +135,14 @@ class LayerForward:
 
 @dataclasses.dataclass(frozen=True)
 class LossInputs:
-    """What a network said of a minibatch, and what that is held against in a loss.
+    """Predictions of a network for a minibatch, and the targets of its loss.
 
     Attributes:
         kind: `values`, or `advantages` (which have no prediction).
         targets: float64[rows].
         predictions: float64[rows].
         inputs: What the network was shown, float32[rows, features].
-        choices: Which of its outputs count, int64[rows]; None where it has one.
+        choices: Index of the output that counts, int64[rows]; None where it has one.
     """
 
     kind: str
@@ -159,7 +159,7 @@ class LossBackward:
     Attributes:
         loss: Its value.
         place: Where the number lies; see `TrainedParameter`.
-        compared: Tells what it was computed from, as far as the library knows.
+        compared: Returns what it was computed from, as far as the library knows.
     """
 
     loss: float
@@ -214,7 +214,7 @@ class TrainingEnd:
 
 
 class TrainingEvents:
-    """One training: who is told of what, and its clock.
+    """Subscribers of one training by kind of event, and its clock.
 
     Attributes:
         steps: Environment steps taken, all copies together.
@@ -226,7 +226,7 @@ class TrainingEvents:
         self._settled: set[type[Any]] = set()
 
     def subscribe(self, kind: type[E], subscriber: Callable[[E], None]) -> None:
-        """Has `subscriber` told of each event of a kind, after those who subscribed before it."""
+        """Call `subscriber` at each event of a kind, after those who subscribed before it."""
         late = f"somebody subscribes to {kind.__name__} when it has been settled who is told of it"
         assert kind not in self._settled, late
         self._subscribers.setdefault(kind, []).append(subscriber)
@@ -236,7 +236,7 @@ class TrainingEvents:
         return not self._subscribers.keys().isdisjoint(kinds)
 
     def get_publisher(self, kind: type[E]) -> Callable[[E], None] | None:
-        """Return what to call when it happens, None without a subscriber; nobody can join from then on."""
+        """Return the function that publishes a kind of event; None without a subscriber."""
         self._settled.add(kind)
         subscribers = tuple(self._subscribers.get(kind, ()))
         if len(subscribers) < 2:
@@ -249,12 +249,12 @@ class TrainingEvents:
         return tell
 
     def tell(self, event: object) -> None:
-        """Tells of something that happens seldom."""
+        """Publish an event that happens seldom."""
         if tell := self.get_publisher(type(event)):
             tell(event)
 
     def make_step_counter(self) -> Callable[[], None]:
-        """Return what an environment calls before each step: it tells of the step, then counts it."""
+        """Return a function to call before each environment step: it publishes, then counts."""
         tell, step = self.get_publisher(EnvStep), EnvStep()
 
         def count() -> None:

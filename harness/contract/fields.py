@@ -197,7 +197,7 @@ class RunsFailedError(Exception):
 
 
 HANDLED_ERRORS = (RunsFailedError, SpecError, KeyboardInterrupt)
-"""What is told in a sentence; anything else is a fault of ours and keeps its traceback."""
+"""Errors reported as a sentence; anything else is a bug and shows its traceback."""
 
 
 def report_error(error: BaseException) -> int:

@@ -14,6 +14,6 @@ def find_entry_points(group: str) -> importlib.metadata.EntryPoints:
 
 @functools.lru_cache(maxsize=8)
 def _load_entry_points(path: tuple[str, ...]) -> Any:
-    # Kept: a search of `sys.path` takes 15 ms, and a run asks for adapters, algorithms, watchers
+    # Cached: a search of `sys.path` takes 15 ms, and a run looks up adapters, algorithms, watchers
     # and checks, a study thousands of times.
     return importlib.metadata.entry_points()

@@ -44,7 +44,7 @@ _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such 
 
 
 class _InterpreterError(Exception):
-    """What is wrong with an interpreter, in words that follow its name."""
+    """A problem with an interpreter, in words that follow its name."""
 
 
 def add_project_to_path(environment: dict[str, str]) -> dict[str, str]:
@@ -116,10 +116,10 @@ def check_interpreter(python: str, framework: str) -> None:
         raise SpecError(f"framework.python={python} {problem}")
 
 
-# Kept, problems too: a sweep asks for each of its runs.
+# Cached, problems too: a sweep checks it for each of its runs.
 @functools.lru_cache
 def _why_not_python(python: str) -> str | None:
-    """Return why a program is no Python that can be used; None where it is one."""
+    """Return the reason that a program is no usable Python; None where it is one."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     try:
         code, output, errors = _run_code(
@@ -138,7 +138,7 @@ def _why_not_python(python: str) -> str | None:
 
 @functools.lru_cache
 def _why_cannot_train(python: str, framework: str) -> str | None:
-    """Return why a Python cannot train with a framework; None where it can."""
+    """Return the reason that a Python cannot train with a framework; None where it can."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     entry = find_adapter_entry_point(framework).value
     try:

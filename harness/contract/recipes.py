@@ -86,7 +86,7 @@ def _line_of_error(file: Path, where: str, text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _parse_recipe_file(file: Path, changed: int) -> dict[str, Any]:
-    # Kept: a study reads the same few files thousands of times, each in some milliseconds.
+    # Cached: a study reads the same few files thousands of times, each in some milliseconds.
     try:
         values = yaml.load(file.read_text("utf-8"), Loader=_LOADER)
     except yaml.YAMLError as error:

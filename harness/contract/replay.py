@@ -1,6 +1,6 @@
-"""Which past is learned from: the ways of replaying, and the hyperparameters of each.
+"""Replay strategies and their hyperparameters.
 
-What the papers leave open is a field here, with a default; docs/reference/replay.md tells of each
+What the papers leave open is a field here, with a default; docs/reference/replay.md says for each
 where the default comes from.
 """
 
@@ -33,7 +33,7 @@ def compute_default_interval(steps: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
-    """A way of replaying.
+    """A replay strategy.
 
     Attributes:
         name: On the command line, as `replay=<name>`.
@@ -54,7 +54,7 @@ class ReplayConfig:
 
     @property
     def parts(self) -> list[str]:
-        """Return what it adds to the name of a variant: nothing for uniform, else what is not usual."""
+        """Return its parts of a variant's name: none for uniform, else what is not default."""
         if self.is_uniform:
             return []
         usual = REPLAY_CONFIGS[self.name]()
@@ -149,7 +149,7 @@ class ImpReplay(PrioritizedReplay):
             null is the same.
         rho_sum: rho1: share of the sum that stays as it was at a prediction.
         rho_minimum: rho2: the same of the minimum.
-        fragments: M: pieces that the memory is cut into at the first sweeps, a pair from each.
+        fragments: M: segments that the memory is cut into at the first sweeps, a pair from each.
         fragment_sweeps: How many sweeps are the first ones.
         stamp: The time of a transition, in environment transitions: when it was `stored`, or
             `replayed` last.
@@ -179,7 +179,7 @@ UNIFORM_REPLAY = UniformReplay()
 
 
 def make_replay_config(values: Any) -> ReplayConfig:
-    """A checked way of replaying from its name and fields; fields that are absent are as usual.
+    """Return a checked replay strategy from its name and fields; absent fields have defaults.
 
     Args:
         values: The name, a mapping with `name` and fields as on the command line, or one that was

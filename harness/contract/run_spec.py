@@ -79,7 +79,7 @@ class RunSpec:
             `parallax.harness.interventions` with `+` between them; `none` for nothing.
         save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
-        hyperparameters: Unified hyperparameters, as asked for.
+        hyperparameters: Unified hyperparameters, as requested.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
@@ -121,7 +121,7 @@ class RunSpec:
 
     @property
     def variant(self) -> str:
-        """Return what tells this run from others of the same study, as `key=value,...`."""
+        """Return the settings that distinguish this run within a study, as `key=value,...`."""
         parts = [f"steps={self.steps}"]
         parts += [
             f"{name}={getattr(self, name)}"

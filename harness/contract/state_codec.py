@@ -1,4 +1,4 @@
-"""Objects to plain values, and plain values laid into objects of the same making again.
+"""Serialization of objects to plain values, and restoring of objects of the same structure.
 
 What a training consists of is a web of objects that its set-up makes anew in every process: arrays
 that others hold a view of, generators, counters, lists. A `Reader` walks through it and writes down
@@ -67,20 +67,20 @@ _BIT_GENERATORS: dict[str, Any] = {
 
 
 class UnsupportedStateError(TypeError):
-    """Something whose state nobody knows how to tell."""
+    """An object whose state cannot be serialized."""
 
 
 class StateMismatchError(ValueError):
-    """A state that does not fit what it is to be laid into."""
+    """A state that does not fit the object to be restored."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ObjectCodec:
-    """How objects of a type are told, where walking through them would not do.
+    """Serialization of a type whose objects cannot simply be walked through.
 
     Attributes:
-        type: The type; its subclasses are told in the same way.
-        read: Tells an object; what lies in it is told by the second argument.
+        type: The type, subclasses included.
+        read: Serializes an object; the second argument serializes what it contains.
         write: Puts a state into the object that is there, or makes one where there is none
             (None), and returns it; what lies in it is put there by the third argument.
     """
@@ -91,12 +91,12 @@ class ObjectCodec:
 
 
 def make_stateless_codec(of: type[Any]) -> ObjectCodec:
-    """A kind of objects that belong to the code: nothing of them is kept."""
+    """A kind of objects that belong to the code: nothing of them is saved."""
     return ObjectCodec(of, lambda value, read: None, lambda live, state, write: live)
 
 
 class StateReader:
-    """Tells objects. What two places share is told once, and shared again when it is laid in."""
+    """Serializes objects. Shared objects are serialized once, and shared again when restored."""
 
     def __init__(
         self, codecs: Sequence[ObjectCodec] = (), external_objects: Collection[Any] = ()
@@ -104,7 +104,7 @@ class StateReader:
         """Knows nothing yet.
 
         Args:
-            codecs: What is told otherwise than by walking through it; the first that fits.
+            codecs: Serializers of types that are not walked through; the first that fits is used.
             external_objects: Objects that somebody else keeps.
         """
         self._kinds = (*codecs, *RNG_CODECS)
@@ -116,7 +116,7 @@ class StateReader:
         """The state of an object.
 
         Raises:
-            NotCapturedError: Nobody knows how; `path` leads to what it is about.
+            UnsupportedStateError: The object at `path` cannot be serialized.
         """
         if type(value) in _PLAIN_TYPES:
             return value
@@ -178,7 +178,7 @@ class StateReader:
 
 
 class StateWriter:
-    """Lays states into objects; must be asked for the same roots in the same order as the reader.
+    """Loads states into objects; needs the same roots in the same order as the reader.
 
     An object that is there is used again, if it is of the class of then. An array that shares its
     memory with another one is used again only if it shared it then.
@@ -310,7 +310,7 @@ class StateWriter:
         return target
 
     def _get_or_create_target(self, live: Any, model: Any, state: State, path: str) -> Any:
-        """Return what is there, or a new object of the class."""
+        """Return the object that is there, or a new one of the class."""
         found = self._find_type(state, model, path)
         if type(live) is found:
             return live
@@ -344,7 +344,7 @@ class StateWriter:
         return np.array(value)
 
     def can_reuse_memory(self, place: int, memory: int) -> bool:
-        """Return whether numbers that lay in `memory` may be put into what lies at `place` now."""
+        """Return whether numbers from `memory` may be written to what is at `place` now."""
         return self._memory.setdefault(place, memory) == memory
 
     def _write_attributes(self, target: Any, told: dict[str, State], path: str) -> None:
@@ -355,7 +355,7 @@ class StateWriter:
             live = before.get(name, _ABSENT)
             if live is _ABSENT and isinstance(state, dict) and state[_KIND] == "code":
                 if hasattr(type(target), name):
-                    continue  # it is made again when it is asked for
+                    continue  # it is made again on access
                 raise StateMismatchError(f"{path}.{name} is not there and cannot be made again")
             found = self.write(None if live is _ABSENT else live, state, f"{path}.{name}")
             if found is not live:
@@ -363,7 +363,7 @@ class StateWriter:
 
 
 def get_attributes(value: Any) -> dict[str, Any]:
-    """Return what an object holds by name, whatever it answers when it is asked."""
+    """Return the attributes of an object by name, without calling its own `__getattr__`."""
     try:
         found = dict(object.__getattribute__(value, "__dict__"))
     except AttributeError:
@@ -380,7 +380,7 @@ def get_attributes(value: Any) -> dict[str, Any]:
 
 
 def get_memory_address(array: np.ndarray[Any, Any]) -> int:
-    """Return where the memory begins that an array is a view of."""
+    """Return the start of the memory that an array is a view of."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

@@ -1,4 +1,4 @@
-"""How an adapter translates: native settings, and how each unified field was honoured."""
+"""Translation to native settings, and a note on how each unified field was honoured."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from parallax.harness.contract.fields import REQUIRED, SpecError, format_value
 
 @dataclasses.dataclass(frozen=True)
 class TranslatedSetting:
-    """How one unified hyperparameter reached the framework.
+    """Translation of one unified hyperparameter.
 
     Attributes:
         field: Name in the unified schema.
@@ -58,7 +58,7 @@ class NativeConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AlgorithmSettings:
-    """How an adapter translates one algorithm.
+    """Translation of one algorithm by an adapter.
 
     Each adapter's `settings.py` has a table `ALGORITHMS` of them. An algorithm that another package
     brings has a module `<framework>_settings` there, with one of these named `SETTINGS`.
@@ -99,7 +99,7 @@ class ConfigTranslator:
         self._refusals: list[str] = []
 
     def value(self, field: str) -> Any:
-        """The unified value asked for."""
+        """The requested unified value."""
         return self._values[field]
 
     def set_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
@@ -141,7 +141,7 @@ class ConfigTranslator:
             self.declare_constant("conv_filters", None, "its observations are no images")
 
     def reject_value(self, field: str, reason: str) -> None:
-        """Notes that the asked value of `field` cannot be honoured."""
+        """Notes that the requested value of `field` cannot be honoured."""
         self._refusals.append(
             f"hyperparameters.{field}={format_value(self._values[field])}: "
             f"in {self._framework} it is {reason}"

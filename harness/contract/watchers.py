@@ -1,4 +1,4 @@
-"""Who tells of what happens inside a numerical library, and of target networks that move.
+"""Watchers of events inside a numerical library, and of target network updates.
 
 A watcher hooks into one library what somebody has subscribed to, and nothing else. It is found as
 adapters are: by an entry point, whose name is the library's import name.
@@ -42,10 +42,10 @@ def find_watcher_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 def watch_libraries(
     events: TrainingEvents, watchers: Sequence[LibraryWatcher] | None = None
 ) -> Iterator[None]:
-    """Lets all watchers tell within, if anybody wants to know; leaves nothing behind.
+    """Runs all watchers that have subscribers within the context; leaves nothing behind.
 
     Args:
-        events: Who is told.
+        events: The subscribers.
         watchers: Those of `load_watchers`, for who watches again and again: looking for
             them reads the lists of all installed packages. None looks for them.
 
@@ -93,13 +93,13 @@ def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatch
 
 
 class TargetUpdateDetector:
-    """Tells of target networks that have moved since it last looked."""
+    """Detects target networks that have moved since the last check."""
 
     def __init__(self, events: TrainingEvents, read: Callable[[], Weights]) -> None:
         """Does not look yet.
 
         Args:
-            events: Who is told.
+            events: The subscribers.
             read: Copies of weights as they are now; names of targets contain `target`.
         """
         self._events, self._read = events, read

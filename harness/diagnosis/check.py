@@ -125,5 +125,5 @@ class CheckFinding:
 
 
 def why_no_reward_threshold(facts: TrainingFacts) -> str:
-    """Return why a check of the reward threshold does not apply, or an empty string."""
+    """Return the reason that a check of the reward threshold does not apply, or an empty string."""
     return "" if facts.reward_threshold is not None else "the task declares no reward threshold"

@@ -449,7 +449,7 @@ class _InputDropout:
 
 
 def compute_effective_rank(features: Array) -> int:
-    """Return how many singular values make up 99% of their sum.
+    """Return the number of singular values that make up 99% of their sum.
 
     srank of Kumar et al. 2021 (arXiv:2010.14498), section 3, with delta = 0.01.
 

@@ -1,7 +1,7 @@
-"""A piece of upstream's source that is replaced while a training runs, and nothing else.
+"""A segment of upstream's source that is replaced while a training runs, and nothing else.
 
-The piece is looked for in the text of the installed file, which nobody has to import for that. When
-it is applied, the function keeps its identity and gets other code, so that whoever has imported it
+The segment is looked for in the text of the installed file, without importing it. When it is
+applied, the function keeps its identity and gets other code, so that whoever has imported it
 by name runs the changed code as well; afterwards it has its own again. No file is written.
 """
 
@@ -25,7 +25,7 @@ from parallax.harness.contract.upstream_code import use_source_rewriter
 
 @dataclasses.dataclass(frozen=True)
 class SourceSegment:
-    """What is replaced, and by what.
+    """A segment of upstream's source and its replacement.
 
     Attributes:
         module: Dotted name of upstream's module, or of a script that is run as a whole.
@@ -48,13 +48,13 @@ class SourceSegment:
 
 @dataclasses.dataclass(frozen=True)
 class SegmentLocation:
-    """Where a piece is in the installed file.
+    """Location of a segment in the installed file.
 
     Attributes:
         path: The file.
-        start: First character of the piece in the file's text.
+        start: First character of the segment in the file's text.
         end: The one behind its last.
-        replacement: What takes its place, indented as the piece is there.
+        replacement: What takes its place, indented as the segment is there.
     """
 
     path: Path
@@ -64,10 +64,10 @@ class SegmentLocation:
 
 
 def locate_segment(piece: SourceSegment) -> SegmentLocation:
-    """Finds a piece in the installed version; nothing is imported but packages above the module.
+    """Finds a segment in the installed version; nothing is imported but packages above the module.
 
     Raises:
-        SpecError: The module, the function or the piece is not there, the piece is there more
+        SpecError: The module, the function or the segment is not there, it is there more
             than once, or the function would not be Python with the replacement.
     """
     path = find_module_file(piece.module)
@@ -76,7 +76,7 @@ def locate_segment(piece: SourceSegment) -> SegmentLocation:
 
 @functools.lru_cache(maxsize=256)
 def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLocation:
-    # Kept: to parse upstream's file takes 10 ms, and each run of a sweep asks several times.
+    # Cached: to parse upstream's file takes 10 ms, and each run of a sweep needs it several times.
     found, text, (start, end) = _find_occurrences(piece, path, changed)
     if len(found) != 1:
         how = "is not there" if not found else f"is there {len(found)} times"
@@ -104,7 +104,7 @@ def _find_occurrences(
 
 
 def count_occurrences(piece: SourceSegment) -> int:
-    """Return how often a piece is there.
+    """Return the number of occurrences of a segment.
 
     Raises:
         SpecError: The module or the function is not there.

@@ -1,6 +1,6 @@
 """The fifteen operators of muPRL's Table II: faults that users make when they train an agent.
 
-Each changes a hyperparameter of the unified schema, the training task, or how a run is asked for.
+Each changes a hyperparameter of the unified schema, the training task, or an option of the run.
 Ranges of values are those of the reference (testingautomated-usi/muPRL, `mutants/`), where it has
 the operator; the seven that it leaves out have ranges of this project.
 """

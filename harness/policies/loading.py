@@ -182,7 +182,7 @@ def _load_adapter(name: str, folder: str | Path) -> Adapter:
 
 
 def why_no_policy(reading: RunReading) -> str:
-    """Return why the record of a run has no policy to load, or an empty string."""
+    """Return the reason that a run has no policy to load, or an empty string."""
     if not reading.complete:
         return f"it is not complete ({reading.reason})"
     if reading.record is None or POLICY_FILE not in reading.record.files:

@@ -111,7 +111,7 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 
 
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
-    """Return how an answer differs from an earlier one, in at most one line."""
+    """Return the difference of an answer from an earlier one, in at most one line."""
     was_is = f"was {describe_answer(before)}; is {describe_answer(after)}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]

@@ -1,4 +1,4 @@
-"""The catalogue of probes: every question that an algorithm's implementations are asked.
+"""The catalogue of probes: every question that is put to an algorithm's implementations.
 
 Questions that several algorithms share are built by `families`; those of one algorithm stand beside
 the functions that measure them. `select_probes` chooses by name, `sort_probes` orders by how many

@@ -21,7 +21,7 @@ BATCH_ROWS = 24
 
 UNIT_HIGH, UNIT_LOW = (1.0,) * ACTION_SIZE, (-1.0,) * ACTION_SIZE
 WIDE_LOW, WIDE_HIGH = (-1.0, -2.0), (3.0, 2.0)
-"""Bounds that tell units and dimensions apart; one half range, as TorchRL needs."""
+"""Bounds that distinguish units and dimensions; one half range, as TorchRL needs."""
 HALF_RANGE = 2.0
 NARROW_LOW, NARROW_HIGH = (-0.1, -0.5), (0.5, 0.1)
 """Bounds that are near each other, and of which neither lies around 0."""

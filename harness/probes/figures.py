@@ -29,7 +29,7 @@ from parallax.harness.probes.results import (
 
 PAPER_COLOR = "black"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, which all readers can tell apart."""
+"""Okabe and Ito's, which all readers can distinguish."""
 SIZE = (4.6, 2.9)
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text

@@ -1,4 +1,4 @@
-"""What numbers that are another function of their inputs have in common with the paper's.
+"""Relations of measured numbers to the paper's where they are another function of the inputs.
 
 Only forms that hold for several numbers are named; by chance few do for a single one.
 """

@@ -1,12 +1,12 @@
-"""What a run keeps to go on from: whole states, of which only what is new is written.
+"""Checkpoints of a run: whole states, of which only what is new is written.
 
-A state is nested plain values and arrays. Arrays are cut into pieces, and a piece that was written
+A state is nested plain values and arrays. Arrays are cut into chunks, and a chunk that was written
 before, by its hash, is not written again: a replay buffer of a million transitions costs what has
 come since the last time, wherever in the buffer that lies. A checkpoint is two files in the folder
-`checkpoint/` of the run: `<n>.pieces` holds new pieces one behind the other, `<n>.state` holds
-everything else, says where each piece lies, and is guarded by a hash of its own. Both are made
-aside and moved into place under the run's lease, the second one last: before it is there, there is
-no checkpoint. The last one and the one before it are kept.
+`checkpoint/` of the run: `<n>.pieces` holds new chunks one behind the other, `<n>.state` holds
+everything else, says where each chunk is, and is guarded by a hash of its own. Both are made
+aside and moved into place under the run's lock, the second one last: before it is there, there is
+no checkpoint. The last two are stored.
 """
 
 import contextlib
@@ -36,14 +36,14 @@ VERSION = 1
 """Of the files' format."""
 
 CHUNK_BYTES = 2**18
-"""Bytes of a piece, at most."""
+"""Bytes of a chunk, at most."""
 
 MAX_CHECKPOINTS = 2
-"""How many checkpoints are kept."""
+"""Number of checkpoints that are stored."""
 
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**24  # of a `.state` file
-_SMALL_WASTE = 2**26  # bytes of pieces that nobody refers to, which are not worth writing all anew
+_SMALL_WASTE = 2**26  # bytes of unreferenced chunks that are not worth writing all anew
 _ENCODING_TAG = "\0"
 
 Digest = bytes
@@ -51,7 +51,7 @@ Digest = bytes
 
 @dataclasses.dataclass(frozen=True)
 class SavedCheckpoint:
-    """What keeping a state took.
+    """Cost of saving a state.
 
     Attributes:
         number: Of the checkpoint, from 1.
@@ -71,7 +71,7 @@ class LoadedCheckpoint:
     Attributes:
         number: Of the checkpoint.
         about: What was said of it.
-        state: What was kept.
+        state: The saved state.
     """
 
     number: int
@@ -80,7 +80,7 @@ class LoadedCheckpoint:
 
 
 class _ChunkLocation(msgspec.Struct, frozen=True, array_like=True):
-    """Where a piece lies: in the pieces of which checkpoint, from which byte on, how many."""
+    """Location of a chunk: the checkpoint, the first byte, and the number of bytes."""
 
     number: int
     offset: int
@@ -88,7 +88,7 @@ class _ChunkLocation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _StateFile(msgspec.Struct, frozen=True):
-    """What a `.state` file holds behind its hash."""
+    """Contents of a `.state` file behind its hash."""
 
     version: int
     about: dict[str, Any]
@@ -97,7 +97,7 @@ class _StateFile(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
-    """The checkpoints of one run, written by the holder of its lease."""
+    """The checkpoints of one run, written by the owner of its lock."""
 
     def __init__(self, lease: RunLock) -> None:
         """Reads nothing yet."""
@@ -166,7 +166,7 @@ class CheckpointStore:
         return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
-        """Return what was said of a checkpoint; its pieces are not looked at.
+        """Return the description of a checkpoint without reading its chunks.
 
         Raises:
             Unusable: It is damaged, or was written by another version; says which.
@@ -257,7 +257,7 @@ def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
 def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
     path = checkpoints / f"{number}{_STATE_SUFFIX}"
     try:
-        # Decoded it may take a hundred times as much; a state grows with the pieces it refers to.
+        # Decoded it may take a hundred times as much; a state grows with the chunks it refers to.
         there = sum(one.stat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
         guarded = read_bounded(path, min(_MAX_STATE_BYTES, _FEWEST_BYTES + there // 1024))
     except OSError as error:
@@ -284,7 +284,7 @@ def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:
 
 
 class _StatePacker:
-    """Writes the pieces of a state that are new, and tells everything else with their hashes."""
+    """Writes the new chunks of a state, and serializes the rest with their hashes."""
 
     def __init__(self, number: int, known: Mapping[Digest, _ChunkLocation]) -> None:
         self._number, self._known = number, known
@@ -318,7 +318,7 @@ class _StatePacker:
 
 
 class _StateUnpacker:
-    """Puts arrays together again from pieces whose hashes hold."""
+    """Puts arrays together again from chunks whose hashes match."""
 
     def __init__(
         self, checkpoints: CheckpointStore, places: Mapping[Digest, _ChunkLocation]

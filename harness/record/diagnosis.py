@@ -1,4 +1,4 @@
-"""What `diagnosis.json` of a run folder says, read with care."""
+"""Careful reading of a run folder's `diagnosis.json`."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ _TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wro
 
 @dataclasses.dataclass(frozen=True)
 class DiagnosisReading:
-    """What a run folder says of its diagnosis.
+    """Diagnosis of a run as its folder has it.
 
     Attributes:
         folder: The run.

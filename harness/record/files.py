@@ -15,7 +15,7 @@ from typing import IO, Any
 
 
 class UnusableError(Exception):
-    """Why a file or a run cannot be used, in a few words."""
+    """The reason that a file or a run cannot be used, in a few words."""
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
@@ -35,7 +35,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         if size > limit:
             raise UnusableError(f"is too large: {size:,} bytes where {limit:,} are allowed")
         parts = []
-        # Not asked for the limit: room for as much would be made for every file.
+        # Not read with the limit as size: that would allocate as much for every file.
         while part := os.read(descriptor, size + 1):
             parts.append(part)
             if sum(map(len, parts)) > limit:
@@ -85,7 +85,7 @@ def _check_regular(mode: int) -> None:
 
 
 def summarize_error(error: object) -> str:
-    """The telling line of an error text, printable and at most 200 characters long.
+    """Return the most informative line of an error text, printable, at most 200 characters.
 
     That is the first line, or the last one of a Python traceback.
     """
@@ -178,13 +178,13 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def make_json_writer(content: Any) -> Callable[[IO[bytes]], None]:
-    """Return what writes `content` as strict JSON to an open file."""
+    """Return a function that writes `content` as strict JSON to an open file."""
     text = json.dumps(to_plain_json(content), indent=2, allow_nan=False) + "\n"
     return make_bytes_writer(text.encode())
 
 
 def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
-    """Return what writes `content` to an open file."""
+    """Return a function that writes `content` to an open file."""
     return functools.partial(_write_bytes, content=content)
 
 

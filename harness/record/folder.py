@@ -1,4 +1,4 @@
-"""Writes one run's files, under its lease."""
+"""Writes one run's files, under its lock."""
 
 import contextlib
 import functools
@@ -57,7 +57,7 @@ _MIN_HEARTBEAT_PERIOD = 1.0  # seconds
 
 
 class RunFolder:
-    """Holds what one run's files say, and writes it; it has the only say while it holds the lease.
+    """Contents of one run's files, and their only writer while it owns the lock.
 
     What others do to the files meanwhile changes nothing: they are never read again.
 
@@ -69,7 +69,7 @@ class RunFolder:
         """Takes a run folder up.
 
         Args:
-            lease: The right to write it.
+            lease: The lock that allows writing it.
             content: What `run.json` is to say; None is what it says. Nothing is written yet.
         """
         self.path = lease.folder
@@ -104,7 +104,7 @@ class RunFolder:
 
     def _remove_leftovers(self, *spared: str) -> None:
         for name in list_leftovers(self.path):
-            if not name.startswith(LOCK_FOLDER) and name not in spared:  # the lease goes by itself
+            if not name.startswith(LOCK_FOLDER) and name not in spared:  # the lock goes by itself
                 self._lease.remove(name)
 
     def state(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class RunFolder:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from the evaluations and the trace that `state` told of, and no others."""
+        """Goes on from the evaluations and the trace that `state` describes, and no others."""
         self._trace.close()
         del self._trace
         self._timesteps = list(state["timesteps"])
@@ -210,7 +210,7 @@ class RunFolder:
         self._lease.write(DIAGNOSIS_FILE, make_json_writer(report))
 
     def write_heartbeat(self, step: int, period: float) -> None:
-        """Tells others how far the run is and in how many seconds they hear of it again."""
+        """Publishes the progress of the run and the seconds until the next heartbeat."""
         beat = {
             "step": step,
             "time": time.time(),
@@ -268,7 +268,7 @@ def list_leftovers(folder: Path) -> list[str]:
 
 
 def collect_attempts(reading: RunReading) -> list[dict[str, Any]]:
-    """Return what became of earlier attempts at a run, the last one included if it ever started."""
+    """Return the earlier attempts at a run, the last one included if it ever started."""
     record = reading.record
     if record is None:
         return []
@@ -346,7 +346,7 @@ class HeartbeatWriter:
         except FolderDeletedError:
             raise
         except OSError:
-            return  # a full disk: the evaluations will tell
+            return  # a full disk: writing the evaluations will raise
 
     def _period(self) -> float:
         share = (time.monotonic() - self._begun) * _HEARTBEAT_SHARE

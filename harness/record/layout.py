@@ -1,4 +1,4 @@
-"""Where runs lie: `<study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>`.
+"""Paths of run folders: `<study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>`.
 
 A slash in the name of a task, as in `MinAtar/Breakout-v1`, is a `~` in that of its folder. This
 is the one place that takes such a path apart and puts it together.
@@ -39,7 +39,7 @@ _PATH_FIELDS = ("study", "env", "algorithm", "hps", "framework", "variant")
 
 @dataclasses.dataclass(frozen=True)
 class RunPath:
-    """What a run folder's path tells; `?` and None for what it does not.
+    """Parts of a run folder's path; `?` and None for those that it lacks.
 
     Attributes:
         study: Name of the study.
@@ -72,7 +72,7 @@ def to_folder_name(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FoundRunFolders:
-    """What lies at or below a folder, in order.
+    """Folders found at or below a folder, in order.
 
     Attributes:
         runs: Folders that stand for runs of ours.
@@ -93,7 +93,7 @@ class FoundRunFolders:
 
 
 def parse_run_path(folder: Path) -> RunPath:
-    """Return what the path of a run folder tells."""
+    """Return the parts of a run folder's path."""
     *above, name = (("?",) * 7 + folder.parts[1:])[-7:]
     study, env, algorithm, hps, framework, variant = above
     return RunPath(
@@ -108,7 +108,7 @@ def parse_run_path(folder: Path) -> RunPath:
 
 
 def parse_seed(name: str) -> int | None:
-    """The seed that a folder's name tells."""
+    """The seed in a folder's name."""
     match = _SEED_FOLDER.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -130,7 +130,7 @@ def find_runs(root: Path) -> FoundRunFolders:
     """Everything at or below `root` that stands for a run.
 
     A run of ours is a folder that is named `seed=<n>` or holds a `run.json`, or a file in place
-    of such a folder. Folders that cannot be listed count, so that reading them tells the reason.
+    of such a folder. Folders that cannot be listed count, so that reading them reports the reason.
     Nothing is looked for in hidden folders, in those named in `RESERVED_FOLDERS`, and behind links.
     """
     runs: list[Path] = []

@@ -1,11 +1,11 @@
 """One writer per run folder, on any file system that several machines share.
 
-Whoever writes a run folder holds its lease, a folder `.lease/<token>` in it. Every file is made
+Whoever writes a run folder owns its lock, a folder `.lease/<token>` in it. Every file is made
 in there and moved into place from there. A successor moves `<token>` away and deletes it, so
-whatever its former holder still tries fails in the file system itself: there is no moment
+whatever its former owner still tries fails in the file system itself: there is no moment
 between a check and a write in which a stale writer could slip through. Only that a folder is
 made, renamed and deleted atomically is relied on, which NFS, Lustre and others keep; not
-on `flock`, and not on clocks: whether a holder on another machine is alive is seen by watching
+on `flock`, and not on clocks: whether an owner on another machine is alive is seen by watching
 its heartbeat change.
 """
 
@@ -65,7 +65,7 @@ class FolderDeletedError(OSError):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """What a running process tells of itself.
+    """Progress that a running process publishes.
 
     Attributes:
         step: Environment steps so far.
@@ -110,9 +110,9 @@ class RunLock:
 
     @classmethod
     def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "RunLock":
-        """Takes the lease, if need be from a holder that has died or been superseded.
+        """Takes the lock, if need be from an owner that has died or been superseded.
 
-        A holder on another machine is watched, which takes a minute or two.
+        An owner on another machine is watched, which takes a minute or two.
 
         Args:
             folder: The run folder.
@@ -120,7 +120,7 @@ class RunLock:
                 the others count as alive and are not watched. None watches them here.
 
         Raises:
-            LeaseHeld: Its holder is alive.
+            LockHeldError: Its owner is alive.
             OSError: The folder cannot be written.
         """
         while (holder := read_lock_owner(folder)) is not None:
@@ -136,7 +136,7 @@ class RunLock:
         return cls(folder, token)
 
     def __enter__(self) -> "RunLock":
-        """The lease itself."""
+        """The lock itself."""
         return self
 
     def __exit__(
@@ -145,7 +145,7 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Gives the lease back; one that was lost is left alone."""
+        """Gives the lock back; one that was lost is left alone."""
         _remove_lock(self.folder, self.staging.name)
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
@@ -160,7 +160,7 @@ class RunLock:
     def open_append(self, name: str, begin: bytes) -> IO[bytes]:
         """Puts a file into the run folder that others may read while it grows.
 
-        Whoever takes the run over replaces it, so that what a former holder still appends reaches
+        Whoever takes the run over replaces it, so that what a former owner still appends reaches
         nobody.
 
         Args:
@@ -222,10 +222,10 @@ class RunLock:
 
 
 def read_lock_owner(folder: Path) -> LockOwner | None:
-    """Return who holds the lease of a run folder; None where nobody does."""
+    """Return the owner of a run folder's lock; None where there is none."""
     try:
         if (folder / LOCK_FOLDER).is_symlink():
-            return None  # nobody's lease; what it points to is none of a run's
+            return None  # nobody's lock; what it points to is none of a run's
         tokens = sorted(path.name for path in (folder / LOCK_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -259,18 +259,18 @@ def watch_heartbeats(
     say: Callable[[str], object] = lambda text: None,
     is_wanted: Callable[[Path], bool] = lambda folder: True,
 ) -> tuple[set[str], dict[Path, LockOwner]]:
-    """Watches the heartbeats of holders on other machines, of all folders at once.
+    """Watches the heartbeats of owners on other machines, of all folders at once.
 
     No clock is compared with another one: whoever changes its heartbeat while it is watched,
     for three of its periods and a minute, is alive.
 
     Args:
-        folders: Run folders; those whose holder is on this machine are passed over.
-        say: Told in a sentence before it takes time.
-        is_wanted: Asked of folders that are held elsewhere; the others need no watching.
+        folders: Run folders; those whose owner is on this machine are passed over.
+        say: Called with a sentence before it takes time.
+        is_wanted: Called for folders locked elsewhere; those it rejects need no watching.
 
     Returns:
-        Tokens of the holders that were silent, and the holders that were not.
+        Tokens of the owners that were silent, and the owners that were not.
     """
     holders = {folder: holder for folder in folders if (holder := read_lock_owner(folder))}
     remote = {f: holder for f, holder in holders.items() if not holder.is_local and is_wanted(f)}
@@ -294,7 +294,7 @@ def watch_heartbeats(
 
 
 def unlock_folder(folder: Path, holder: LockOwner) -> None:
-    """Ends a holder's lease, whether it is alive or not: whatever it still writes fails."""
+    """Ends an owner's lock, whether it is alive or not: whatever it still writes fails."""
     _remove_lock(folder, holder.token)
 
 
@@ -323,7 +323,7 @@ def _read_period(folder: Path) -> float:
 
 
 def _wait_for_end(holder: LockOwner, folder: Path) -> None:
-    """Gives one that has lost its lease the time to notice: it looks at every heartbeat."""
+    """Waits until an owner that lost its lock can notice: it checks at every heartbeat."""
     deadline = time.monotonic() + 1.5 * _read_period(folder) + 2
     while time.monotonic() < deadline and (not holder.is_local or holder.is_running()):
         time.sleep(0.1)
@@ -334,7 +334,7 @@ def _compute_patience(folder: Path) -> float:
 
 
 def _create_lock(folder: Path, token: str) -> bool:
-    """Makes a lease aside and moves it into place, which fails where there is one."""
+    """Makes a lock aside and moves it into place, which fails where there is one."""
     aside = folder / f"{LOCK_FOLDER}-{token}"
     try:
         aside.mkdir()  # and no folder above it: one that was deleted stays so
@@ -355,7 +355,7 @@ def _create_lock(folder: Path, token: str) -> bool:
 
 
 def _remove_lock(folder: Path, token: str) -> None:
-    """Ends a lease; only one of several that try succeeds, the others change nothing."""
+    """Ends a lock; only one of several that try succeeds, the others change nothing."""
     aside = folder / f"{LOCK_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
     if (folder / LOCK_FOLDER).is_symlink():
         return
@@ -392,6 +392,6 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _rename_if_present(old: Path, new: Path) -> None:
-    # A missing file is no error, a missing lease is one.
+    # A missing file is no error, a missing lock is one.
     if old.exists() or old.is_symlink() or not new.parent.exists():
         old.rename(new)

@@ -1,7 +1,7 @@
-"""Which process holds a run folder, and whether it still exists.
+"""Owner process of a run folder's lock, and a check that it still exists.
 
-Process ids are used again, and mean something on one machine and in one namespace only: a holder
-is told apart by all of these and by the start of the process.
+Process ids are used again, and mean something on one machine and in one namespace only: an owner
+is identified by all of these and by the start of the process.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class BatchJob:
         )
 
     def export_to_environment(self) -> None:
-        """Tells this process and all that it starts from now on."""
+        """Identifies this process and all that it starts from now on."""
         os.environ[_ID_VARIABLE] = self.id
         os.environ[_RESTART_VARIABLE] = str(self.restart)
         os.environ[_LIMIT_VARIABLE] = str(self.limit_from)
@@ -59,17 +59,17 @@ class BatchJob:
 
 
 class LockOwner(msgspec.Struct, frozen=True):
-    """A process that holds a lease.
+    """A process that owns a lock.
 
     Attributes:
-        token: Name of the lease.
+        token: Name of the lock.
         host: Its machine, for people.
         machine: The same for programs: changes when the machine is started again.
         pid: Its process id.
-        born: When the process started, in the machine's own count; tells reused ids apart.
+        born: When the process started, in the machine's own count; distinguishes reused ids.
         job: The batch system's name of its job; empty outside one.
         restart: How often the batch system had started the job again.
-        time: When it took the lease by its own clock, in seconds since 1970.
+        time: When it took the lock by its own clock, in seconds since 1970.
     """
 
     token: str = ""
@@ -115,7 +115,7 @@ class LockOwner(msgspec.Struct, frozen=True):
         return self.job != "" and self.job == other.job and self.restart < other.restart
 
     def is_running(self) -> bool:
-        """Return whether the process of a local holder exists."""
+        """Return whether the process of a local owner exists."""
         born = _read_start_time(self.pid)
         if born is None:
             return not Path("/proc/self/stat").exists() and _is_signalable(self.pid)
@@ -144,7 +144,7 @@ def _read_start_time(pid: int) -> str | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Return whether the system keeps the process, which is another user's, from being looked at."""
+    """Return whether the system hides the process, which is another user's."""
     if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
         return False
     try:

@@ -118,7 +118,7 @@ def _find_header_end(data: bytes) -> int:
 
 @functools.lru_cache(maxsize=512)
 def _parse_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, order, type and end of a header; kept, since those of a study are alike."""
+    """Shape, order, type and end of a header; cached, since those of a study are alike."""
     file = io.BytesIO(header)
     version = np.lib.format.read_magic(file)
     read = {

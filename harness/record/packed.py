@@ -178,7 +178,7 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
 
     Args:
         row: One of `read_rows`, with `run_json`.
-        root: The file; folders of runs are named as if they lay in it.
+        root: The file; folders of runs are named as if they were in it.
     """
     try:
         check_columns(row)

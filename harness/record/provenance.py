@@ -1,4 +1,4 @@
-"""Where and with what a run was made."""
+"""Provenance of a run: machine, hardware, code and package versions."""
 
 import functools
 import hashlib
@@ -42,7 +42,7 @@ def list_imported_packages() -> dict[str, str]:
 
 
 def read_processor_model() -> str:
-    """The processor's name, as far as the system tells."""
+    """The processor's name, as far as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def read_processor_model() -> str:
 def list_preloaded_libraries() -> list[str]:
     """Paths of what `LD_PRELOAD` put before all other libraries, such as a memory allocator."""
     entries = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    # A file's full name goes on after the name that programs ask for: libx.so.4.5.10.
+    # A file's full name goes on after the name that programs request: libx.so.4.5.10.
     names = tuple(Path(entry).resolve().name for entry in entries)
     try:
         lines = Path("/proc/self/maps").read_text().splitlines() if names else []
@@ -85,7 +85,7 @@ def hash_weights(weights: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-# Kept: they take longer than a short run, and stay as they are while a process lives.
+# Cached: they take longer than a short run, and stay as they are while a process lives.
 @functools.cache
 def _map_package_owners() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()

@@ -52,7 +52,7 @@ _MAX_RETURN = 3.4028234663852886e38
 
 
 def why_unfinished(status: str, failure: str | None) -> str:
-    """Return why a record tells of no completed run, in a line; empty where it does.
+    """Return the reason that a run is not complete, in a line; empty where it is.
 
     Args:
         status: Of the record.
@@ -95,23 +95,23 @@ def check_finite(evaluations: "RunEvaluations") -> None:
 
 _MAX_JSON_BYTES = 2**22  # bytes
 _MAX_EVALUATIONS_BYTES = 2**28
-_MAX_HASHED_BYTES = 2**29  # of files whose size the record does not tell
+_MAX_HASHED_BYTES = 2**29  # of files whose size the record does not have
 _MAX_BRACKETS, _MAX_DEPTH = 400, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunReading:
-    """What one run folder holds.
+    """Contents of one run folder.
 
     Attributes:
         folder: The folder.
         record: Its `run.json`; None where that cannot be used.
         content: The same as it stands in the file, for those who write it on.
-        evaluations: Its evaluations; None unless they were asked for and the run is complete.
-        reason: Why the run is not complete, in a line; empty where it is.
+        evaluations: Its evaluations; None unless they were requested and the run is complete.
+        reason: Reason that the run is not complete, in a line; empty where it is.
         damaged: Whether that is because a file is damaged.
         newer: Whether the record was written by a later version of this project.
-        unreadable: Whether the system keeps a file from being read, so that nobody can tell.
+        unreadable: Whether the system prevents reading a file, so that its state is unknown.
     """
 
     folder: Path
@@ -130,9 +130,9 @@ class RunReading:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return what was asked for, with what older records leave out; empty without a record.
+        """Return the requested settings, with what older records leave out; empty without a record.
 
-        Fields that this version does not know are kept.
+        Fields that this version does not know are preserved.
         """
         if self.record is None:
             return {}
@@ -140,9 +140,9 @@ class RunReading:
 
     @property
     def place(self) -> RunPath:
-        """Return which run it is: by its record, or else by its path.
+        """Return the identity of the run: by its record, or else by its path.
 
-        The study is the folder that it lies in, since studies are renamed.
+        The study is the folder that it is in, since studies are renamed.
         """
         by_path = parse_run_path(self.folder)
         if self.record is None:
@@ -172,7 +172,7 @@ def read_run(folder: Path, with_evaluations: bool = False) -> RunReading:
 
 
 class RunSource(Protocol):
-    """Where a run's record and evaluations come from: a folder, or a row of a packed file."""
+    """Source of a run's record and evaluations: a folder, or a row of a packed file."""
 
     def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
         """Return the record, checked, and the same as it is written; raises `UnusableError`."""
@@ -329,7 +329,7 @@ def read_evaluations(folder: Path) -> "RunEvaluations":
 
 
 def find_damage(folder: Path) -> dict[str, str]:
-    """Return what is wrong with the files of one run, read whole, by file name.
+    """Return the damage of one run's files, read whole, by file name.
 
     Files of runs that are not complete are read as well: each is written whole or not at all.
     """
@@ -365,7 +365,7 @@ def find_damage(folder: Path) -> dict[str, str]:
 
 
 def read_policy(folder: Path) -> "StoredPolicy":
-    """Return what a run has learned.
+    """Return the saved policy of a run.
 
     Raises:
         Unusable: The file is missing, cannot be read, or has other contents.
@@ -437,7 +437,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def _measure_depth(content: Any) -> int:
-    """Return how deep lists and mappings lie in each other, up to where it matters."""
+    """Return the nesting depth of lists and mappings, up to where it matters."""
     depth, layer = 0, [content]
     while layer and depth <= _MAX_DEPTH:
         depth += 1
@@ -447,7 +447,7 @@ def _measure_depth(content: Any) -> int:
 
 
 def _explain_decode_error(error: Exception) -> str:
-    """Return what msgspec says, with the field's name first."""
+    """Return msgspec's message with the field's name first."""
     text, _, place = summarize_error(error).partition(" - at `")
     where = place.rstrip("`").removeprefix("$").lstrip(".")
     return f"{where}: {text[:1].lower()}{text[1:]}" if where else text

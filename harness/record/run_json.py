@@ -52,7 +52,7 @@ class RecordedSpec(Struct, frozen=True):
 
 
 class StepCounts(Struct, frozen=True):
-    """Environment steps: due, asked for, on the framework's own counter, and taken."""
+    """Environment steps: due, requested, on the framework's own counter, and taken."""
 
     scheduled: Count
     requested: Count = 0
@@ -61,7 +61,7 @@ class StepCounts(Struct, frozen=True):
 
 
 class RunTimings(Struct, frozen=True):
-    """When the run went on, in seconds since 1970, for how long, and what parts of it cost."""
+    """Start and end of the run in seconds since 1970, its duration, and the cost of its parts."""
 
     started: Seconds | None = None
     ended: Seconds | None = None
@@ -71,7 +71,7 @@ class RunTimings(Struct, frozen=True):
 
 
 class RunAttempt(Struct, frozen=True):
-    """What became of an earlier attempt."""
+    """Outcome of an earlier attempt."""
 
     status: str
     failure: str | None = None
@@ -85,7 +85,7 @@ class RunAttempt(Struct, frozen=True):
 
 
 class AdapterCode(Struct, frozen=True):
-    """Which code the adapter was; empty in runs of before it was recorded."""
+    """Identity of the adapter's code; empty in runs of before it was recorded."""
 
     distribution: str | None = None
     version: str | None = None
@@ -94,7 +94,7 @@ class AdapterCode(Struct, frozen=True):
 
 
 class RunProvenance(Struct, frozen=True):
-    """Where and with what the run was made; empty before its end."""
+    """Provenance of the run; empty before its end."""
 
     packages: dict[str, str] = {}
     threads: dict[str, str] = {}
@@ -142,7 +142,7 @@ class RunRecord(Struct, frozen=True):
 
     @property
     def resumptions(self) -> int:
-        """Return how many attempts went on from a checkpoint, the last one included."""
+        """Return the number of attempts that resumed from a checkpoint, the last one included."""
         steps = [*(attempt.resumed_from for attempt in self.attempts), self.resumed_from]
         return sum(step is not None for step in steps)
 
@@ -158,5 +158,5 @@ def compute_checksum(content: Mapping[str, Any]) -> str:
 
 
 def has_valid_checksum(content: Mapping[str, Any]) -> bool:
-    """Return whether a record is as it was written, as far as it tells."""
+    """Return whether a record is as it was written, as far as it shows."""
     return CHECKSUM_FIELD not in content or content[CHECKSUM_FIELD] == compute_checksum(content)

@@ -1,7 +1,7 @@
-"""What is logged while training: appended batch by batch, and one Parquet file in the end.
+"""Trace of a training: appended batch by batch, and one Parquet file in the end.
 
-While a run goes on, its trace is a stream of Arrow batches in the lease's own folder, so a
-former holder cannot write it either. Parquet files cannot grow; the one that is written in the
+While a run goes on, its trace is a stream of Arrow batches in the lock's own folder, so a
+former owner cannot write it either. Parquet files cannot grow; the one that is written in the
 end has a checksum on every page.
 """
 
@@ -24,7 +24,7 @@ STREAM_FILE = "trace.arrows"
 _TRACE_SCHEMA = pyarrow.schema(
     [("step", pyarrow.int64()), ("metric", pyarrow.string()), ("value", pyarrow.float64())]
 )
-_ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are held in memory
+_ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are in memory
 _MAX_TRACE_BYTES = 2**33
 _MAX_TRACE_ROWS = 2**25
 
@@ -36,7 +36,7 @@ class TraceWriter:
         """Does not write yet.
 
         Args:
-            folder: Where the stream is to lie: the lease's own folder.
+            folder: Folder of the stream: the lock's own folder.
         """
         self._path = folder / STREAM_FILE
         self._sink: Any = None
@@ -82,7 +82,7 @@ class TraceWriter:
         return {"stream": stream, "steps": steps, "metrics": list(self._metrics), "values": values}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Begins with what `state` told of another writer; nothing may have been recorded yet."""
+        """Begins with the `state` of another writer; nothing may have been recorded yet."""
         if len(state["stream"]):
             self.append()
             with pyarrow.ipc.open_stream(pyarrow.py_buffer(state["stream"].tobytes())) as stream:
@@ -154,7 +154,7 @@ def _iterate_batches(path: Path) -> Iterator[Any]:
 
 
 def count_episodes(path: Path) -> int:
-    """Return how many episodes of a training have ended, by its trace.
+    """Return the number of episodes that have ended, by the trace of a training.
 
     Raises:
         Unusable: The trace is missing or damaged.
@@ -167,7 +167,7 @@ def count_episodes(path: Path) -> int:
 
 
 def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return what a run recorded under one name.
+    """Return the values that a run recorded under one name.
 
     Returns:
         int64[k], environment steps, and float64[k], in the order of recording.
@@ -185,13 +185,13 @@ _FLUSH_PERIOD = 5.0  # seconds
 
 
 class AppendFile:
-    """Appends, and goes on behind what a checkpoint told of: nothing is lost and nothing twice."""
+    """Appends behind the position in a checkpoint, so that nothing is lost or written twice."""
 
     def __init__(self, lease: RunLock, name: str, resumes: bool) -> None:
-        """Begins the file, or waits to be told by `load_state` how much of it holds.
+        """Begins the file, or waits for `load_state` to say how much of it is valid.
 
         Args:
-            lease: Of the run folder.
+            lease: Lock of the run folder.
             name: Relative to it, in a folder of its own.
             resumes: Whether what an earlier attempt wrote is gone on with.
         """
@@ -229,7 +229,7 @@ class AppendFile:
         self._begin(_read_beginning(self._earlier, state))
 
     def close(self) -> None:
-        """Ends the file; it begins here if nobody has told where to go on."""
+        """Ends the file; it begins here if `load_state` was not called."""
         if self._file is None:
             self._begin(_read_beginning(self._earlier, None) + bytes(self._waiting))
         if self._file is not None:
@@ -251,7 +251,7 @@ def _read_beginning(path: Path | None, size: int | None) -> bytes:
 
 
 class CheckpointExtras:
-    """What more than the records goes into a checkpoint of a run, by name."""
+    """Further parts of a run's checkpoint, by name."""
 
     def __init__(self) -> None:
         """Knows of none."""
@@ -266,7 +266,7 @@ class CheckpointExtras:
         return {name: part.state() for name, part in self._parts.items()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """To those that the checkpoint tells of."""
+        """Restores the parts in the checkpoint."""
         for name, part in self._parts.items():
             if name in state:
                 part.load_state(state[name])

@@ -1,1 +1,1 @@
-"""Which transitions are replayed, and how much each counts: numbers only, of no framework."""
+"""Replay strategies: which transitions are replayed with what weight, in NumPy only."""

@@ -38,7 +38,7 @@ def fit_least_squares(features: Floats, targets: Floats) -> Floats:
 
 
 def predict_linear(coefficients: Floats, features: Floats) -> Floats:
-    """Return what the model says of features [pairs, k]: [pairs]."""
+    """Return the model's predictions [pairs] for features [pairs, k]."""
     return np.asarray(features @ coefficients[:-1] + coefficients[-1], np.float64)
 
 

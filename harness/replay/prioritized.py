@@ -121,7 +121,7 @@ class ProportionalStrategy:
         return False
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Nothing is asked of the whole memory."""
+        """Return False: this strategy never sweeps the whole memory."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:
         """Absolute errors, float64[n].

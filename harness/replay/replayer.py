@@ -1,4 +1,4 @@
-"""What an adapter's buffer holds to replay by a strategy: what is asked of it, and when."""
+"""Sampler through which an adapter's buffer uses a replay strategy."""
 
 import dataclasses
 import time
@@ -23,7 +23,7 @@ class ReplayTimers:
     Attributes:
         minibatches: How many were drawn.
         sampling: Drawing places and reading the transitions, corrections of priorities included.
-        sweeping: Asking the networks for the errors of the whole memory.
+        sweeping: Computing the errors of the whole memory.
         priorities: Correcting weights and noting errors.
         learning: From a minibatch in hand to the end of the last optimiser step that it led to,
             without `priorities`.
@@ -40,7 +40,7 @@ class ReplayTimers:
 
     @property
     def interleaved_seconds(self) -> float:
-        """Return what is done now and then while a minibatch is drawn."""
+        """Return the seconds of work that only some draws of a minibatch include."""
         return self.sweeping + self.measuring
 
     def to_dict(self) -> dict[str, float]:
@@ -72,7 +72,7 @@ class ReplayTimers:
             self._since = now
 
     def over(self) -> None:
-        """What follows is no learning from the minibatch in hand."""
+        """End the time that counts as learning from the current minibatch."""
         self._since = None
 
 
@@ -101,7 +101,7 @@ class ProbabilityErrors:
 def compare_probabilities(
     strategy: ProportionalStrategy, fresh: ComputeCurrentErrors, generator: np.random.Generator
 ) -> ProbabilityErrors | None:
-    """Return how well a strategy knows the real probabilities now; None where it does not predict them.
+    """Return the error of a strategy's predicted probabilities; None if it predicts none.
 
     Args:
         strategy: Is not changed.
@@ -130,7 +130,7 @@ def compare_probabilities(
 
 
 class ComparisonSchedule:
-    """When a run compares: at the middle of each of `LOOKS` equal parts of it.
+    """Times of comparison: the middle of each of `COMPARISONS_PER_RUN` equal parts of a run.
 
     Attributes:
         taken: How many of these points are behind.
@@ -169,7 +169,7 @@ _STRATEGY_CLASSES: Mapping[str, Any] = {
     "imp": ImpStrategy,
 }
 _SAMPLING_STREAM = 0x7265706C6179
-"""Tells the numbers that transitions are drawn by from all others of the same seed."""
+"""Separates the random numbers of sampling from all others of the same seed."""
 
 MakeSumTree = Callable[[int], SumTree]
 
@@ -177,10 +177,10 @@ MakeSumTree = Callable[[int], SumTree]
 def make_replay_strategy(
     replay: ReplayConfig | Mapping[str, Any], capacity: int, steps: int, tree: MakeSumTree
 ) -> ProportionalStrategy:
-    """A way of replaying that stores nothing yet.
+    """Return a replay strategy that stores nothing yet.
 
     Args:
-        replay: Hyperparameters, or what `Replay.told` says of them.
+        replay: Hyperparameters, or their serialized form.
         capacity: Transitions that are stored at most.
         steps: Environment transitions of the whole run.
         tree: Makes a sum tree of zeros for so many numbers.
@@ -219,7 +219,7 @@ def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
 
 
 _SWEEP_CHUNK = 16_384
-"""Transitions whose errors are asked for at once in a sweep of the whole memory."""
+"""Transitions whose errors are computed at once in a sweep of the whole memory."""
 
 ComputeCriticErrors = Callable[[Indices], NDArray[Any]]
 """Errors of every critic, [critics, n], of stored transitions under the current networks.
@@ -232,7 +232,7 @@ RecordMetrics = Callable[[Mapping[str, float]], None]
 class ReplaySampler:
     """A strategy in a training.
 
-    The buffer tells it of what it stores, asks it for the places of a minibatch, and for the
+    The buffer reports what it stores, and requests the places of a minibatch, and the
     weights of the losses when it knows the errors.
 
     Attributes:
@@ -262,7 +262,7 @@ class ReplaySampler:
         self._record = record
 
     def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:
-        """Places of a minibatch; `weigh` must be told of its errors before the next one."""
+        """Return the places of a minibatch; call `weigh` with its errors before the next one."""
         fresh, added = self._make_error_function(critic_errors), self.strategy.added
         self.account.over()
         if self._record and self._looks.is_due(added):
@@ -302,10 +302,10 @@ class ReplaySampler:
 def make_replay_sampler(
     settings: Mapping[str, Any], capacity: int, tree: MakeSumTree
 ) -> ReplaySampler:
-    """Return what a buffer of so many transitions holds.
+    """Return the sampler for a buffer of so many transitions.
 
     Args:
-        settings: What `Replay.told` says, and `steps` and `seed` of the run.
+        settings: Serialized replay strategy, and `steps` and `seed` of the run.
         capacity: Transitions that are stored at most.
         tree: Makes a sum tree of zeros for so many numbers.
     """

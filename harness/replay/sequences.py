@@ -1,4 +1,4 @@
-"""What R2D2 makes of a sequence's values: targets, a priority, and how stale its state is.
+"""Targets, priorities and state staleness of R2D2's sequences.
 
 Formulas of Kapturowski et al., Recurrent Experience Replay in Distributed Reinforcement Learning,
 ICLR 2019. B sequences of up to m steps; steps behind a sequence's end count for nothing.
@@ -67,7 +67,7 @@ def compute_n_step_returns(
 
 
 def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> Floats:
-    """Return what priorities are made of: eta max |delta| + (1 - eta) mean |delta|, float64[B].
+    """Return errors for priorities: eta max |delta| + (1 - eta) mean |delta|, float64[B].
 
     Args:
         errors: Of each step, [B, m].

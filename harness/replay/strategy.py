@@ -1,4 +1,4 @@
-"""What a framework's buffer asks of a way of replaying, and the sum tree that it stands on."""
+"""Interfaces of a replay strategy and of its sum tree."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class SumTree(Protocol):
 
 
 class ReplayStrategy(Protocol):
-    """A way of replaying.
+    """A replay strategy.
 
     The buffer calls `add` for what it stores, at places that go around in a ring from 0. For a
     minibatch it calls `sweep` where it is `due`, then `sample`; when the errors of the minibatch
@@ -60,7 +60,7 @@ class ReplayStrategy(Protocol):
         """
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """Return what the probabilities of transitions are held to be under the current networks, [n].
+        """Return the estimated probabilities of transitions under the current networks, [n].
 
         Args:
             indices: Of stored transitions.

@@ -122,7 +122,7 @@ def initialize_run(
     try:
         path.mkdir(parents=True, exist_ok=True)
         with RunLock.acquire(path, silent) as lease:
-            # Asked again: another sweep may have completed it since.
+            # Checked again: another sweep may have completed it since.
             reading = read_run(path)
             _check_same_run(prepared.spec, reading)
             if reading.complete:
@@ -147,7 +147,7 @@ def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
 
 
 def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str, Any]:
-    """Return what `run.json` says of a run that is set up."""
+    """Return the content of `run.json` for a run that is set up."""
     return {
         "status": "pending",
         "spec": spec_to_dict(prepared.spec),

@@ -25,7 +25,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
 EXIT_UNKNOWN = 256
-"""In place of an exit code, which is less: nobody is left who could tell it."""
+"""In place of an exit code: no process is left that could report it."""
 
 _POLL_SECONDS = 0.2  # seconds between two looks at whether a sweep goes on
 _SHUTDOWN_SECONDS = 5.0  # seconds for a server that has nothing left to do
@@ -83,7 +83,7 @@ class ForkServerPool:
     """The servers of one sweep or job, each started when its first run is.
 
     A run that is the only one of its kind is left to a process of its own, and so is every run
-    where its server cannot be had: another interpreter is asked for, the system cannot do it, an
+    where its server cannot be had: another interpreter is requested, the system cannot do it, an
     import fails or starts a thread.
     """
 
@@ -94,7 +94,7 @@ class ForkServerPool:
 
         Args:
             specs: Runs that are to come, so that a server ends with the last that needs it.
-            is_over: Asked while a server starts; it is ended where nobody waits for it anymore.
+            is_over: Called while a server starts; it is ended where nobody waits for it anymore.
         """
         listed = list(specs)
         kinds = Counter(kind for spec in listed if (kind := _get_server_key(spec)))
@@ -220,7 +220,7 @@ def _get_server_key(spec: RunSpec) -> ServerKey | None:
 
 
 def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[str, ...]:
-    """Return what the trainings of a framework import, of all algorithms that it trains here."""
+    """Return the modules that a framework's trainings import, over all algorithms here."""
     algorithms = dict.fromkeys(spec.algorithm for spec in specs if spec.framework == framework)
     try:
         adapter = load_adapter(framework)
@@ -232,7 +232,7 @@ def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[st
 
 @functools.cache
 def _supports_pidfd() -> bool:
-    """Return whether the system lets a process wait for one that is not its child: Linux since 5.3."""
+    """Return whether a process can wait for one that is not its child (Linux since 5.3)."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):

@@ -1,6 +1,6 @@
 """Another memory allocator for runs, by the system's own way: `LD_PRELOAD`.
 
-Results stay the same to the last bit; time does not. None is used unless somebody asks, because
+Results stay the same to the last bit; time does not. None is used unless requested, because
 what is installed on a machine must not decide how long its runs take.
 """
 
@@ -50,7 +50,7 @@ def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
 
 
 def _find_load_error(variables: Mapping[str, str]) -> str:
-    """Return what the loader says of a library; it says so and goes on without."""
+    """Return the loader's message on a library; the loader prints it and goes on without."""
     before = os.environ.get(_PRELOAD_VARIABLE, "")
     plain, loaded = (
         subprocess.run(

@@ -134,7 +134,7 @@ class SweepDisplay:
         steps = {folder: beat.step for folder, beat in beats.items()}
         running = Table.grid(padding=(0, 2))
         for folder, step in steps.items():
-            if step >= (beats[folder].resumed_from or 0):  # before, nothing has been laid in
+            if step >= (beats[folder].resumed_from or 0):  # before, nothing has been restored
                 self._update_speed(folder, step)
             run = self._runs[folder]
             running.add_row(

@@ -61,7 +61,7 @@ def _lifeline() -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class RunOutcome:
-    """How one run of a sweep ended.
+    """Outcome of one run of a sweep.
 
     Attributes:
         spec: The run.
@@ -92,7 +92,7 @@ class RunProcess:
         Args:
             spec: The run.
             folder: Its initialised folder.
-            preloaded: Starts it from a process that has imported what it needs, where that can be.
+            preloaded: Forks it from a warm process that has imported what it needs, if possible.
             variables: Added to its environment.
         """
         self._spec = spec
@@ -119,7 +119,7 @@ class RunProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    # Ctrl-C reaches the sweep only, which then tells its workers, once.
+                    # Ctrl-C reaches the sweep only, which then signals its workers, once.
                     start_new_session=True,
                 )
         except OSError:
@@ -135,12 +135,12 @@ class RunProcess:
         return True
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Asks the process to end, by a signal that says why, and waits until it has."""
+        """Signals the process to end, with the reason, and waits until it has."""
         self._process.send_signal(number)
         self._process.wait()
 
     def outcome(self) -> RunOutcome:
-        """Return how the run ended; one that could not say so itself is marked here."""
+        """Return the outcome of the run; one that could not write it itself is marked here."""
         code = self._process.wait()
         reading = read_run(self._folder)
         if code in (EXIT_COMPLETE, EXIT_LOCKED):
@@ -229,7 +229,7 @@ def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = N
         LeaseHeld: Another process runs it.
         LeaseLost: Another process has taken it over meanwhile.
     """
-    # In a folder that is gone, unreadable or full nothing can be told; the outcome still tells.
+    # A folder that is gone, unreadable or full cannot be written; the outcome still reports it.
     with contextlib.suppress(OSError), RunLock.acquire(folder) as lease:
         reading = read_run(folder)
         if reading.complete:

@@ -39,7 +39,7 @@ def run_sweep(
         malloc: The allocator that they use; see `get_allocator_variables`.
 
     Raises:
-        SpecError: A run cannot be carried out as asked.
+        SpecError: A run cannot be carried out as requested.
         KeyboardInterrupt: After every running process has ended.
     """
     jobs = count_processes(n_jobs)
@@ -78,7 +78,7 @@ def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
 
 
 def count_processes(n_jobs: int) -> int:
-    """Return how many runs go on at a time.
+    """Return the number of runs that go on at a time.
 
     Args:
         n_jobs: The option `hydra.launcher.n_jobs`; -1 is one per core.
@@ -100,7 +100,7 @@ StartRun = Callable[[RunSpec, Path], RunProcess]
 
 @dataclasses.dataclass
 class _SweepStop:
-    """Tells the threads of a sweep to end their runs, and why."""
+    """Signals the threads of a sweep to end their runs, with the reason."""
 
     event: threading.Event = dataclasses.field(default_factory=threading.Event)
     number: int = signal.SIGTERM

@@ -1,4 +1,4 @@
-"""When the state of a training is kept, what it consists of, and from which one a run goes on."""
+"""Checkpoints of a training: their schedule, their parts, and resuming from one."""
 
 import dataclasses
 import importlib.metadata
@@ -28,25 +28,25 @@ _IGNORED_FIELDS = ("study", "python", "checkpoint_every", "diagnosis", "logger")
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointPart:
-    """Something that a training goes on from: told as plain values and arrays, and laid in."""
+    """Part of a training's state: serialized as plain values and arrays, and restored."""
 
     state: Callable[[], Any]
     load_state: Callable[[Any], None]
 
 
 class ResumeError(Exception):
-    """A state did not fit; the training that it was laid into must not be gone on with."""
+    """A state did not fit; the training that it was loaded into must not continue."""
 
 
 def describe_run_identity(
     prepared: PreparedRun, adapter: Adapter, code: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what must be the same when a run goes on, by the name under which a difference is told.
+    """Return the settings and versions that must be equal when a run resumes, by name for messages.
 
     Args:
         prepared: The run.
         adapter: Of its framework.
-        code: Which code that is, as `describe_adapter_code` tells.
+        code: Identity of its code, from `describe_adapter_code`.
     """
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
@@ -72,12 +72,12 @@ def _get_package_version(name: str) -> str:
 def iterate_resume_points(
     checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None]
 ) -> Iterator[LoadedCheckpoint | None]:
-    """What a run can go on from, the best first; the last is None, its start.
+    """Yield the checkpoints to resume from, the best first; the last is None, the start.
 
     Args:
         checkpoints: Of the run.
         own: Its `identity` now.
-        say: Told in a sentence why one cannot be used.
+        say: Called with a sentence that says why one cannot be used.
     """
     for number in checkpoints.numbers():
         try:
@@ -114,7 +114,7 @@ def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) 
     warning finds it far from a place to go on from, or never comes.
 
     Args:
-        every: Minutes that are asked for; 0 is never.
+        every: Requested minutes; 0 is never.
         job: That the run is part of.
         now: In seconds since 1970.
     """
@@ -135,7 +135,7 @@ _MAX_COST = 0.01  # share of the training time that early checkpoints may take
 
 
 class CheckpointSchedule:
-    """When the next checkpoint is due.
+    """Schedule of checkpoints.
 
     The first one is due a few seconds after the training starts, and each later interval is twice
     as long as the one before, up to the requested one: a run that is killed early does not start
@@ -175,15 +175,15 @@ class CheckpointManager:
         start: LoadedCheckpoint | None,
         say: Callable[[str], None],
     ) -> None:
-        """Keeps nothing yet.
+        """Saves nothing yet.
 
         Args:
-            checkpoints: Where it is kept.
+            checkpoints: Where they are stored.
             about: What is said of a checkpoint: the run's `identity`, and the `step`.
             every: Minutes between checkpoints; 0 is never.
-            stop: Asks for one more, and the end.
-            start: What is laid in at the first boundary.
-            say: Told in a sentence of what goes wrong.
+            stop: Requests one more, and the end.
+            start: Checkpoint to load at the first safe point.
+            say: Called with a sentence on what goes wrong.
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
         self._schedule = CheckpointSchedule(
@@ -195,10 +195,10 @@ class CheckpointManager:
         self._is_able = self._hurries = False
 
     def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
-        """Learns what is to be kept.
+        """Sets the parts to be saved.
 
         Args:
-            parts: All of it, by name; what comes first is laid in first.
+            parts: All of them, by name, in the order in which they are restored.
             lacking: Why it is not all of it, if it is not.
         """
         self._parts = parts
@@ -206,12 +206,12 @@ class CheckpointManager:
             self._disable_checkpoints(lacking)
 
     def request_checkpoint(self) -> None:
-        """Keeps the state at the next boundary, whatever the time, if it is kept at all."""
+        """Requests a checkpoint at the next safe point, whatever the time, if there are any."""
         if self._due < math.inf:
             self._due, self._hurries = -math.inf, True
 
     def safe_point(self) -> None:
-        """See `parallax.harness.contract.adapter.Monitor.boundary`."""
+        """See `parallax.harness.contract.adapter.Monitor.safe_point`."""
         if time.monotonic() >= self._due or self._stop.is_wanted:
             self._load_or_save()
 
@@ -243,7 +243,7 @@ class CheckpointManager:
             raise ResumeError(f"it does not fit ({error})") from error
 
     def _check_serializable(self) -> None:
-        """Whether all of it can be told, asked once at the first boundary."""
+        """Check once, at the first safe point, that the whole state can be serialized."""
         try:
             for part in self._parts.values():
                 part.state()

@@ -1,4 +1,4 @@
-"""Has a run watched by the diagnosis, and its findings kept in the run folder and the log."""
+"""Diagnosis of a run, with its findings stored in the run folder and the log."""
 
 import contextlib
 import functools
@@ -36,7 +36,7 @@ class RunDiagnosis:
         Args:
             engine: This attempt's.
             mode: `on` or `strict`.
-            before: What the run folder told when this attempt took it up.
+            before: Contents of the run folder when this attempt began.
         """
         self.engine, self._mode = engine, mode
         self._before = before
@@ -48,7 +48,7 @@ class RunDiagnosis:
         return told
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint, whose report tells what was found by then."""
+        """Goes on from a checkpoint, whose report has the findings until then."""
         self._loaded_report = state
 
     def keep(self, folder: RunFolder) -> None:
@@ -83,7 +83,7 @@ def start_diagnosis(
     Args:
         prepared: The run.
         monitor: What it reports to.
-        folder: Where the report is kept.
+        folder: Where the report is stored.
         begins: The step from which it goes on; 0 is its start.
 
     Raises:
@@ -160,7 +160,7 @@ def merge_undone_findings(
 
 
 def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A signal of the report with what a checkpoint told of it; the curve stays as short."""
+    """Return a signal of the report with its data from a checkpoint; the curve stays as short."""
     if now is None:
         return dict(before)
     curve = [*before["curve"], *now["curve"]]
@@ -170,7 +170,7 @@ def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> di
 
 
 def collect_facts(prepared: PreparedRun) -> TrainingFacts:
-    """Return what is known of a run before it begins."""
+    """Return the facts about a run that are known before it begins."""
     spec, task = prepared.spec, prepared.context.task
     asked: Hyperparameters = prepared.hyperparameters
     known = {name: getattr(asked, name) for name in type(asked).__dataclass_fields__}

@@ -1,4 +1,4 @@
-"""What is kept of the environments of a training, which goes on in the middle of episodes."""
+"""State of environments and random generators, to resume in the middle of episodes."""
 
 import random
 import sys
@@ -24,7 +24,7 @@ def read_env_states(envs: Environments) -> State:
     """Wrappers, tasks, simulations and generators of environments.
 
     Raises:
-        NotCapturedError: One holds something whose state nobody knows how to tell.
+        UnsupportedStateError: One has an object whose state cannot be serialized.
     """
     reader = StateReader(_make_codecs())
     return [reader.read(env, "env") for env in envs]
@@ -105,7 +105,7 @@ def _get_physics_bits(mujoco: Any) -> int:
 
 
 def _get_computed_arrays(data: Any) -> dict[str, Any]:
-    """Return what was computed last, by name; contacts and constraints are found anew in each step."""
+    """Return the arrays computed last, by name, without contacts and constraints of each step."""
     found = {}
     for name in dir(data):
         if not name.startswith(("_", "efc_", "iefc_", "efm_", "contact", "island_", "map_")):
@@ -133,7 +133,7 @@ def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any])
 
 
 def read_rng_state() -> State:
-    """Return what the generators of Python, numpy and, where it is loaded, PyTorch will give next."""
+    """Return the states of the generators of Python, NumPy and, if loaded, PyTorch."""
     version, words, gauss = random.getstate()
     torch: Any = sys.modules.get("torch")
     return {

@@ -56,7 +56,7 @@ class PolicyEvaluator:
         events.subscribe(TrainingEnd, self._evaluate)
 
     def state(self) -> dict[str, Any]:
-        """Return how far it is."""
+        """Return its progress."""
         return {"done": self._done, "next": self._next, "seconds": self.seconds}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

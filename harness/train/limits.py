@@ -1,4 +1,4 @@
-"""Upper bounds of what a run asks for, from what its task needs and the machine has.
+"""Upper bounds of a run's requests, from its task's needs and the machine's resources.
 
 A value with some zeros too many would otherwise fill the memory, and end the sweep with it.
 """
@@ -24,14 +24,14 @@ EPISODE_BYTES = 2**16
 MOST_EVALUATIONS = 10**6
 THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
-"""Threads that every machine may be asked for, so that results of larger ones can be repeated."""
+"""Threads that any machine may use, so that results of larger ones can be repeated."""
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a machine has.
+    """Resources of a machine.
 
     Attributes:
         cores: Processor cores.
@@ -105,7 +105,7 @@ def check_episodes(episodes: int) -> None:
 
 
 def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: str) -> None:
-    """Check sizes that are kept in memory; a buffer never holds more than the run's steps."""
+    """Check sizes in memory; a buffer never has more transitions than the run has steps."""
     transition = task.observation_size * (1 if task.image else 4)
     asked: Any = spec.hyperparameters
     for name in ("buffer_size", "rollout_steps", "batch_size", "minibatch_size"):

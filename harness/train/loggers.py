@@ -1,4 +1,4 @@
-"""Writes all signals of a training as they come, in the files of other tools."""
+"""Writes all signals of a training at once to the files of other tools."""
 
 import importlib
 import importlib.util
@@ -33,10 +33,10 @@ class LogSink(Protocol):
         """Writes values of one step."""
 
     def state(self) -> Any:
-        """For a checkpoint: what is told by now is kept from then on."""
+        """Return the state for a checkpoint; what was logged by now is never discarded again."""
 
     def load_state(self, state: Any) -> None:
-        """Goes on from there; what was told since the start of this attempt does not count."""
+        """Goes on from there; what was logged since the start of this attempt does not count."""
 
     def close(self, ended: bool) -> None:
         """Makes sure that all is on the disk; `ended` is whether the training is over."""
@@ -65,7 +65,7 @@ class TrainingLogger:
         Args:
             sink: What writes.
             events: Of the training.
-            say: Told once where the sink fails; the training goes on.
+            say: Called once if the sink fails; the training goes on.
         """
         self._sink: LogSink | None = sink
         self._events, self._say = events, say
@@ -131,7 +131,7 @@ def start_logging(
         logger: `none`, `tensorboard` or `wandb`.
         folder: The run's; files go into the folder `tensorboard` or `wandb` in it.
         events: Of the training.
-        say: Told what fails.
+        say: Called with what fails.
         resumes: Whether the run goes on from a checkpoint.
     """
     if logger == "none":
@@ -184,8 +184,8 @@ class _TensorBoardSink:
 class _WandbSink:
     """Offline files, which `wandb sync` sends where a user wants; nothing is sent from here.
 
-    These cannot be shortened. Values are held back until a checkpoint has them, so that a run
-    that is killed and goes on tells none twice; where there are too many to hold, they are
+    These cannot be shortened. Values are buffered until a checkpoint has them, so that a run
+    that is killed and resumed logs none twice; where there are too many to buffer, they are
     written at once. A run that goes on has the same id, and a further folder.
     """
 

@@ -1,4 +1,4 @@
-"""What an adapter's training reports to, and who listens: evaluation, and the run's files."""
+"""Monitor of an adapter's training, and its subscribers: evaluation, and the run's files."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ from parallax.harness.train.prepare import PreparedRun
 
 
 class BestPolicy:
-    """What was learned when the mean return was largest; of equal evaluations the latest.
+    """Policy with the largest mean return; of equal evaluations the latest.
 
     Attributes:
         evaluation: Its index; None before the first.
@@ -59,7 +59,7 @@ class BestPolicy:
         self._count += 1
 
     def state(self) -> dict[str, Any]:
-        """Return what it has kept, as plain values and arrays."""
+        """Return its state as plain values and arrays."""
         policy = None if self.policy is None else dataclasses.asdict(self.policy)
         return {
             **{"count": self._count, "mean": self._mean, "evaluation": self.evaluation},
@@ -74,7 +74,7 @@ class BestPolicy:
 
 
 class TrainingMonitor:
-    """What a training reports to; it tells `events` of what happens and knows nobody who listens.
+    """Monitor of a training, which publishes events and knows none of their subscribers.
 
     It makes the environments, and sees that upstream takes the steps that were scheduled.
     """
@@ -166,11 +166,11 @@ class TrainingMonitor:
         return self._weights()
 
     def get_stored_policy(self) -> StoredPolicy:
-        """Return what the run has learned, as it is now."""
+        """Return the current policy of the run."""
         return StoredPolicy(self.weights(), copy_observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Tells of values for the trace."""
+        """Publishes values for the trace."""
         self.events.tell(ReportedMetrics(metrics))
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
@@ -196,7 +196,7 @@ class TrainingMonitor:
         return env
 
     def finish(self, scheduled_steps: int) -> None:
-        """Tells that training is over.
+        """Publishes the end of training.
 
         Raises:
             TrainingError: Upstream took another number of steps than was scheduled.

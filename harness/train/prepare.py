@@ -156,7 +156,7 @@ def resolve_library_recipe(
 
 
 def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
-    """Return what decides which training a run is, as plain data for `run.json`."""
+    """Return the settings that determine a training, as plain data for `run.json`."""
     decisive = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
         "native": dict(prepared.native.settings),

@@ -125,7 +125,7 @@ class _RunAttempt:
 
     @property
     def seconds(self) -> float:
-        """For which what has been kept was trained, by all attempts that it comes from."""
+        """Seconds of training behind the saved state, over all attempts that it comes from."""
         return self._earlier + time.time() - self.started
 
     def carry_out(self) -> dict[str, Any]:

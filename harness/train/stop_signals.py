@@ -1,4 +1,4 @@
-"""Why a run is stopped from outside, and the signals that say so."""
+"""Reasons to stop a run from outside, and their signals."""
 
 import contextlib
 import os
@@ -23,10 +23,10 @@ EXIT_INTERRUPTED = 130
 """Exit code of a process that was stopped from outside."""
 
 SWEEP_FAILED_SIGNAL = signal.SIGUSR1
-"""Tells a run that not the user but an error ended its sweep."""
+"""Signals to a run that not the user but an error ended its sweep."""
 
 JOB_WARNING_SIGNAL = signal.SIGUSR2
-"""Tells a batch system's job, and each process of it, that it will end soon."""
+"""Signals to a batch system's job, and each process of it, that it will end soon."""
 
 STOP_SIGNALS = (
     signal.SIGINT,
@@ -58,7 +58,7 @@ def stop_on_signals() -> None:
 def stop_without_parent(lifeline: int, parent: int | None = None) -> None:
     """Stop this run once the process that started it is gone, however it ended.
 
-    A killed sweep tells its runs nothing, and they would go on for hours with nobody to wait for
+    A killed sweep sends its runs no signal, and they would go on for hours with nobody to wait for
     them. They are stopped as if the sweep had ended with an error, so that a run that can be
     resumed keeps its state first.
 
@@ -121,16 +121,16 @@ def get_stop_reason(number: int) -> str:
 
 
 GRACE_SECONDS = 20.0
-"""Seconds for which a stop waits for a state that can be kept, outside a job."""
+"""Seconds for which a stop waits for a state that can be saved, outside a job."""
 
 
 def compute_grace_seconds(number: int) -> float:
-    """Seconds for which the stop that a signal asks for waits for a state that can be kept."""
+    """Seconds for which the stop that a signal requests waits for a state that can be saved."""
     job = BatchJob.from_environment()
     if job is None or number == signal.SIGINT:
         return GRACE_SECONDS
     # As much again is left to write the state, and as much to queue the job again. A job that
-    # is told to end has 30 s by Slurm's default.
+    # receives a signal to end has 30 s by Slurm's default.
     return job.notice / 3 if number == JOB_WARNING_SIGNAL else GRACE_SECONDS / 2
 
 
@@ -147,7 +147,7 @@ class StopRequest:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether somebody has asked the run to end."""
+        """Return whether the run has been requested to end."""
         return self._wanted is not None
 
     def allow_waiting(self) -> None:
@@ -170,7 +170,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def defer_stop_signals(self) -> Iterator[None]:
-        """Within, signals that would stop the process ask for it first."""
+        """Within, signals that would stop the process request a stop first."""
         mine = threading.current_thread() is threading.main_thread()
         heard = [
             number
@@ -212,5 +212,5 @@ def _raise_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def describe_interruption(by: str) -> dict[str, Any]:
-    """Return what `run.json` says of a run that was stopped from outside."""
+    """Return the `run.json` entry of a run that was stopped from outside."""
     return {"status": "interrupted", "failure": STOP_REASONS[by], "stopped_by": by}

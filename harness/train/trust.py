@@ -17,7 +17,7 @@ TASKS = "gymnasium.envs"
 def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> list[str]:
     """List every piece of code that stored specifications name and that is not installed here.
 
-    Every command that acts on runs of a folder or file asks this function first. A specification
+    Every command that acts on runs of a folder or file calls this function first. A specification
     can name code in these places:
 
     - `python`: an interpreter; this one needs no trust.
@@ -68,7 +68,7 @@ def _is_installed_task(module: str) -> bool:
 
 
 def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
-    """Shows what would run because a folder says so, and asks; nothing is asked for nothing.
+    """Show what a folder would run, and request consent; without anything to run, do nothing.
 
     Args:
         folder: Where it is named.
@@ -76,7 +76,7 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
         trust: Whether the user has said beforehand that it may.
 
     Raises:
-        SpecError: The user does not want it, or nobody can be asked.
+        SpecError: The user does not want it, or there is no terminal to confirm.
     """
     if not code or trust:
         return

@@ -1,4 +1,4 @@
-"""What to run: a file per algorithm holds all that is its own, in one unified schema.
+"""Algorithms and their unified hyperparameters, one file per algorithm.
 
 Those of this project are named below. Packages add theirs through the entry-point group
 `parallax.algorithms`: `name = "module:Class"`, the class a subclass of `Hyperparameters`.
@@ -89,11 +89,11 @@ def _check_algorithm_class(
 ALGORITHMS, BROKEN_ALGORITHMS = collect_algorithms(find_entry_points(ENTRY_POINT_GROUP))
 
 PROBED_ALGORITHMS = {name: cls for name, cls in ALGORITHMS.items() if cls.has_probes}
-"""Those that probes of a single update ask."""
+"""Algorithms that probes of a single update query."""
 
 
 def describe_owning_algorithms(field: str) -> str:
-    """Return which algorithms have a hyperparameter, in words for those who gave it to another."""
+    """Return a hint that names the algorithms which have a hyperparameter."""
     having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:
         return ""

@@ -1,4 +1,4 @@
-"""What every algorithm is to the rest of the project: its hyperparameters, and what follows."""
+"""Base class of an algorithm's hyperparameters, and the update schedule that they imply."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ ActionKind = Literal["continuous", "discrete"]
 class Hyperparameters:
     """An algorithm: a subclass with its hyperparameters as fields, made with `bounded`.
 
-    Whoever treats algorithms differently asks for one of these attributes, never for a name.
+    Code that treats algorithms differently reads one of these attributes, never a name.
 
     Attributes:
         label: How the algorithm is called in tables and figures.
@@ -95,7 +95,7 @@ class Hyperparameters:
         return self
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
-        """Return what these values make of `steps` environment transitions."""
+        """Return the update schedule of `steps` environment transitions."""
         raise NotImplementedError
 
 
@@ -141,7 +141,7 @@ class OffPolicy(Hyperparameters):
 
         @property
         def train_freq(self) -> int:
-            """Environment transitions between rounds of gradient steps."""
+            """Environment transitions between cycles of gradient steps."""
 
         @property
         def gradient_steps(self) -> int:
@@ -150,12 +150,12 @@ class OffPolicy(Hyperparameters):
     def compute_update_schedule(
         self, steps: int, first_update: int | None = None
     ) -> UpdateSchedule:
-        """Return what these values make of `steps` environment transitions.
+        """Return the update schedule of `steps` environment transitions.
 
         Args:
             steps: Environment transitions.
-            first_update: Transitions at the first round of updates. Unless given it is at the
-                end of the first round of environment steps that ends at or after
+            first_update: Transitions at the first update cycle. Unless given it is at the
+                end of the first cycle of environment steps that ends at or after
                 `learning_starts`; frameworks that are a step late say so.
         """
         every = self.train_freq
@@ -171,12 +171,12 @@ class OffPolicy(Hyperparameters):
         return min(self.learning_starts, steps)
 
     def policy_updates(self, critic_steps: int) -> int:
-        """Return how often the policy is updated along with so many steps of the critic."""
+        """Return the number of policy updates that accompany so many critic updates."""
         delay: int = getattr(self, "policy_delay", 1)
         return critic_steps // delay
 
     def target_updates(self, critic_steps: int) -> int:
-        """Return how often the target networks are stepped."""
+        """Return the number of target network updates."""
         raise NotImplementedError
 
 
@@ -190,7 +190,7 @@ class PeriodicTargetUpdates(OffPolicy):
             """Environment transitions between target updates."""
 
     def target_updates(self, critic_steps: int) -> int:
-        """Return how often the target network moves, at most once in a round."""
+        """Return the number of target network updates, at most one per update cycle."""
         rounds = critic_steps // self.gradient_steps
         return min(rounds, rounds * self.train_freq // self.target_update_interval)
 

@@ -24,7 +24,7 @@ class DDPG(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        train_freq: Environment transitions between rounds of gradient steps.
+        train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Critic gradient steps in a round.
         exploration_noise_kind: `gaussian`, drawn anew each step, or `ornstein-uhlenbeck`, a
             process with theta 0.15 and steps of 0.01 that starts at 0.
@@ -92,5 +92,5 @@ class DDPG(OffPolicy):
     bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
-        """Return how often the target networks are stepped."""
+        """Return the number of target network updates."""
         return critic_steps // self.policy_delay

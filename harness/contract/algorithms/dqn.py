@@ -25,7 +25,7 @@ class DQN(PeriodicTargetUpdates):
             actions in the paper.
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
-        train_freq: Environment transitions between rounds of gradient steps.
+        train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Gradient steps in a round.
         target_update_interval: Environment transitions between target updates. The paper
             counts updates, of which there is one in 4 transitions.

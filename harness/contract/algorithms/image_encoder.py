@@ -1,4 +1,4 @@
-"""What `conv_filters` stands for: convolutions without a border, whose kernels follow the image."""
+"""Convolutions of `conv_filters`: no padding, kernels that follow the image size."""
 
 from collections.abc import Sequence
 

@@ -121,7 +121,7 @@ class PPO(Hyperparameters):
     bootstrap_truncation: bool = bounded_field()
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
-        """Return what these values make of `steps` environment transitions.
+        """Return the update schedule of `steps` environment transitions.
 
         Each rollout is cut into minibatches, the last of which may be smaller.
         """

@@ -24,7 +24,7 @@ class R2D2(PeriodicTargetUpdates):
         learning_starts: Environment transitions before the first update. Actors act as ever then.
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
-        train_freq: Environment transitions of all actors between rounds of gradient steps.
+        train_freq: Environment transitions of all actors between cycles of gradient steps.
         gradient_steps: Gradient steps in a round.
         target_update_interval: Environment transitions between target updates. The paper counts
             gradient steps.

@@ -21,7 +21,7 @@ class SAC(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        train_freq: Environment transitions between rounds of gradient steps.
+        train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Critic gradient steps in a round.
         policy_delay: Critic steps between policy updates. CleanRL makes up for the delay
             with as many policy steps at once.
@@ -90,5 +90,5 @@ class SAC(OffPolicy):
     bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
-        """Return how often the target networks are stepped."""
+        """Return the number of target network updates."""
         return critic_steps // self.target_update_interval

@@ -20,7 +20,7 @@ class TD3(OffPolicy):
         learning_starts: Environment transitions with uniformly random actions and no update.
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
-        train_freq: Environment transitions between rounds of gradient steps.
+        train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Critic gradient steps in a round.
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
@@ -88,5 +88,5 @@ class TD3(OffPolicy):
     bootstrap_truncation: bool = bounded_field()
 
     def target_updates(self, critic_steps: int) -> int:
-        """Return how often the target networks are stepped."""
+        """Return the number of target network updates."""
         return critic_steps // self.policy_delay

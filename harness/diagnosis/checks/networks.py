@@ -115,7 +115,7 @@ def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> C
     """Detect parameters that got no gradient in `threshold` steps of their optimiser.
 
     Dead units get gradients that are always zero, too: where a whole
-    layer was dead, that is `dead-or-saturated-units`'s to tell.
+    layer was dead, that is `dead-or-saturated-units`'s to report.
     """
     values, total = signals.values, signals.values["parameters"]
     missed = [count for count in values["unreached"].values() if count >= threshold]

@@ -199,7 +199,7 @@ def evaluate_check(check: ClaimCheck, results: Mapping[str, ProbeResult]) -> lis
     """Return the findings of a check, one per framework.
 
     Raises:
-        KeyError: The check's probe was not asked.
+        KeyError: The check's probe was not run.
     """
     if check.file:
         return [_check_upstream_text(check, name) for name in check.who]
@@ -359,7 +359,7 @@ def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResul
         results: By probe.
 
     Raises:
-        KeyError: A check's probe was not asked.
+        KeyError: A check's probe was not run.
     """
     if statement.untestable:
         return ClaimVerdict(statement, UNTESTABLE)

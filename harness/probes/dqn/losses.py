@@ -25,7 +25,7 @@ from parallax.harness.probes.results import AnswerAxis
 LINEAR_PART_START = 0.999
 """Share of the largest pull from which a loss may be linear: no error can be read there."""
 NEAR_ZERO_SHARE, TINY_ERROR_SHARE = 0.4, 0.02
-"""Errors between these, as shares of the largest pull, tell the slope near 0."""
+"""Errors between these, as shares of the largest gradient, give the slope near 0."""
 HUBER_CURVE_NAMES = ("pull per error, near 0", "error from which the pull is constant, 0 for none")
 
 

@@ -25,7 +25,7 @@ ComputeGain = Callable[[str, tuple[int, ...]], float]
 
 @dataclasses.dataclass(frozen=True)
 class InitialNetworks:
-    """What an algorithm's authors begin with.
+    """Initial networks of an algorithm's authors.
 
     Attributes:
         gain: Root mean square weight of a layer, by its name and shape.

@@ -216,7 +216,7 @@ def build_experiment(
         name: Of the experiment.
         world: What is dictated; one rollout unless given.
         library_defaults: Hyperparameters that stay as the framework has them.
-        n_envs: Copies of the environment.
+        n_envs: Parallel environments.
         changes: Hyperparameters that differ from `BASE_SETTINGS`.
     """
     settings = {

@@ -221,7 +221,7 @@ def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _compute_clip_edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
-    # Gradients tell which rows are clipped; the range is between theirs and the others' ratios.
+    # Gradients show which rows are clipped; the range is between theirs and the others' ratios.
     low = float(beyond[~clipped].max(initial=0.0))
     high = float(beyond[clipped].min(initial=np.inf))
     return (low + high) / 2 if np.isfinite(high) else low

@@ -219,7 +219,7 @@ LINEAR_IN_LOG_TEMPERATURE = (
 
 @dataclasses.dataclass(frozen=True)
 class TemperatureGradients:
-    """What pulled on the temperature, per update.
+    """Gradients of the temperature, per update.
 
     Attributes:
         gradient: By the log temperature.
