@@ -1,4 +1,4 @@
-"""From a sweep's overrides to its runs, with few compositions by Hydra, each 50 ms of CPU.
+"""Composition of a sweep's runs from its overrides, with few calls of Hydra (50 ms of CPU each).
 
 Most runs of a sweep differ in framework, task and seed only. Where it is certain that Hydra would
 do nothing else with these words than write the name or number into the configuration, that is

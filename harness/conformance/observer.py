@@ -36,7 +36,7 @@ class ObservedTraining:
         at_first: All weights before the first optimiser step.
         rows: How many rows layers saw between the environment's last step and the first of an
             optimiser.
-        losses: What was differentiated in the first round of updates, in order.
+        losses: What was differentiated in the first update cycle, in order.
     """
 
     update_schedule: UpdateSchedule

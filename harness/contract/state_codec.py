@@ -101,11 +101,11 @@ class StateReader:
     def __init__(
         self, codecs: Sequence[ObjectCodec] = (), external_objects: Collection[Any] = ()
     ) -> None:
-        """Knows nothing yet.
+        """Create a reader that has visited no object yet.
 
         Args:
             codecs: Serializers of types that are not walked through; the first that fits is used.
-            external_objects: Objects that somebody else keeps.
+            external_objects: Objects that are saved elsewhere.
         """
         self._kinds = (*codecs, *RNG_CODECS)
         self._outside = {id(value) for value in external_objects}
@@ -431,7 +431,7 @@ def read_bit_generator(bits: Any) -> State:
 
 
 def write_bit_generator(bits: Any, state: State) -> None:
-    """Gives a bit generator of numpy's a state.
+    """Set the state of a NumPy bit generator.
 
     Raises:
         NotLaidInError: It is of another kind.

@@ -30,7 +30,7 @@ def rewrite_source(name: str, text: str) -> str:
 
 @contextlib.contextmanager
 def use_source_rewriter(rewriter: SourceRewriter) -> Iterator[None]:
-    """Lets scripts that are executed within pass through `rewrite`; leaves nothing behind."""
+    """Pass scripts that are executed within through `rewrite`; leaves nothing behind."""
     token = _ACTIVE_REWRITER.set(rewriter)
     try:
         yield

@@ -63,7 +63,7 @@ def watch_libraries(
 
 
 def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatcher]:
-    """Of the libraries that are installed, and needed: a watcher imports its library.
+    """Load the watchers of installed libraries that are needed: a watcher imports its library.
 
     Args:
         libraries: What will be trained with. None is what this process has imported by now, or

@@ -64,12 +64,12 @@ class CodeMutant:
 
     @property
     def qualified_name(self) -> str:
-        """With framework and algorithm."""
+        """Full name, with framework and algorithm."""
         return f"{self.framework}/{self.algorithm}/{self.number:03}"
 
     @property
     def does(self) -> str:
-        """In a sentence."""
+        """Return the description of the change, a sentence."""
         change = f"`{_shorten_text(self.before)}` becomes `{_shorten_text(self.after)}`"
         where = f"{self.piece.module}, line {self.line}"
         operator = f"{OPERATOR_DESCRIPTIONS[self.operator]} ({self.operator})"

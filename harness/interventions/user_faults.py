@@ -23,7 +23,7 @@ _MAX_DRAWS = 1000
 
 @dataclasses.dataclass(frozen=True)
 class FaultOperator:
-    """One operator.
+    """An operator of typical user mistakes.
 
     Attributes:
         id: As in the paper, in small letters.
@@ -199,7 +199,7 @@ class FaultInstance:
 
     @property
     def does(self) -> str:
-        """In a sentence."""
+        """Return the description of the change, a sentence."""
         about = "" if self.value is None else f" Its value is {format_fault_value(self.value)}."
         return f"muPRL's {self.fault.id.upper()}. {self.fault.does}{about}"
 

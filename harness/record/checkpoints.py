@@ -106,7 +106,7 @@ class CheckpointStore:
         self._kept: dict[int, dict[Digest, _ChunkLocation]] = {}  # oldest first; known to be whole
 
     def numbers(self) -> list[int]:
-        """Of all checkpoints that are there, whole or not, newest first."""
+        """Return the numbers of all checkpoints that are there, whole or not, newest first."""
         return sorted(self._list_numbers(_STATE_SUFFIX), reverse=True)
 
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
@@ -206,7 +206,7 @@ class CheckpointStore:
         self._lease.make_folder(CHECKPOINT_FOLDER)
 
     def _is_wasteful(self) -> bool:
-        """Return whether most of what is there is referred to by nobody."""
+        """Return whether most of the stored chunks are unreferenced."""
         live: dict[tuple[int, int], int] = {}
         for pieces in self._kept.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}

@@ -129,7 +129,7 @@ class RunFolder:
             self._write_evaluations()
 
     def discard_results(self) -> None:
-        """Begins anew, without evaluations and trace."""
+        """Discard evaluations and trace, to begin anew."""
         self._timesteps, self._returns, self._lengths = [], [], []
         self._trace.close()
         del self._trace
@@ -149,7 +149,7 @@ class RunFolder:
         self._lease.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
 
     def release_space(self) -> None:
-        """Gives it back, so that a full disk cannot keep the last status from being written."""
+        """Release the reserved space, so that the last status can be written on a full disk."""
         self._lease.remove(_RESERVE_FILE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -219,7 +219,7 @@ class RunFolder:
         self._lease.write(PROGRESS_FILE, make_json_writer(beat))
 
     def _list_resumption_fields(self) -> dict[str, int]:
-        """From which step this attempt went on, and how often one did."""
+        """Return the step from which this attempt resumed, and the number of resumptions."""
         step = self.content.get("resumed_from")
         if step is None:
             return {}

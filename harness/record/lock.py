@@ -83,7 +83,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def describe_resumption(self) -> str:
-        """In a few words, from where and how often the run went on; empty where it did not."""
+        """Return a phrase on where from and how often the run resumed; empty where it did not."""
         return describe_resumption(self.resumed_from, self.resumptions)
 
 
@@ -149,7 +149,7 @@ class RunLock:
         _remove_lock(self.folder, self.staging.name)
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Puts a whole file into the run folder.
+        """Write a whole file to the run folder.
 
         Raises:
             LeaseLost: The folder has another writer now; nothing was changed.
@@ -158,7 +158,7 @@ class RunLock:
         self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
 
     def open_append(self, name: str, begin: bytes) -> IO[bytes]:
-        """Puts a file into the run folder that others may read while it grows.
+        """Open a file of the run folder that others may read while it grows.
 
         Whoever takes the run over replaces it, so that what a former owner still appends reaches
         nobody.

@@ -213,7 +213,7 @@ class AppendFile:
             self.flush()
 
     def flush(self) -> None:
-        """Lets readers see everything."""
+        """Flush to disk, so that readers see everything."""
         if self._file is not None:
             self._file.flush()
             self._flushed = time.monotonic()
@@ -254,7 +254,7 @@ class CheckpointExtras:
     """Further parts of a run's checkpoint, by name."""
 
     def __init__(self) -> None:
-        """Knows of none."""
+        """Create an empty collection."""
         self._parts: dict[str, Any] = {}
 
     def add(self, name: str, part: Any) -> None:
@@ -262,7 +262,7 @@ class CheckpointExtras:
         self._parts[name] = part
 
     def state(self) -> dict[str, Any]:
-        """Of all."""
+        """Return the states of all parts."""
         return {name: part.state() for name, part in self._parts.items()}
 
     def load_state(self, state: dict[str, Any]) -> None:

@@ -117,11 +117,11 @@ class ProportionalStrategy:
         self._store_priorities(indices)
 
     def is_due(self) -> bool:
-        """Never."""
+        """Return False: this strategy never sweeps the whole memory."""
         return False
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Return False: this strategy never sweeps the whole memory."""
+        """Does nothing: priorities come from minibatches only."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:
         """Absolute errors, float64[n].

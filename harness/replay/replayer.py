@@ -137,7 +137,7 @@ class ComparisonSchedule:
     """
 
     def __init__(self, seed: int, steps: int) -> None:
-        """Has not looked yet.
+        """Create a schedule of which no point is behind.
 
         Args:
             seed: Of the run.
@@ -204,7 +204,7 @@ def make_sampling_generator(seed: int) -> np.random.Generator:
 
 
 def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
-    """One absolute error for each transition.
+    """Return one absolute error for each transition.
 
     Args:
         errors: Of every critic, [critics, n].
@@ -258,7 +258,7 @@ class ReplaySampler:
         self._record: RecordMetrics | None = None
 
     def set_recorder(self, record: RecordMetrics) -> None:
-        """Has the run record how well priorities are predicted."""
+        """Set the function that records how well priorities are predicted."""
         self._record = record
 
     def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:

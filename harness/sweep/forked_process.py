@@ -90,7 +90,7 @@ class ForkServerPool:
     def __init__(
         self, specs: Iterable[RunSpec], is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        """Starts nothing yet.
+        """Create a pool without starting servers.
 
         Args:
             specs: Runs that are to come, so that a server ends with the last that needs it.
@@ -204,7 +204,7 @@ class _ForkServer:
         return ForkedProcess(channel, handles[0])
 
     def finish(self) -> None:
-        """Lets it end once what it has forked has ended."""
+        """Let the server end once its forked processes have ended."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 

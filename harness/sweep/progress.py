@@ -176,7 +176,7 @@ class SweepDisplay:
 
 
 def describe_run_resumptions(folder: Path) -> str:
-    """From where and how often a run that has ended went on; empty where it did not."""
+    """Return where from and how often a run that has ended resumed; empty where it did not."""
     record = read_run(folder).record
     return describe_resumption(record.resumed_from, record.resumptions) if record else ""
 

@@ -43,7 +43,7 @@ class RunDiagnosis:
         self._loaded_report: Mapping[str, Any] | None = None
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: the report by now."""
+        """Return the current report, for a checkpoint."""
         told: dict[str, Any] = json.loads(json.dumps(self._build_report(), default=float))
         return told
 
@@ -78,7 +78,7 @@ class RunDiagnosis:
 def start_diagnosis(
     prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
 ) -> RunDiagnosis | None:
-    """Joins a training; None where nobody wants that.
+    """Start the diagnosis of a training; return None if it is off.
 
     Args:
         prepared: The run.

@@ -31,7 +31,7 @@ def read_env_states(envs: Environments) -> State:
 
 
 def load_env_states(envs: Environments, state: State) -> None:
-    """Gives environments that were made in the same way a state.
+    """Load a state into environments that were made in the same way.
 
     Raises:
         NotLaidInError: They were not.
@@ -144,7 +144,7 @@ def read_rng_state() -> State:
 
 
 def load_rng_state(state: State) -> None:
-    """Lets them give that."""
+    """Restore these states."""
     python = state["python"]
     random.setstate((python["version"], tuple(python["words"]), python["gauss"]))
     np.random.set_state(state["numpy"])

@@ -79,7 +79,7 @@ class TrainingLogger:
         self._write({f"diagnosis/{name}": value})
 
     def state(self) -> Any:
-        """For a checkpoint; None where the sink has failed."""
+        """Return the state for a checkpoint; None where the sink has failed."""
         kept: list[Any] = [None]
         if self._sink is not None:
             self._call_sink(lambda sink=self._sink: kept.append(sink.state()))  # type: ignore[misc]
@@ -125,7 +125,7 @@ def start_logging(
     say: Callable[[str], None],
     resumes: bool,
 ) -> TrainingLogger | None:
-    """Has a training logged; None where nobody wants that.
+    """Start logging a training; return None if no logger is configured.
 
     Args:
         logger: `none`, `tensorboard` or `wandb`.

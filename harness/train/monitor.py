@@ -217,7 +217,7 @@ def _do_nothing() -> None:
 
 
 def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:
-    """Has a run folder keep the trace and the evaluations."""
+    """Store the trace and the evaluations in a run folder."""
 
     def end_of_episode(end: EpisodeEnd) -> None:
         values = {"episode/return": end.episode_return, "episode/length": float(end.length)}

@@ -151,7 +151,7 @@ class StopRequest:
         return self._wanted is not None
 
     def allow_waiting(self) -> None:
-        """From now on there will be such places."""
+        """Declare that safe points will follow."""
         self._may_wait = True
 
     def cancel_deadline(self) -> None:
