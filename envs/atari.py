@@ -1,7 +1,7 @@
 """Atari's games from the package `ale_py`, as agents of Mnih et al. (2015, Nature 518) see them.
 
 Four frames of 84 by 84 in grey, by Gymnasium's own wrappers. They are registered with Gymnasium
-when one is asked for.
+when one is requested.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from parallax.envs.optional_tasks import explain_missing_extra
 
 ATARI_NAMESPACE = "ALE/"
 RAW_GAME_OPTIONS: Mapping[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
-"""How a game is made: what is done to actions is done outside of it, where it can be told."""
+"""Arguments of a raw game: actions are changed outside of it, where that can be serialized."""
 STACKED_FRAMES = 4
-"""How many frames an action lasts, and how many of such frames are shown."""
+"""Frames that an action is repeated for, and number of frames that are stacked."""
 MAX_NOOPS = 30
 """Most steps without an action at the beginning of an episode."""
 STICKY_ACTION_PROBABILITY = 0.25
@@ -53,7 +53,7 @@ def register_atari(env_id: str) -> None:
 
 
 def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return what is trained on and evaluated: uint8[4, 84, 84], the game's own rewards and ends.
+    """Return the game as trained on and evaluated: uint8[4, 84, 84], its own rewards and ends.
 
     Args:
         env: A game that was made with `RAW_GAME_OPTIONS`.
@@ -67,7 +67,7 @@ def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def wrap_for_training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return what is learned from besides: the sign of rewards, and a life as an episode."""
+    """Return the game with training-only wrappers: the sign of rewards, a life as an episode."""
     return TransformReward(EpisodicLife(env), lambda reward: float(np.sign(float(reward))))
 
 

@@ -1,4 +1,4 @@
-"""Many copies of one task, stepped together."""
+"""Parallel environments of one task, stepped together."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -18,31 +18,31 @@ BatchedStep = tuple[Floats, Floats, Flags, Flags]
 
 
 class BatchedEnv(Protocol):
-    """N copies of one task; a finished copy rests until the next reset."""
+    """N environments of one task; a finished one is inactive until the next reset."""
 
     def reset(self, seeds: Sequence[int]) -> Floats:
-        """Starts an episode in every copy.
+        """Start an episode in every environment.
 
         Args:
-            seeds: One per copy, as for Gymnasium's `reset`.
+            seeds: One per environment, as for Gymnasium's `reset`.
 
         Returns:
             Observations float64[N, observations], or [N, channels, height, width] of images.
 
         Raises:
-            ValueError: There is not one seed per copy.
+            ValueError: There is not one seed per environment.
         """
 
     def step(self, actions: NDArray[Any], active: Flags) -> BatchedStep:
-        """Steps the copies that are active.
+        """Step the active environments.
 
         Args:
-            actions: Array [N, actions], or [N] of choices, passed to the task as it is.
-            active: Which copies to step, bool[N].
+            actions: Array [N, actions], or [N] of discrete actions, passed to the task unchanged.
+            active: Mask of the environments to step, bool[N].
 
         Returns:
             Observations float64[N, observations], rewards float64[N], terminated bool[N] and
-            truncated bool[N]. A copy that rests keeps its observation and gets 0 and False.
+            truncated bool[N]. An inactive environment keeps its observation and gets 0 and False.
 
         Raises:
             ValueError: `actions` has another shape.
@@ -50,7 +50,7 @@ class BatchedEnv(Protocol):
 
 
 def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
-    """N copies of a task, in the fastest way that agrees with Gymnasium bit for bit.
+    """Return N environments of a task, in the fastest way that equals Gymnasium bit for bit.
 
     Args:
         env_id: Gymnasium's name.
@@ -72,7 +72,7 @@ def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
 
 
 class GymnasiumBatchedEnv:
-    """Any task, one Gymnasium environment per copy."""
+    """Batch of separate Gymnasium environments, for any task."""
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]]) -> None:
         self._envs = envs

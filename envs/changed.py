@@ -72,5 +72,5 @@ class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seed = seed
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; the seed asked for is not the one that is used."""
+        """Start an episode; the seed used is not the one requested."""
         return self.env.reset(**{**arguments, "seed": self._seed})

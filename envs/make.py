@@ -1,4 +1,4 @@
-"""How a training environment is made: the same for every framework."""
+"""Construction of training environments, the same for every framework."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells about every reset and step before it happens, and about every episode that ends.
+    """Wrapper that reports every reset and step before it happens, and every end of an episode.
 
     It sits directly on the task, so that steps and returns are those of the task itself,
     whatever a framework counts or a wrapper rescales.
@@ -106,9 +106,9 @@ def make_training_env(
 
 
 def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, Any]) -> None:
-    """Lets two normalised copies of an environment learn one set of statistics together.
+    """Share one set of statistics between two normalised environments.
 
-    Otherwise each copy would show the policy differently scaled observations. Does nothing
+    Otherwise each would show the policy differently scaled observations. Does nothing
     where the environments do not normalise.
     """
     for kind, name in ((NormalizeObservation, "obs_rms"), (NormalizeReward, "return_rms")):

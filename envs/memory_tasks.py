@@ -1,4 +1,4 @@
-"""Tasks that need a memory: classic ones without their velocities, and a cue to be kept in mind.
+"""Tasks that need a memory: classic ones without their velocities, and a cue to remember.
 
 `parallax.envs.tasks.make_task_env` registers them by name: `CartPoleHidden-v0`,
 `PendulumHidden-v0`, and `MemoryChain-<length>-v0` for any length.
@@ -57,12 +57,12 @@ class PendulumHidden(_PartialObservation, PendulumEnv):
 
 
 class MemoryChain(gymnasium.Env[Observation, Any]):
-    """A cue at the first step, a question `length - 1` steps later, and nothing in between.
+    """Memory task: a cue at the first step, a query `length - 1` steps later.
 
-    Observations are the cue, -1 or 1 at the first step and else 0, and whether the question is
-    asked, 1 or 0. The action at the question is worth 1 if it names the cue (0 for -1, 1 for 1),
+    Observations are the cue, -1 or 1 at the first step and else 0, and whether this is the query
+    step, 1 or 0. The action at the query is worth 1 if it names the cue (0 for -1, 1 for 1),
     and else -1; it ends the episode. All other actions are worth 0. Without memory the mean return
-    is 0 for any length but 1, where the cue is seen with the question; with it it is 1.
+    is 0 for any length but 1, where the cue is seen with the query; with it it is 1.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -112,7 +112,7 @@ _HIDDEN: Mapping[str, tuple[str, int]] = {
 
 
 def register_memory_task(env_id: str) -> None:
-    """Tells Gymnasium of a task by its name, if it is one of these."""
+    """Register a task with Gymnasium by its name, if it is one of these."""
     if env_id in gymnasium.registry:
         return
     if env_id in _HIDDEN:

@@ -30,7 +30,7 @@ DISCRETE_FAULT_ENV_IDS = {
 FAULT_STEP = 100
 TIME_LIMIT = 10
 PUSHES = np.array([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
-"""What each choice of the discrete task does, as two actions within +-1."""
+"""Two continuous actions within +-1 for each action of the discrete task."""
 _IMAGE = 6, 5  # height and width
 _LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
@@ -109,7 +109,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
 
 
 class ScriptedImagesEnv(ScriptedEnv):
-    """The same with three choices, shown as an image of booleans: a bar per number of its state."""
+    """Scripted task with three discrete actions and boolean images: a bar per state variable."""
 
     def __init__(self) -> None:
         """Makes the task."""

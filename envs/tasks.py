@@ -56,12 +56,12 @@ class Task:
     Attributes:
         env_id: Gymnasium's name.
         observation_size: Number of observation dimensions, of all that an image has.
-        action_low: Smallest action per dimension, in action units; none for choices.
-        action_high: Largest action per dimension, in action units; none for choices.
+        action_low: Smallest action per dimension, in action units; empty for discrete actions.
+        action_high: Largest action per dimension, in action units; empty for discrete actions.
         max_episode_steps: Time limit in steps; 0 is none.
         choices: Number of discrete actions, 0 up to it; 0 where actions are continuous.
         image: Channels, height and width where observations are images; empty where they are flat.
-        brightest: What an image's numbers go up to; networks see them divided by it.
+        brightest: Largest value in an image; networks see images divided by it.
     """
 
     env_id: str
@@ -80,15 +80,15 @@ class Task:
 
     @property
     def action_size(self) -> int:
-        """Number of action dimensions; 0 for choices."""
+        """Return the number of action dimensions; 0 for discrete actions."""
         return len(self.action_low)
 
 
 def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
-    """`gymnasium.make` without the notices that v4 tasks are out of date.
+    """Return `gymnasium.make(env_id)` without the notices that v4 tasks are out of date.
 
-    Images of booleans are shown as `parallax.envs.images.FloatImages` tells, parking's dictionary
-    flat, what tasks of `popgym` show as `optional_tasks.OneHotObservations` does, Atari's games as
+    Images of booleans are shown by `parallax.envs.images.FloatImages`, parking's dictionary flat,
+    observations of `popgym` by `optional_tasks.OneHotObservations`, Atari's games by
     `parallax.envs.atari.wrap_game`.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Which runs share a job, which jobs an array, and what was submitted.
+"""Division of runs into jobs and arrays, and records of submissions.
 
-A record of each array lies in `<results>/<study>/slurm/`. It is written before the array is
+A record of each array is stored in `<results>/<study>/slurm/`. It is written before the array is
 queued and found again by the array's unique name, so that a submission that is cut off in
 between leaves no job that nobody knows of.
 """
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class JobResources:
-    """What the jobs of one array ask for.
+    """Resources that each job of an array requests.
 
     Attributes:
-        algorithm: Whose time limit it is.
+        algorithm: Algorithm that the time limit belongs to.
         run_minutes: Time limit of one run.
         runs_per_job: Largest number of runs in one job.
         cpus: Processors.
@@ -52,12 +52,12 @@ class JobResources:
 
 @dataclasses.dataclass(frozen=True)
 class JobArray:
-    """Jobs that are submitted together.
+    """Array of jobs that are submitted together.
 
     Attributes:
-        resources: What each asks for.
+        resources: Resources that each job requests.
         elements: The run folders of each job.
-        parallelism: How many may run at a time.
+        parallelism: Largest number of jobs that run at a time.
     """
 
     resources: JobResources
@@ -68,10 +68,10 @@ class JobArray:
 def plan_arrays(
     runs: Sequence[tuple["RunSpec", Path]], settings: SlurmSettings, max_array_size: int
 ) -> list[JobArray]:
-    """Splits runs into arrays by what they need and by the cluster's largest array.
+    """Split runs into arrays by their resources and by the cluster's largest array.
 
     Args:
-        runs: Runs with their folders; their order is kept within an array.
+        runs: Runs with their folders; their order is preserved within an array.
         settings: Limits and resources.
         max_array_size: Most jobs in an array.
     """
@@ -164,7 +164,7 @@ class SubmissionRecord:
 
     @property
     def folder(self) -> Path:
-        """Return where submitit keeps scripts and logs."""
+        """Return the folder of submitit's scripts and logs."""
         return self.study_folder / FOLDER / self.name
 
     def save(self) -> None:
@@ -185,7 +185,7 @@ class SubmissionRecord:
         write_json(self.folder.with_suffix(".json"), content)
 
     def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
-        """Keeps what the runs were asked for, should a run.json get lost."""
+        """Save the specifications of the runs, in case a run.json gets lost."""
         from parallax.harness.contract.run_spec import (
             spec_to_dict,  # not needed where one only looks
         )
@@ -198,7 +198,7 @@ class SubmissionRecord:
         write_json(self.folder / _SPECS_FILE, content)
 
     def read_specs(self) -> "dict[Path, RunSpec]":
-        """Return what `save_specs` kept, as far as it can be read."""
+        """Return the specifications that `save_specs` saved, as far as they can be read."""
         from parallax.harness.contract.run_spec import spec_from_dict
 
         try:
@@ -234,9 +234,9 @@ def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) 
 
 
 def read_records(study_folder: Path) -> list[SubmissionRecord]:
-    """Everything that was submitted for a study, oldest first.
+    """Return the records of all submissions of a study, oldest first.
 
-    A record that is damaged is left out: its jobs are then told from the run folders alone.
+    A record that is damaged is left out: its jobs are then found from the run folders alone.
     """
     records = []
     for path in study_folder.joinpath(FOLDER).glob("*.json"):

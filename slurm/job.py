@@ -1,4 +1,4 @@
-"""What a Slurm job does: its runs, one after another, and what it answers to warnings."""
+"""Slurm job that executes its runs one after another and responds to warnings."""
 
 import contextlib
 import dataclasses
@@ -27,15 +27,14 @@ _WARNING_TOLERANCE = 60.0  # seconds by which Slurm may warn before it said it w
 
 @dataclasses.dataclass(frozen=True)
 class JobLimits:
-    """What a job may use, and how often it may come back.
+    """Time limits of a job, and the number of its restarts.
 
     Attributes:
         run_minutes: Time limit of one run.
         job_minutes: Time limit of the job.
-        signal_seconds: How long before its end the job is warned.
-        timeout_restarts: How often a run that had its whole time and kept nothing of it is
-            started again.
-        preemption_restarts: How often a preempted job whose run kept nothing is queued again.
+        signal_seconds: Seconds between the warning and the job's end.
+        timeout_restarts: Restarts of a run that used its whole time and saved no checkpoint.
+        preemption_restarts: Restarts of a preempted job whose run saved no checkpoint.
         malloc: The runs' memory allocator; see `get_allocator_variables`.
     """
 
@@ -71,12 +70,15 @@ def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> boo
 
 
 def compute_seconds_to_warning(limits: JobLimits) -> float:
-    """Return how long after a job's start a warning can be about its time limit, and not preemption."""
+    """Return the seconds after a job's start from which a warning is about its time limit.
+
+    An earlier warning is about preemption.
+    """
     return _compute_earliest_warning(limits.job_minutes * 60 - limits.signal_seconds)
 
 
 def _compute_earliest_warning(warning: float) -> float:
-    """Return when a warning may come at the earliest."""
+    """Return the seconds after a job's start before which no warning comes."""
     return warning - min(_WARNING_TOLERANCE, warning / 2)
 
 
@@ -117,10 +119,10 @@ class RunJob:
             raise JobFailedError(f"{len(failed)} of {len(failures)} runs are not complete: {words}")
 
     def checkpoint(self, folders: list[str]) -> DelayedSubmission | None:
-        """Called by submitit on a warning; returns what comes back, None for nothing.
+        """Return the job that is queued again after a warning, or None; called by submitit.
 
-        A run that has kept its state in a place further than it began from always comes back,
-        and goes on there; any other starts anew, as often as the limits allow.
+        A run with a checkpoint beyond the one it started from is always queued again and resumes
+        there; any other starts anew, as often as the limits allow.
         """
         if self._current:
             self._stop_run(Path(self._current))
@@ -185,7 +187,7 @@ class RunJob:
             time.sleep(0.1)
 
     def _has_new_checkpoint(self, folder: Path) -> bool:
-        """Return whether the run under way has kept a state that is further than where it began."""
+        """Return whether the current run has saved a checkpoint beyond the one it started from."""
         kept, record = find_last_checkpoint(folder), read_run(folder).record
         if kept is None or kept == self._kept or record is None:
             return False
@@ -210,7 +212,7 @@ def _make_batch_job(limits: JobLimits) -> BatchJob:
 
 
 def _read_specs(folders: Iterable[str]) -> Iterator[RunSpec]:
-    """What is to be run, as far as it can be read."""
+    """Return the specifications of the runs, as far as they can be read."""
     for folder in folders:
         if _is_runnable(Path(folder)):
             with contextlib.suppress(SpecError):
@@ -218,7 +220,7 @@ def _read_specs(folders: Iterable[str]) -> Iterator[RunSpec]:
 
 
 def _is_runnable(folder: Path) -> bool:
-    """Return whether a run has still to be run: those that failed by themselves would fail again."""
+    """Return whether a run still has to be run; those that failed would fail again."""
     reading = read_run(folder)
     return not reading.complete and reading.record is not None and reading.record.status != "failed"
 

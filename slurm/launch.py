@@ -40,13 +40,13 @@ def launch_sweep(
     Args:
         specs: The runs.
         results_dir: Folder for results, which the nodes must see as well.
-        settings: What is asked of the cluster.
-        preflight: How one step of each setting is tried first; None is no trial.
+        settings: Slurm settings.
+        preflight: Options of the trial of each setting before submission; None is no trial.
         dry_run: Whether to print what would be submitted instead.
         every_run: Whether a dry run names all runs of an array, not only some.
 
     Raises:
-        SpecError: A run cannot be carried out as asked; nothing was submitted.
+        SpecError: A run cannot be carried out as requested; nothing was submitted.
         RunsFailed: Slurm refused some, or does not answer.
     """
     prepared = prepare_runs(
@@ -109,7 +109,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
 
 
 def _path_exists(path: Path) -> bool:
-    """Return whether it is there; setting it up tells of names that no file system can have."""
+    """Return whether a path exists; its set-up reports names that no file system allows."""
     try:
         return path.exists()
     except OSError:

@@ -28,21 +28,21 @@ from parallax.slurm.preflight_trials import LOADING_SECONDS, PreflightTrial, Wor
 
 HERE, CLUSTER = "here", "cluster"
 DEFAULT_SECONDS = 180.0
-"""How long a setting may take by default, loading its framework included."""
+"""Default time limit in seconds of one setting, loading its framework included."""
 
 _MAX_SECONDS = 1e6  # seconds; the system refuses to wait for more than some weeks
 _GRACE_SECONDS = 2.0  # seconds between the end of a process's answers and its own
-_MAX_LOG_BYTES = 4096  # bytes of what a process printed, to tell why it ended
+_MAX_LOG_BYTES = 4096  # bytes of a process' output that are read to explain its end
 
 
 @dataclasses.dataclass(frozen=True)
 class PreflightOptions:
-    """How a sweep is tried.
+    """Options of the preflight of a sweep.
 
     Attributes:
         where: `here`, on this machine, or `cluster`, in a job that all others wait for.
-        processes: How many settings at a time; -1 is one per core.
-        seconds: How long each may take.
+        processes: Number of settings at a time; -1 is one per core.
+        seconds: Time limit of each.
     """
 
     where: str = HERE
@@ -146,7 +146,7 @@ def _format_duration(seconds: float) -> str:
 def _run_trials(
     trials: Sequence[PreflightTrial], jobs: int, seconds: float, console: Console
 ) -> dict[PreflightTrial, str]:
-    """Return what failed, in the order of the trials."""
+    """Return the failures, in the order of the trials."""
     failures: dict[PreflightTrial, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="parallax-preflight-") as scratch,
@@ -234,7 +234,7 @@ class _WorkerPool:
 
     @property
     def running_trials(self) -> list[PreflightTrial]:
-        """Return what is being tried."""
+        """Return the trials that are running."""
         return [worker.trial for worker in self._workers]
 
     def wait_for_outcomes(self) -> list[tuple[PreflightTrial, str | None]]:
@@ -259,7 +259,7 @@ class _WorkerPool:
         return outcomes
 
     def _longest_queue(self) -> collections.deque[PreflightTrial] | None:
-        """Return where another process helps most; None where it would only load a framework."""
+        """Return the queue that another process helps most; None if it only loaded a framework."""
         members = collections.Counter(worker.trial.group for worker in self._workers)
         longest, queue = 0.0, None
         for group, left in self._left.items():
@@ -320,7 +320,7 @@ class _TrialWorker:
             self._process.stdin.flush()
 
     def look(self) -> _TrialOutcome | None:
-        """Return what has become of the trial; None while it goes on. Never waits."""
+        """Return the outcome of the trial, or None while it is running; never waits."""
         if not wait([self.fileno()], 0):
             return None
         content = os.read(self.fileno(), 1 << 16)
@@ -345,7 +345,7 @@ class _TrialWorker:
         return code
 
     def _describe_end(self) -> str:
-        """Return why the process ended, from the outside."""
+        """Return why the process ended, by what can be observed from outside."""
         end = None
         deadline = time.monotonic() + _GRACE_SECONDS
         while end is None and time.monotonic() < deadline:

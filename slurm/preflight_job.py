@@ -66,13 +66,13 @@ class PreflightJob:
 def submit_preflight(
     study_folder: Path, specs: Sequence[RunSpec], settings: SlurmSettings, options: PreflightOptions
 ) -> dict[str, str]:
-    """Queues the preflight of a study's runs.
+    """Submit the preflight of a study's runs as a job.
 
     Args:
         study_folder: Folder of the study.
-        specs: What is to be tried.
-        settings: What is asked of the cluster; `time.preflight` limits the job.
-        options: How many at a time, and how long each may take.
+        specs: Runs to try.
+        settings: Slurm settings; `time.preflight` limits the job.
+        options: Number of trials at a time, and time limit of each.
 
     Returns:
         Options of sbatch that let other jobs wait for it, and drop them should it fail.

@@ -1,4 +1,4 @@
-"""What a preflight tries: each setting in a short form, and each such form once."""
+"""Trials of a preflight: each setting in a short form, and each such form once."""
 
 import dataclasses
 import math
@@ -49,7 +49,7 @@ class PreflightTrial:
 
     @property
     def group(self) -> WorkerKey:
-        """Return what trials must share to share a process."""
+        """Return the key that trials in one process have in common."""
         spec = self.prepared.spec
         return spec.framework, spec.python, spec.threads
 
@@ -63,12 +63,12 @@ class PreflightTrial:
 
 
 def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
-    """The trials that all settings of some runs need; runs that differ in the seed share one.
+    """Return the trials that the settings of runs need; runs that differ in the seed share one.
 
     PPO's rollout is taken in its full length once with each framework, and once on each task.
 
     Raises:
-        SpecError: A run cannot be carried out as asked.
+        SpecError: A run cannot be carried out as requested.
     """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
     names: dict[RunSpec, list[str]] = {}
@@ -93,7 +93,7 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
 
 
 def format_setting_name(spec: RunSpec) -> str:
-    """A setting for people: everything that tells it from others but length and seed."""
+    """Return a readable name of a setting: all that identifies it but length and seed."""
     parts = [
         f"{name}={getattr(spec, name)}"
         for name in _NAMED_FIELDS
@@ -107,7 +107,7 @@ def format_setting_name(spec: RunSpec) -> str:
 
 
 def _make_full_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
-    """One round in its full length."""
+    """Return a trial of one update cycle in its full length."""
     hp: Any = run.hyperparameters
     if hasattr(hp, "epochs"):
         hp = dataclasses.replace(hp, epochs=1)
@@ -126,7 +126,7 @@ def _make_short_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
 def _prepare_trial(
     run: PreparedRun, hyperparameters: Hyperparameters, steps: int, adapter: Adapter
 ) -> PreparedRun:
-    # What the framework is held to, spelled out: with alignment=common it would take what is
+    # All hyperparameters of the framework, spelled out: with alignment=common it would take those
     # shortened here from its own recipe. Equal trials of different recipes become one.
     spec = dataclasses.replace(
         run.spec,
@@ -145,22 +145,22 @@ def _prepare_trial(
     scheduled = trial.native.total_steps
     if scheduled == steps:
         return trial
-    # Rounded up to a whole round, it would be evaluated again and again on its way.
+    # Rounded up to a whole update cycle, it would be evaluated again and again on its way.
     return prepare_run(dataclasses.replace(spec, steps=scheduled, eval_every=scheduled), adapter)
 
 
 def shorten_hyperparameters(hyperparameters: Any, n_envs: int) -> tuple[Any, int]:
-    """Hyperparameters with as little to do as possible, and the steps to take with them.
+    """Return hyperparameters with as little to compute as possible, and the steps to take.
 
     Whatever divides another value still does, and what is not shortened is as it was.
 
     Args:
-        hyperparameters: What the framework is held to.
-        n_envs: Copies of the environment.
+        hyperparameters: Those set for the framework.
+        n_envs: Number of parallel environments.
 
     Returns:
-        The same with shorter rounds and a small buffer, and the environment transitions until
-        every network has been updated.
+        The same with shorter update cycles and a small buffer, and the environment transitions
+        until every network has been updated.
     """
     values = dataclasses.asdict(hyperparameters)
     if "rollout_steps" in values:
@@ -185,7 +185,7 @@ def _shorten_update_cycles(values: Mapping[str, Any], n_envs: int) -> tuple[dict
     updates = values["gradient_steps"]
     if not updates % interval:
         updates = min(updates, -(-delay // interval) * interval)
-    # Some frameworks begin to update a round or two late.
+    # Some frameworks begin to update a cycle or two late.
     rounds = min(-(-max(delay, interval) // updates), _MAX_UPDATE_CYCLES) + 2
     starts = min(values["learning_starts"], _WARMUP_STEPS * n_envs)
     steps = (-(-starts // every) + rounds) * every

@@ -1,7 +1,7 @@
-"""Tries the run folders that standard input names, one a line as JSON, one after another.
+"""Process that tries the run folders named on standard input, one a line as JSON.
 
-Answers each with a line of JSON, so that whoever asks can end the process where a run does not
-come back. It loads a framework once, which takes longer than most trials.
+It answers each with a line of JSON, so that the caller can end the process where a run does not
+return. It loads a framework once, which takes longer than most trials.
 """
 
 import importlib
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _try_run(folder: Path) -> str | None:
-    """Return why the pending run in a folder cannot be completed, None where it can."""
+    """Return why the pending run in a folder cannot be completed, or None."""
     try:
         _shorten_episodes(read_run(folder).spec["env"])
         worker.main(folder)

@@ -1,4 +1,4 @@
-"""What Slurm knows of submitted jobs, from whichever of its commands answers."""
+"""States of submitted jobs according to Slurm, from whichever of its commands answers."""
 
 import dataclasses
 import os
@@ -104,7 +104,7 @@ def parse_sacct(text: str) -> JobsByIndex:
 
 _TIMEOUT = 20  # seconds for a command of Slurm's to answer
 _NAMES_PER_COMMAND = 100  # of arrays on a command line
-# Arrays are asked for by names that no others have, so that no clock has to agree with Slurm's.
+# Arrays are queried by names that no others have, so that no clock has to agree with Slurm's.
 _SACCT_START_TIME = "2000-01-01"
 # Users set these for what they want to see themselves, such as their own jobs only.
 _FILTER_VARIABLES = ("SQUEUE_", "SACCT_", "SCANCEL_")
@@ -112,12 +112,12 @@ _FILTER_VARIABLES = ("SQUEUE_", "SACCT_", "SCANCEL_")
 
 @dataclasses.dataclass(frozen=True)
 class SlurmQueue:
-    """What Slurm knows.
+    """Jobs of run folders according to Slurm.
 
     Attributes:
         jobs: The job of each run folder that matters: the last one that is not over, else the
             last one.
-        asked: Which commands answered; empty where Slurm is not at hand.
+        asked: Commands that answered; empty where Slurm is not available.
         alive: Every job of each run folder that is not over; more than one only where a run
             was submitted again while Slurm did not know, or hid, that a job had it.
         over: Numbers of the jobs of each run folder that are over: Slurm says so, or it answered
@@ -131,7 +131,7 @@ class SlurmQueue:
 
 
 def query_slurm(records: Sequence[SubmissionRecord]) -> SlurmQueue:
-    """Asks Slurm about everything that was submitted, by whomever."""
+    """Query Slurm about all recorded submissions, by any user."""
     if not records:
         return SlurmQueue({}, ())
     found: JobsByIndex = {}
@@ -186,7 +186,7 @@ def _index_by_folder(
 
 
 def _get_job_numbers(record: SubmissionRecord, index: int) -> frozenset[str]:
-    """Return what Slurm called a job of an array, as far as that is known."""
+    """Return Slurm's numbers of a job of an array, as far as they are known."""
     if record.job_id is None:
         return frozenset()
     alone = [record.job_id] if len(record.elements) == 1 else []  # then it is no array
@@ -220,7 +220,7 @@ def _query_sacct(names: Sequence[str]) -> JobsByIndex | None:
 def _query_in_batches(
     command: Sequence[str], names: Sequence[str], parse: Callable[[str], JobsByIndex]
 ) -> JobsByIndex | None:
-    """Asks for arrays by name, some at a time; None where one part is not answered."""
+    """Query arrays by name in batches; return None where a batch is not answered."""
     found: JobsByIndex = {}
     for part in _split_names(sorted(set(names))):
         text = run_slurm(*command, f"--name={','.join(part)}")
@@ -236,7 +236,7 @@ def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
 
 
 def run_slurm(*command: str) -> str | None:
-    """Return what a command of Slurm's prints; None where it is missing, denied or does not answer."""
+    """Return the output of a Slurm command; None if it is missing, denied or does not answer."""
     try:
         result = subprocess.run(
             command,

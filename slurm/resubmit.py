@@ -39,12 +39,12 @@ def resubmit_runs(
         states: States to submit.
         overrides: Settings to change; None leaves one as it was.
         profile: Profile to use instead of the earlier settings.
-        confirm: Asks the user.
+        confirm: Function that prompts the user for confirmation.
         dry_run: Whether to show only.
-        trust: Whether code that the folder names may run without asking.
+        trust: Whether code that the folder names may run without confirmation.
 
     Returns:
-        0, or 1 where a run cannot be submitted because what it was is not known.
+        0, or 1 where a run cannot be submitted because its specification is not known.
 
     Raises:
         SpecError: A setting cannot be used, the study was never submitted, or the folder names
@@ -115,7 +115,7 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
 
 
 def list_code_of_settings(settings: SlurmSettings) -> list[str]:
-    """Return what a submission's settings bring to the nodes, a line each."""
+    """Return the code that a submission's settings run on the nodes, a line each."""
     lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
     if settings.python is not None:
         lines.append(f"interpreter on the nodes: {settings.python}")
@@ -154,9 +154,9 @@ def _print_limits(
     records: Mapping[Path, Sequence[SubmissionRecord]],
     settings: Mapping[Path, SlurmSettings],
 ) -> None:
-    """Says which runs had their whole time and get no more of it, so would end the same way.
+    """Print the runs that used their whole time and get no more, so would end the same way.
 
-    One that has kept its state goes on from there, and does not.
+    A run with a checkpoint resumes from there and is not among them.
     """
     again: collections.Counter[str] = collections.Counter()
     for study, new in settings.items():
@@ -189,10 +189,10 @@ def _find_time_limit(
 def _read_specs(
     runs: Sequence[RunState], records: Mapping[Path, Sequence[SubmissionRecord]]
 ) -> tuple[dict[RunState, RunSpec], dict[RunState, str]]:
-    """Return what each run was asked for, from its own folder or else from what was submitted.
+    """Return the specification of each run, from its own folder or else from the submission.
 
     Returns:
-        The runs that can go on where they are, and why the others cannot.
+        The runs that can be submitted in their folders, and why the others cannot.
     """
     submitted = {
         folder: spec

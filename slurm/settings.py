@@ -1,4 +1,4 @@
-"""What a cluster is asked for: built-in defaults, then a profile's file, then the command line."""
+"""Settings of Slurm jobs: built-in defaults, then a profile's file, then the command line."""
 
 import dataclasses
 import re
@@ -24,7 +24,7 @@ MAPPING_SETTINGS = ("time", "sbatch")
 
 @dataclasses.dataclass(frozen=True)
 class SlurmSettings:
-    """How runs are submitted.
+    """Settings of submissions.
 
     Attributes:
         time: Time limit of one run by algorithm, as `HH:MM:SS` or `D-HH:MM:SS`; `default`
@@ -40,9 +40,9 @@ class SlurmSettings:
         python: Interpreter on the nodes; null is the one that submits.
         parallelism: Jobs at a time; 0 is no limit but the cluster's.
         runs_per_job: Runs that share a job, one after another, each with its time.
-        signal_seconds: How long before its end a job is warned.
-        timeout_restarts: How often one that had its time and kept nothing is started again.
-        preemption_restarts: How often a preempted job asks to be queued again.
+        signal_seconds: Seconds between the warning and a job's end.
+        timeout_restarts: Restarts of a run that used its whole time and saved no checkpoint.
+        preemption_restarts: Number of times that a preempted job is queued again.
         malloc: Memory allocator of the runs: `none`, `tcmalloc`, or the path of a library.
     """
 
@@ -176,12 +176,12 @@ def override_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -
 def settings_from_record(
     values: Mapping[str, Any], overrides: Mapping[str, Any], where: str
 ) -> SlurmSettings:
-    """Settings as they were kept with an earlier submission, with some of them changed.
+    """Return the settings saved with an earlier submission, with some of them changed.
 
     Args:
-        values: What was kept; settings that did not exist yet have their defaults.
+        values: Saved values; settings that did not exist yet have their defaults.
         overrides: Those to change; what is None stays.
-        where: Whose they are, for messages.
+        where: Name of their source, for messages.
 
     Raises:
         SpecError: Names the setting and what is allowed.

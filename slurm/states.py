@@ -1,4 +1,4 @@
-"""What each run is doing, and all runs below a folder: the folder first, then what Slurm says."""
+"""States of runs: from their folders first, then from Slurm."""
 
 import contextlib
 import dataclasses
@@ -42,7 +42,7 @@ _MAX_SECONDS = 1e12  # seconds; no run takes so long
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """One run.
+    """State of one run.
 
     Attributes:
         folder: Its folder.
@@ -58,10 +58,10 @@ class RunState:
         rate: Steps per second of a run that is going on; None where it is not known.
         reason: Why it is not complete, in a line; empty where there is nothing to say.
         job: Slurm's job that has or had it last.
-        resumed_from: Step of the checkpoint that its last attempt went on from; None where that
+        resumed_from: Step of the checkpoint that its last attempt resumed from; None where that
             began anew.
-        resumptions: How many attempts went on from a checkpoint.
-        kept: Step of the checkpoint that the next attempt will go on from; None where it will
+        resumptions: Number of attempts that resumed from a checkpoint.
+        kept: Step of the checkpoint that the next attempt will resume from; None where it will
             begin anew, or the run is going on or complete.
     """
 
@@ -89,11 +89,11 @@ class RunState:
 
 
 def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
-    """The state of one run.
+    """Return the state of one run.
 
     Args:
         folder: The run folder.
-        queue: What Slurm says of its jobs; None where it was not asked.
+        queue: Slurm's states of its jobs; None where Slurm was not queried.
     """
     queue = queue or SlurmQueue({}, ())
     job = queue.jobs.get(folder)
@@ -135,7 +135,10 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
 
 
 def _read_run_and_holder(folder: Path) -> tuple[RunReading, LockOwner | None]:
-    """Return what a folder holds and who held it then: between two looks a run may begin or end."""
+    """Return the content of a run folder together with the lock owner at that time.
+
+    Between two separate reads a run may begin or end.
+    """
     reading = read_run(folder)
     if reading.complete:
         return reading, None
@@ -178,10 +181,10 @@ def _determine_state(
 
 
 def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | None:
-    """None for a holder that is dead; else in words what is not certain, mostly nothing.
+    """Return None for a lock owner that is dead; else a remark on what is uncertain, or "".
 
-    Clocks of other machines tell nothing: there it is Slurm that knows. What it says of other
-    jobs of the run tells nothing of the holder either.
+    Clocks of other machines are not comparable: there Slurm decides. Its states of other jobs of
+    the run say nothing about the lock owner either.
     """
     if holder.is_local:
         return "" if holder.is_running() else None
@@ -211,7 +214,7 @@ def _get_step(beat: Heartbeat) -> int:
 
 PREFLIGHT_FILE = "preflight.json"
 PREFLIGHT_PASSED, PREFLIGHT_FAILED = "passed", "failed"
-"""What became of a preflight that was a job, in words that begin with `passed` or `failed`."""
+"""File with the outcome of a preflight job, and the words that its text begins with."""
 
 _MAX_BYTES = 2**20
 
@@ -219,11 +222,11 @@ _MAX_BYTES = 2**20
 def survey_runs(
     root: Path, say: Callable[[str], object] = lambda text: None
 ) -> tuple[list[RunState], SlurmQueue]:
-    """Looks at every run at or below a folder and asks Slurm about those submitted.
+    """Return the states of all runs at or below a folder; query Slurm about those submitted.
 
     Args:
         root: Results, a study, or anything deeper.
-        say: Told in a sentence of what was passed over.
+        say: Receives a sentence about what was skipped.
     """
     found = find_runs(root)
     if found.links:
@@ -234,7 +237,7 @@ def survey_runs(
 
 
 def query_runs(folders: Iterable[Path]) -> SlurmQueue:
-    """Asks Slurm about the studies that run folders belong to."""
+    """Query Slurm about the studies that run folders belong to."""
     studies = sorted({study for folder in folders for study in _find_study_folder(folder)})
     return query_slurm([record for study in studies for record in read_records(study)])
 
@@ -259,11 +262,11 @@ def find_study_folders(runs: Iterable[RunState]) -> list[Path]:
 
 
 class PreflightOutcome(msgspec.Struct, frozen=True):
-    """What became of a preflight that was a job of its own.
+    """Outcome of a preflight that was a job of its own.
 
     Attributes:
         state: `queued`, `under way`, `passed` or `failed`.
-        said: Why, in words.
+        said: Reason, in words.
     """
 
     state: str

@@ -1,4 +1,4 @@
-"""What is there, what is missing and why: as a table for people and as JSON for programs."""
+"""Status of runs, with reasons of missing ones: a table for people, JSON for programs."""
 
 import collections
 import dataclasses
@@ -81,11 +81,11 @@ def estimate_seconds_left(runs: Sequence[RunState]) -> float | None:
 
 
 def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longest: int) -> Group:
-    """Everything for the terminal.
+    """Return the status of all runs for the terminal.
 
     Args:
-        runs: What is there.
-        queue: What Slurm said.
+        runs: States of the runs.
+        queue: States of jobs according to Slurm.
         root: Folder that was looked through.
         longest: Most runs to name one by one; the others are counted.
     """

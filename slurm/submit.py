@@ -28,7 +28,7 @@ class _ArrayExecutor(SlurmExecutor):
         return 2
 
     def render_script(self, jobs: int) -> str:
-        """Return what sbatch would be given."""
+        """Return the script for sbatch."""
         if jobs > 1:
             self.parameters["map_count"] = jobs
         return str(self._make_submission_file_text(self._submitit_command_str, ""))
@@ -47,17 +47,17 @@ def submit_arrays(
     specs: Mapping[Path, RunSpec],
     options: Mapping[str, Any] | None = None,
 ) -> list[SubmissionRecord]:
-    """Queues arrays; each is recorded before.
+    """Submit arrays; each is recorded before.
 
     Args:
         study_folder: Folder of the study.
-        arrays: What to queue.
-        settings: What is asked of the cluster.
-        specs: What each run is, by its folder.
+        arrays: Arrays to submit.
+        settings: Slurm settings.
+        specs: Specification of each run, by its folder.
         options: Further options of sbatch for this submission only, not for a later one.
 
     Raises:
-        RunsFailed: Slurm refused one, or it cannot be recorded; says which and why. Those
+        RunsFailed: Slurm refused one, or it cannot be recorded; names it and the reason. Those
             before it are queued.
     """
     records: list[SubmissionRecord] = []
@@ -152,7 +152,8 @@ def _make_parameters(
         "array_parallelism": array.parallelism,
         "stderr_to_stdout": True,
         "wckey": None,
-        # Slurm 22.05 and later give a step one processor unless told.
+        # From Slurm 22.05 on, srun does not inherit --cpus-per-task from sbatch: a step would get
+        # one processor.
         "srun_args": [f"--cpus-per-task={resources.cpus}"],
         "additional_parameters": {"requeue": True} | dict(settings.sbatch),
     }

@@ -28,7 +28,7 @@ class CleanRLAdapter(Adapter):
         return {name: sha256}
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
-        """Return why not: the sum tree may be missing."""
+        """Return why `replay` is not supported (the sum tree is missing), or an empty string."""
         return explain_missing_sum_tree()
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:

@@ -78,7 +78,7 @@ class GymSyncVectorEnv:
 
 
 def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
-    """Return what stands for the module `gym` in the script."""
+    """Return a stand-in for the module `gym` in the script."""
     return SimpleNamespace(
         make=lambda env_id: SeedableEnv(make_env()),
         spaces=gymnasium.spaces,
@@ -118,7 +118,7 @@ class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
 
 
 def make_gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
-    """Return what stands for the module `gymnasium` in the script.
+    """Return a stand-in for the module `gymnasium` in the script.
 
     The four feedback-altering wrappers are identities: where they are wanted, `make_env`
     has them in already, the same for every framework.

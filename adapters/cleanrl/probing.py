@@ -1,4 +1,4 @@
-"""Where CleanRL's scripts keep what probes look at."""
+"""Locations of networks, optimisers and buffers in CleanRL's scripts, for probes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -29,14 +29,14 @@ from parallax.harness.contract.state_codec import (
 from parallax.harness.contract.upstream_code import rewrite_source
 
 HOOK_NAME = "__seam__"
-"""What the script's loop calls, among the script's builtins."""
+"""Name of the function that the script's loop calls, among the script's builtins."""
 
 _ARGUMENTS, _RUN_NAME = "args", "run_name"
 """Global names of what a script was started with: settings must be those of now, and where it
 writes files is never taken from a checkpoint."""
 
 _BATCHES = "stable_baselines3.common.type_aliases"
-"""Where the scripts' buffer has the type of its batches from."""
+"""Module that defines the type of the batches of the scripts' buffer."""
 
 _MISSING: Any = object()
 
@@ -59,7 +59,7 @@ def compile_script(source: str, path: str) -> CodeType:
 
 
 class CheckpointHook:
-    """Hands a loop its numbers, and tells what goes on from one of them."""
+    """Iterator over a loop's step numbers, which can checkpoint and resume the training at each."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class CheckpointHook:
         boundary: Callable[[], None],
         outside: Callable[[], Collection[Any]],
     ) -> None:
-        """Has handed out nothing yet.
+        """Create the hook before the first step number.
 
         Args:
             names: The script's global names, which it fills.
-            boundary: Called before each number; may ask for the state, or lay one in.
-            outside: Objects that somebody else keeps, such as the environments.
+            boundary: Called before each number; may read the state or restore one.
+            outside: Objects that others store, such as the environments.
         """
         self._names, self._boundary, self._outside = names, boundary, outside
         self._at = 0
@@ -86,7 +86,7 @@ class CheckpointHook:
             self._at += 1
 
     def make_checkpointable(self) -> Checkpointable:
-        """Return how the training goes on."""
+        """Return the interface that saves and restores the training's state."""
         return Checkpointable(self._state, self._load_state)
 
     def _state(self) -> State:

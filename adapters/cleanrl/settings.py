@@ -31,7 +31,7 @@ BUFFER_SETTING = "ReplayBuffer"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScriptSettings(AlgorithmSettings):
-    """How one of CleanRL's scripts is configured and read.
+    """Configuration of one of CleanRL's scripts and access to its networks.
 
     Attributes:
         script: Name of the script in cleanrl 1.2.0, and the sha256 of its bytes.
@@ -46,7 +46,7 @@ class ScriptSettings(AlgorithmSettings):
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(
         **{
             "env-id": context.task.env_id,
@@ -86,7 +86,7 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: Run
 
 
 def require_single_env(context: RunContext) -> None:
-    """Refuses several copies of the environment.
+    """Raise an error for parallel environments.
 
     Raises:
         SpecError: There are several.
@@ -111,7 +111,7 @@ def finish_off_policy(
 
 
 def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
-    """Return how often something happens that waits for a multiple of its frequency in that counter."""
+    """Return the number of updates that wait for a multiple of their frequency in that counter."""
     return (context.steps - 1) // frequency - hp.learning_starts // frequency
 
 

@@ -28,20 +28,20 @@ from parallax.harness.contract.adapter import MakeEnv, Monitor, Policy, RunConte
 from parallax.harness.contract.translation import NativeConfig
 
 BUFFER_MODULE = "stable_baselines3.common.buffers"
-"""Where the scripts import their buffer from."""
+"""Module that the scripts import their buffer from."""
 
 
 @contextlib.contextmanager
 def replace_replay_buffer(
     algorithm: str, replay_settings: Mapping[str, Any], names: Mapping[str, Any], monitor: Monitor
 ) -> Iterator[dict[str, Any]]:
-    """What stands for the module of buffers in the script, by the module's name.
+    """Return the stand-in for the script's module of buffers, by the module's name.
 
     Args:
         algorithm: Name of the algorithm.
         replay_settings: As for `parallax.harness.replay.replayer.make_replay_sampler`.
         names: The script's global names, networks included.
-        monitor: Told of how well priorities are predicted and what replaying costs.
+        monitor: Receives the errors of priorities and the costs of replay.
     """
     upstream: Any = importlib.import_module(BUFFER_MODULE)
     made = type("StrategicBuffer", (PrioritizedReplayMixin, upstream.ReplayBuffer), {})
@@ -57,11 +57,11 @@ def replace_replay_buffer(
 
 
 def make_error_function(algorithm: str, names: Mapping[str, Any]) -> ErrorFunction:
-    """Differences of all critics and their target, as the script's update defines it.
+    """Return a function that computes the TD errors of all critics, as the script's update does.
 
     Args:
         algorithm: `dqn`, `ddpg`, `td3` or `sac`.
-        names: The script's global names; networks are asked as they are at each call.
+        names: The script's global names; networks are looked up at each call.
     """
     values: Callable[[SimpleNamespace, ReplaySamples], torch.Tensor] = _NEXT_VALUES[algorithm]
 

@@ -1,8 +1,8 @@
-"""Lets watchers see into updates that a framework compiles, without changing what is trained.
+"""Access for watchers to updates that a framework compiles, without changing the training.
 
 A compiled update is one call: its steps, gradients and targets cannot be seen from outside. An
 adapter names the classes that the framework's compiled functions belong to, those that learn and
-those that only ask networks:
+those that only evaluate networks:
 
     with visible(learning=[sbx.PPO], asking=[sbx.ppo.policies.PPOPolicy]):
         model.learn(...)
@@ -11,8 +11,8 @@ Where nobody watches, the framework's functions are called as ever. Where somebo
 before the training on, as conformance does, updates are computed operation by operation in place
 of the compiled ones. Who comes later and for a short while, as the diagnosis does, is shown each
 update computed a second time, from the same arguments and operation by operation; the training
-goes on with what the compiled one returned, so that no bit of it differs. What only asks networks
-is compiled in any case: a call is told as one layer that computes.
+goes on with what the compiled one returned, so that no bit of it differs. Functions that only
+evaluate networks stay compiled: a call is reported as one layer.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def copy_containers(tree: Any) -> Any:
 
 @contextlib.contextmanager
 def replace_control_flow(by: Callable[[Any], Any]) -> Iterator[None]:
-    """Has every loop and branch that is asked of `jax.lax` made otherwise within."""
+    """Replace all loops and branches of `jax.lax` within the context."""
     before = {name: getattr(jax.lax, name) for name in _PYTHON_LOOPS}
     for name, original in before.items():
         setattr(jax.lax, name, by(original))
@@ -50,7 +50,7 @@ def replace_control_flow(by: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def make_python_loop(original: Any) -> Any:
-    """Return what runs in Python where there are numbers, and is JAX's own elsewhere."""
+    """Return a loop that runs in Python on concrete numbers and is JAX's own on traced ones."""
     stands_for = _PYTHON_LOOPS[original.__name__]
 
     @functools.wraps(original)
@@ -109,7 +109,7 @@ _ids_by_array: dict[int, tuple[Any, int]] = {}
 
 
 def get_newest_state(state: TrainState) -> TrainState:
-    """Return what has become of a train state; itself where nothing is known of a later one."""
+    """Return the newest successor of a train state; itself where no later one is known."""
     return _newest_states.get(_get_optimizer_key(state), state)
 
 
@@ -120,7 +120,7 @@ def track_state(state: TrainState) -> None:
             place = _parameter_ids.setdefault(
                 (_get_optimizer_key(state), field, path), len(_parameter_ids) + 1
             )
-            _ids_by_array[id(leaf)] = leaf, place  # held, so that no id is used twice
+            _ids_by_array[id(leaf)] = leaf, place  # stored, so that no id is reused
 
 
 def set_newest_state(state: TrainState) -> None:
@@ -130,7 +130,7 @@ def set_newest_state(state: TrainState) -> None:
 
 
 def get_parameter_id(array: Any) -> int:
-    """Return which parameter an array is, the same number after each step; 0 for none."""
+    """Return the number of the parameter that an array is, constant over steps; 0 for none."""
     return _ids_by_array.get(id(array), (None, 0))[1]
 
 
@@ -166,7 +166,7 @@ QueryObserver = Callable[[tuple[Any, ...]], None]
 
 
 class _WatchState:
-    """What the functions of this process are called for at the moment."""
+    """Purpose of the current call of compiled functions in this process."""
 
     def __init__(self) -> None:
         self.watched: list[tuple[HookFactory, QueryObserver]] = []
@@ -179,11 +179,11 @@ _watch_state = _WatchState()
 
 @contextlib.contextmanager
 def add_watcher(hooks: HookFactory, asked: QueryObserver) -> Iterator[None]:
-    """Has a watcher see.
+    """Register a watcher within the context.
 
     Args:
         hooks: Entered around updates that are computed operation by operation.
-        asked: Told the arguments of each call that only asks networks.
+        asked: Receives the arguments of each call that only evaluates networks.
     """
     watcher = hooks, asked
     _watch_state.watched.append(watcher)

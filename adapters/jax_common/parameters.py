@@ -1,4 +1,4 @@
-"""Parameters of flax's train states as arrays by name, and arrays laid into them."""
+"""Conversion of the parameters of flax's train states to arrays by name, and back."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ TrainStates = Mapping[str, TrainState]
 
 
 def weights_from_states(states: TrainStates) -> Weights:
-    """Return what the parameters are now, as arrays of their own; those of targets are named so.
+    """Return copies of the current parameters as arrays; those of target networks are named so.
 
     While an update is computed operation by operation, as for watchers, its parameters count
     before upstream's own object has them.
@@ -35,7 +35,7 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
 
     Args:
         states: As they are.
-        weights: Arrays as `copies` makes them.
+        weights: Arrays as returned by `weights_from_states`.
 
     Raises:
         SpecError: Names or shapes are others.
@@ -59,7 +59,7 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
 
 
 def get_parameter_trees(state: TrainState) -> dict[str, Any]:
-    """Return what a train state holds of numbers that are learned: a suffix of its name to a tree."""
+    """Return the trees of learned parameters in a train state, by a suffix of its name."""
     found = {"": state.params}
     if hasattr(state, "target_params"):
         found["_target"] = state.target_params
@@ -73,7 +73,7 @@ def format_path(path: tuple[Any, ...]) -> str:
 
 
 def get_parameter_arrays(states: TrainStates) -> dict[str, Any]:
-    """JAX's arrays that the parameters are now, by the names that `copies` has."""
+    """Return JAX's arrays of the current parameters, by the names of `weights_from_states`."""
     return {
         f"{label}{suffix}.{format_path(path)}": leaf
         for label, state in states.items()
@@ -106,7 +106,7 @@ JAX_CODECS = (
         for kind in (nn.Module, type(jax.jit(abs)), jax.custom_jvp, jax.custom_vjp)
     ),
 )
-"""How what JAX makes is told; keys of random numbers are arrays."""
+"""Serialization of JAX's objects; keys of random numbers are arrays."""
 
 TYPES: tuple[type[Any], ...] = (
     *(TrainState, FrozenDict, optax.EmptyState, optax.ScaleByAdamState),
@@ -119,7 +119,7 @@ _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_thread
 
 
 def configure_jax() -> None:
-    """To be called before anything is computed with JAX; flags of the user's own are kept."""
+    """Set JAX's flags before its first computation; flags set by the user are preserved."""
     given = os.environ.get("XLA_FLAGS", "")
     own = [flag for flag in _XLA_FLAGS if flag.partition("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *own])

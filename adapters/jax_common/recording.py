@@ -31,11 +31,11 @@ from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
 
 @dataclasses.dataclass(frozen=True)
 class ArrayLocation:
-    """Where one canonical array lives.
+    """Location of one canonical array.
 
     Attributes:
         name: Name of the framework's array, as in `parameters.weights_from_states`.
-        index: Which part of it.
+        index: Index of its part in that array.
         turned: Whether rows are inputs, as in flax's kernels.
     """
 
@@ -113,7 +113,7 @@ class FlaxNetworks:
         self._restore(whole)
 
     def place(self, name: str) -> int:
-        """Return which parameter the array is a part of."""
+        """Return the number of the parameter that the array is a part of."""
         return eager_execution.get_parameter_id(
             get_parameter_arrays(self._states())[self._slots[name].name]
         )
@@ -123,7 +123,7 @@ class FlaxNetworks:
         return self._slots[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
-        """As they are: observations come first."""
+        """Return the pairs unchanged: observations come first."""
         return pairs
 
     def _read(self, name: str, now: Mapping[str, Any]) -> Array:
@@ -148,7 +148,7 @@ class JaxRecorder(recorder.TrainingRecorder):
             environment, each time, and not at the end.
 
     Raises:
-        SpecError: Float64 is asked for.
+        SpecError: Float64 is requested.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""JAX's random numbers, dictated where they are asked for.
+"""Scripted replacements of JAX's random number functions.
 
 Keys make no difference: numbers come from the dictation in the order of the environment's steps, as
-those of other libraries do. What is compiled asks for them anew each time that it is called.
+those of other libraries do. Compiled functions request them anew at each call.
 """
 
 import contextlib

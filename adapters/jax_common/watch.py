@@ -1,4 +1,4 @@
-"""Tells of what flax and optax do in a training, wherever it is computed operation by operation.
+"""Events of flax and optax in a training, wherever it is computed operation by operation.
 
 That is all of a training that is watched from its beginning, and calls that are computed again
 beside a compiled one: `jax_common.eager_execution`. Nothing of a framework is named here.
@@ -124,7 +124,7 @@ class FlaxLayer(NamedTuple):
 
 @contextlib.contextmanager
 def watch_training(events: TrainingEvents) -> Iterator[None]:
-    """Tells within; leaves nothing behind."""
+    """Report events within the context; remove all hooks afterwards."""
     tellers = {
         kind: tell
         for kind in (BeforeOptimizerStep, AfterOptimizerStep, LayerForward, LossBackward)
@@ -134,11 +134,11 @@ def watch_training(events: TrainingEvents) -> Iterator[None]:
         try:
             yield
         finally:
-            tellers.clear()  # a call that is being computed again tells nothing more
+            tellers.clear()  # a call that is being computed again reports nothing more
 
 
 def _report_query(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ...]) -> None:
-    # A compiled call that asks networks, as one layer of all their parameters.
+    # A compiled call that evaluates networks, as one layer of all their parameters.
     if tell := tellers.get(LayerForward):
         leaves = [
             leaf
@@ -155,7 +155,7 @@ def _report_query(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ..
 
 @contextlib.contextmanager
 def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
-    """Tells of everything that is computed operation by operation within."""
+    """Report everything that is computed operation by operation within the context."""
     with contextlib.ExitStack() as stack:
         for kind in (TrainState, *_find_subclasses(TrainState)):
             for name, wrapped in (
@@ -210,7 +210,7 @@ def unbatch_arrays(found: ConcreteValue | None, count: int) -> list[NDArray[Any]
 
 
 class _CallInterceptor:
-    # Told of each call of a module's method by flax.
+    # flax calls this for each call of a module's method.
     def __init__(self, tellers: dict[Any, Callable[[Any], None]]) -> None:
         self._tellers, self._linear = tellers, list[Any]()
 
@@ -223,7 +223,7 @@ class _CallInterceptor:
             tell(forward)
         result = call(*args, **kwargs)
         if "kernel" in own:
-            self._linear = [*self._linear[-7:], result]  # held, so that none is another's place
+            self._linear = [*self._linear[-7:], result]  # stored, so that no id is reused
         return result
 
     def _make_forward_events(self, module: Any, args: Any, own: Any) -> Iterator[LayerForward]:
@@ -285,7 +285,7 @@ def _wrap_replace(replace: Any, tellers: Any) -> Any:
 def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
     name, settings = read_optimizer_settings(state.tx, state.opt_state)
 
-    @functools.cache  # asked for once per parameter, or never
+    @functools.cache  # computed once per parameter, or never
     def gradients() -> list[Any]:
         found = clip_gradients(state.tx, state.opt_state, grads, state.params)
         return list(jax.tree_util.tree_leaves(found))

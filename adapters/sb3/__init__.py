@@ -18,7 +18,7 @@ class SB3Adapter(Adapter):
     install_command = "pip install 'stable-baselines3>=2.9.2,<2.10'"
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
-        """Return why not: the sum tree may be missing."""
+        """Return why `replay` is not supported (the sum tree is missing), or an empty string."""
         return explain_missing_sum_tree()
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
@@ -26,7 +26,7 @@ class SB3Adapter(Adapter):
         return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return what trains every algorithm; torch's optimisers load its compiler."""
+        """Return the modules that train any algorithm; torch's optimisers load its compiler."""
         return ("parallax.adapters.sb3.train", "torch._dynamo")
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What SB3's policies see images through."""
+"""Image encoder of SB3's policies."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Where SB3 keeps what probes look at."""
+"""Locations of networks, optimisers and buffers in SB3's models, for probes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -36,7 +36,7 @@ from parallax.harness.contract.translation import (
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(seed=context.seed, device=context.device)
     if not context.replay.is_uniform:
         strategy = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
@@ -46,7 +46,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """Return what all algorithms with a replay buffer share; finishes the translation.
+    """Translate the options that all algorithms with a replay buffer share, and finish.
 
     Args:
         t: The translation.

@@ -47,11 +47,11 @@ class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
 
 
 def make_error_function(algorithm: str, model: BaseAlgorithm) -> ErrorFunction:
-    """Differences of all critics and their target, as the algorithm's update defines it.
+    """Return a function that computes the TD errors of all critics, as the algorithm's update does.
 
     Args:
         algorithm: `dqn`, `ddpg`, `td3` or `sac`.
-        model: SB3's, whose networks are asked as they are at each call.
+        model: SB3's, whose networks are looked up at each call.
     """
     values = {"dqn": _compute_next_values_dqn, "sac": _compute_next_values_sac}.get(
         algorithm, _compute_next_values_td3
@@ -168,7 +168,7 @@ def get_model_class(algorithm: str) -> type[BaseAlgorithm]:
 
 
 def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments in which a way of replaying is told, with the buffer that it stands for."""
+    """Replace the serialized replay strategy in `arguments` by the buffer class it describes."""
     described = arguments.get("replay_buffer_class")
     if described is None:
         return arguments

@@ -73,10 +73,10 @@ class MonitorWriter(KVWriter):
     """An SB3 log output that hands what is logged to the monitor."""
 
     def __init__(self, monitor: Monitor, names: Mapping[str, str]) -> None:
-        """Logs nothing yet.
+        """Create the logger.
 
         Args:
-            monitor: Who is told.
+            monitor: Receives the logged values.
             names: SB3's names of logged values to those of the trace.
         """
         self._monitor, self._names = monitor, names
@@ -98,7 +98,7 @@ class MonitorWriter(KVWriter):
 
 
 class SafePointCallback(BaseCallback):
-    """Tells the monitor of the head of SB3's loop: all steps so far are learned from."""
+    """Callback that reports the head of SB3's loop, where all steps so far are learned from."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()

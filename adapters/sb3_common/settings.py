@@ -14,7 +14,7 @@ Defaults = TypeVar("Defaults", bound=OffPolicy)
 
 
 def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
-    """What all algorithms with a replay buffer pass alike."""
+    """Translate the options that all algorithms with a replay buffer share."""
     t.set_option("batch_size", "batch_size")
     t.set_option("buffer_size", "buffer_size")
     note = f"first update after step {compute_first_update(hp)}"
@@ -56,17 +56,17 @@ def translate_adam_eps(t: ConfigTranslator) -> None:
 
 
 def compute_first_update(hp: OffPolicy) -> int:
-    """Environment steps at the first update: a round is over, and more than the warm-up."""
+    """Return the environment steps at the first update: an update cycle ends past the warm-up."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
 def compute_total_steps(hp: OffPolicy, context: RunContext) -> int:
-    """Environment steps of whole rounds."""
+    """Return the total of environment steps, rounded up to whole update cycles."""
     return math.ceil(context.steps / hp.train_freq) * hp.train_freq
 
 
 def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs: int) -> int:
-    """Transitions of all copies together as steps of each, as upstream counts them."""
+    """Return transitions of all parallel environments as steps of each, as upstream counts."""
     if transitions % n_envs:
         t.reject_value(
             field, f"counted per copy of the environment: n_envs={n_envs} must divide it"
@@ -75,7 +75,10 @@ def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs:
 
 
 def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
-    """Upstream's defaults, which count steps of each copy, with rounds in steps of all at once."""
+    """Return upstream's defaults with `train_freq` counted over all parallel environments.
+
+    Upstream counts the steps of each environment.
+    """
     every = defaults.train_freq * context.n_envs
     changes: dict[str, Any] = {"train_freq": every}
     return dataclasses.replace(defaults, **changes)
@@ -144,7 +147,7 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
 
 
 def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
-    """Return how often the target network is copied.
+    """Return the number of copies to the target network.
 
     Upstream copies it at multiples of the interval, also without an update since the last copy:
     such a copy changes nothing and is not counted.

@@ -1,4 +1,4 @@
-"""Where sbx keeps what probes look at."""
+"""Locations of networks, optimisers and buffers in sbx's models, for probes."""
 
 from collections.abc import Mapping
 

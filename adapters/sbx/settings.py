@@ -37,14 +37,16 @@ from parallax.harness.contract.translation import (
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(seed=context.seed)
 
 
 def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """Return what all algorithms with a replay buffer share, but for sizes; finishes the translation.
+    """Translate the options that all algorithms with a replay buffer share, and finish.
+
+    Network sizes are not among them.
 
     Args:
         t: The translation.

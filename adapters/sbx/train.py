@@ -50,7 +50,7 @@ _TRAIN_STATES = {
     "critic": ("policy", "qf_state"),
     "temperature": ("", "ent_coef_state"),
 }
-"""What is trained, and where a model keeps it: in which of its attributes, and under which name."""
+"""Trained parts of a model: the attributes that store them, and their names."""
 
 
 def train(

@@ -23,7 +23,10 @@ class SkrlAdapter(Adapter):
     recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Agents, models and memory are told where to be."""
+        """Return why `device` cannot be used, or an empty string.
+
+        skrl's agents, models and memory take the device as an argument.
+        """
         return explain_missing_device(device, here)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
@@ -37,7 +40,7 @@ class SkrlAdapter(Adapter):
         }
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return what trains; torch's optimisers load torch's compiler."""
+        """Return the modules that train; torch's optimisers load torch's compiler."""
         return (
             "parallax.adapters.skrl.train",
             "torch._dynamo",

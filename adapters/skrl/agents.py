@@ -1,4 +1,4 @@
-"""Which of skrl's agents trains, with which options and models: a module per algorithm.
+"""skrl's agents with their options and models, by algorithm.
 
 Each has `parts(settings, spaces)`.
 """
@@ -27,12 +27,12 @@ ModelOutputs = tuple[torch.Tensor, dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpaces:
-    """What models are made for.
+    """Spaces and device that models are made for.
 
     Attributes:
         observation: Of the task.
         action: Of the task, with a generator of its own.
-        device: Where parameters lie.
+        device: Device of the parameters.
     """
 
     observation: gymnasium.Space[Any]
@@ -48,7 +48,7 @@ class ModelSpaces:
 
     @property
     def model_arguments(self) -> dict[str, Any]:
-        """Return what skrl's models and agents are told, by name."""
+        """Return the common arguments of skrl's models and agents, by name."""
         return {
             "observation_space": self.observation,
             "state_space": None,
@@ -80,7 +80,7 @@ class BoundedActionModel(RandomActionModel):
     """A model with actions between the bounds, by tanh."""
 
     def scale(self, spaces: ModelSpaces) -> None:
-        """Keeps the range of the actions."""
+        """Store the range of the actions."""
         box: Any = spaces.action
         low, high = (torch.as_tensor(bound, device=spaces.device) for bound in (box.low, box.high))
         self.register_buffer("middle", (high + low) / 2, persistent=False)
@@ -150,7 +150,7 @@ class CriticModel(DeterministicMixin, Model):
 
 
 class QValueModel(DeterministicMixin, RandomActionModel):
-    """The values of all choices."""
+    """Q-network: values of all discrete actions."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -158,7 +158,7 @@ class QValueModel(DeterministicMixin, RandomActionModel):
         self.net = build_mlp(self.num_observations, hidden, self.num_actions)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Values float32[N, choices]."""
+        """Return action values float32[N, actions]."""
         return self.net(inputs["observations"]), {}
 
 
@@ -169,14 +169,14 @@ CLASSES_BY_NAME = {
     "OrnsteinUhlenbeckNoise": OrnsteinUhlenbeckNoise,
     "LinearLR": torch.optim.lr_scheduler.LinearLR,
 }
-"""What settings name."""
+"""Classes and functions that settings refer to by name."""
 NO_LOGGING = {"write_interval": 0, "checkpoint_interval": 0}
 """No files beside the run's own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentParts:
-    """What an algorithm trains with.
+    """Agent, options and models of one algorithm.
 
     Attributes:
         agent: skrl's class.
@@ -234,7 +234,7 @@ def _make_argument(name: str, value: Any) -> Any:
 
 
 def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
-    """A share of random actions that falls linearly, as skrl asks for it."""
+    """Return a linear epsilon schedule in the form that skrl requires."""
 
     def share(timestep: int, timesteps: int) -> float:
         return initial + (final - initial) * min(timestep / steps, 1.0)

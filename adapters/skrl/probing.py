@@ -1,4 +1,4 @@
-"""Where skrl keeps what probes look at."""
+"""Locations of networks, optimisers and memory in skrl's agents, for probes."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ from parallax.harness.contract.translation import NativeConfig
 def build_probe_models(
     algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
 ) -> dict[str, Any]:
-    """Return what is lent to an algorithm's agent, by role; nothing where the recipe's models do."""
+    """Return substitute models for an algorithm's agent, by role; empty where the recipe's do."""
     hidden = settings["models.hidden_sizes"]
     match algorithm:
         case "ppo":
@@ -155,7 +155,7 @@ PROBE_NETWORKS = {"ppo": ("policy", "value"), "sac": ("policy",)}
 @contextlib.contextmanager
 def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
     before, started = module.build_agent, {}
-    if "temperature.log" in weights:  # the agent computes with a copy, which is told here
+    if "temperature.log" in weights:  # the agent computes with a copy, which is set here
         (log,) = weights["temperature.log"]
         started = {"SAC_CFG.initial_entropy_value": float(np.exp(log))}
 
@@ -206,7 +206,7 @@ def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, to
 
 
 def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
-    """Return what is stored, in canonical names."""
+    """Return the stored transitions under canonical names."""
     names = {
         "observations": "observations",
         "actions": "actions",
@@ -226,7 +226,7 @@ def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
     }
     wide = ("observations", "actions", "next_observations")
     arrays = {name: array if name in wide else array[:, 0] for name, array in arrays.items()}
-    if "advantages" in arrays:  # kept when they are standardised; returns were made of them before
+    if "advantages" in arrays:  # stored after standardisation; returns were computed before it
         arrays["advantage_weights"] = arrays["advantages"]
         arrays["advantages"] = arrays["returns"] - arrays["values"]
     return arrays

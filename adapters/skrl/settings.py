@@ -25,7 +25,7 @@ from parallax.harness.contract.translation import (
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     if context.n_envs != 1:
         # With gymnasium's vectors a step that only resets is stored as a transition.
         why = "skrl stores steps of several environments that only reset. Use n_envs=1."
@@ -34,7 +34,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 
 
 NORMAL_INIT = {"method_name": "normal_", "mean": 0.0, "std": 0.1}
-"""How the examples with a replay buffer draw all parameters, biases too."""
+"""Initialisation of all parameters, biases too, in the examples with a replay buffer."""
 ACTION_UNITS_NOTE = "in units of the action"
 
 
@@ -55,7 +55,7 @@ def translate_networks(t: ConfigTranslator) -> None:
 
 
 def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) -> None:
-    """What all algorithms with a replay buffer share; `cfg` is the class of their options."""
+    """Translate the options that off-policy algorithms share; `cfg` is their class of options."""
     t.set_option("batch_size", f"{cfg}.batch_size", note="fewer while fewer are stored")
     t.set_option("buffer_size", "RandomMemory.memory_size")
     # Steps are counted from 0, and the first update comes after the step of that number.
@@ -88,7 +88,7 @@ def translate_actor_critic_fields(
 
 
 def compute_half_range(t: ConfigTranslator, context: RunContext, field: str) -> float:
-    """Return what a share of half the action range is in units of the action."""
+    """Return a share of half the action range in units of the action."""
     task = context.task
     halves = {(high - low) / 2 for low, high in zip(task.action_low, task.action_high, strict=True)}
     if len(halves) > 1 and t.value(field):
@@ -110,7 +110,7 @@ def translate_gaussian_noise(
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy | DQN, context: RunContext
 ) -> NativeConfig:
-    """The native settings of a run of as many steps as were asked for."""
+    """Return the native settings of a run of the requested length."""
     return t.finish(context.steps, update_schedule=hp.compute_update_schedule(context.steps))
 
 

@@ -37,11 +37,11 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> Checkpointable:
-    """Return how a training goes on.
+    """Return the interface that saves and restores a training's state.
 
     Args:
         parts: Agent, trainer, environment of skrl's, and the count of the loop.
-        outside: What they hold and others keep.
+        outside: Objects in them that others store.
     """
     trainer, env = parts["trainer"], parts["env"]
     others = lambda: [*outside, env._env, env.unwrapped, trainer._progress]  # noqa: E731
@@ -49,7 +49,7 @@ def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> C
 
 
 def _read_memory(memory: Memory, read: Callable[[Any], State]) -> State:
-    # Views of the tensors would be told a second time.
+    # Views of the tensors would be serialized a second time.
     indices = memory.filled, memory.env_index, memory.memory_index
     return {"tensors": read(memory.tensors), "indices": [int(index) for index in indices]}
 
@@ -168,7 +168,7 @@ def get_parameters(agent: Agent) -> dict[str, torch.Tensor]:
 
 
 def make_agent_policy_io(agent: Agent) -> PolicyIO:
-    """Return how weights get into the agent, and into the file that `Agent.load` reads."""
+    """Return functions that load weights into the agent and save files for `Agent.load`."""
     by_name = make_policy_io(lambda: get_parameters(agent), dict)
 
     def restore(weights: Weights) -> None:

@@ -14,7 +14,7 @@ _UNSUPPORTED_REASONS = {
 
 
 def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
-    """Return why Tianshou's buffer cannot replay in this way, or an empty string."""
+    """Return why Tianshou's buffer does not support `replay`, or an empty string."""
     if not isinstance(replay, PrioritizedReplay) or replay.name != "per":
         reason = _UNSUPPORTED_REASONS.get(replay.name, _PROPORTIONAL)
         return f"{reason}; replay=per is carried by that buffer"
@@ -45,13 +45,16 @@ class TianshouAdapter(Adapter):
     recipe_parts = ("networks", "settings", "optimizers")
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
-        """Return why Tianshou's buffer cannot replay in this way."""
+        """Return why `replay` is not supported, or an empty string."""
         return explain_unsupported_replay(algorithm, replay)
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Return why not: its policies compute where their parameters are."""
+        """Return why `device` cannot be used, or an empty string.
+
+        Policies compute on the device of their parameters.
+        """
         return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return what trains, with what it compiles; torch's optimisers load torch's compiler."""
+        """Return the modules that train, compiled ones too; torch.optim loads torch's compiler."""
         return ("parallax.adapters.tianshou.train", "torch._dynamo")

@@ -228,7 +228,7 @@ def _build_value_layers(settings: NativeSettings, inputs: int, choices: int) -> 
 def make_epsilon_schedule(
     model: DQN[DQNPolicy], settings: NativeSettings
 ) -> Callable[[int, int], None]:
-    """Return what the trainer calls before it collects: lowers the share of random actions linearly."""
+    """Return a function that lowers epsilon linearly, which the trainer calls before collecting."""
     schedule = select_options(settings, "training_fn")
     initial, fall = schedule["initial"], schedule["initial"] - schedule["final"]
 

@@ -1,4 +1,4 @@
-"""Where Tianshou keeps what probes look at."""
+"""Locations of networks, optimisers and buffers in Tianshou's policies, for probes."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -24,7 +24,7 @@ from parallax.harness.contract.translation import (
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(
         **{"seed": context.seed, "ReplayBuffer.random_seed": context.seed}
     )
@@ -38,7 +38,7 @@ Defaults = TypeVar("Defaults", bound=OffPolicy)
 def translate_off_policy_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
 ) -> None:
-    """What all algorithms with a replay buffer share; `name` is that of Tianshou's class."""
+    """Translate the options that off-policy algorithms share; `name` is Tianshou's class."""
     t.set_option("batch_size", "OffPolicyTrainerParams.batch_size")
     note = "shared out among copies of the environment" if context.n_envs > 1 else ""
     t.set_option("buffer_size", "ReplayBuffer.size", note=note)
@@ -77,14 +77,14 @@ def finish_off_policy(
 
 
 def make_update_schedule(hp: OffPolicy, context: RunContext) -> UpdateSchedule:
-    """The first update comes a round after the warm-up."""
+    """Return the update schedule: the first update comes one cycle after the warm-up."""
     warm_up, total = count_steps(hp, context)
     update_schedule = hp.compute_update_schedule(total, first_update=warm_up + hp.train_freq)
     return dataclasses.replace(update_schedule, random_steps=warm_up)
 
 
 def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
-    """Steps of the warm-up, and of all, after rounding to whole rounds."""
+    """Return the steps of the warm-up and in total, rounded to whole update cycles."""
     warm_up = math.ceil(min(hp.learning_starts, context.steps) / context.n_envs) * context.n_envs
     rounds = math.ceil(max(context.steps - warm_up, 0) / hp.train_freq)
     return warm_up, warm_up + rounds * hp.train_freq
@@ -100,7 +100,7 @@ def translate_networks(t: ConfigTranslator) -> None:
 def require_divisible_by_envs(
     t: ConfigTranslator, field: str, transitions: int, context: RunContext
 ) -> None:
-    """Refuses what copies of the environment do not divide."""
+    """Raise an error for values that are not divisible by the number of environments."""
     if transitions % context.n_envs:
         t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
 
@@ -114,7 +114,7 @@ def finish_translation(
 
 
 def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
-    """A round is one step of every copy, with as many updates as transitions."""
+    """Scale an update cycle to one step of each environment, with one update per transition."""
     changes: dict[str, Any] = {
         "train_freq": defaults.train_freq * context.n_envs,
         "gradient_steps": defaults.gradient_steps * context.n_envs,

@@ -1,8 +1,7 @@
-"""Trains with Tianshou's collector, buffer and trainer.
+"""Training with Tianshou's collector, buffer and trainer.
 
-After each collection the trainer asks the buffer whether any number in it is NaN. The answer is
-the same if only what came since the last question is looked at, and takes no longer when the
-buffer is full.
+After each collection the trainer checks the buffer for NaN. Checking only what was added since
+the last check gives the same answer, and takes no longer when the buffer is full.
 """
 
 import importlib
@@ -46,11 +45,11 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.replay.prioritized import anneal_linearly
 
 _EPSILON = "_PrioritizedReplayBuffer__eps"
-"""Where the buffer keeps what it adds to absolute errors; no argument sets it."""
+"""Attribute of the constant that the buffer adds to absolute errors; no argument sets it."""
 
 
 class PrioritySchedule:
-    """Sets a prioritised buffer as a run asks, and lets its beta rise."""
+    """Schedule of a prioritised buffer: the run's settings, and the rise of beta."""
 
     def __init__(
         self, replay: PrioritizedReplay, steps: int, buffer: PrioritizedReplayBuffer
@@ -73,12 +72,12 @@ class PrioritySchedule:
     def anneal(self, buffer: PrioritizedReplayBuffer, taken: int) -> None:
         """Sets beta as it is after so many environment transitions."""
         beta = anneal_linearly(self._replay.beta, self._replay.beta_final, taken / self._steps)
-        # That of several environments hands it on to its parts, and asks itself.
+        # The buffer of several environments passes it on to its parts, and reads its own.
         PrioritizedReplayBuffer.set_beta(buffer, beta)
 
 
 def make_priority_arguments(replay: PrioritizedReplay) -> dict[str, Any]:
-    """Return what Tianshou's constructor takes."""
+    """Return the arguments of Tianshou's constructor."""
     return {"alpha": replay.alpha, "beta": replay.beta, "weight_norm": True}
 
 
@@ -139,7 +138,7 @@ METRICS = {
 
 
 class MonitorLogger(LazyLogger):
-    """Hands statistics of updates to the monitor, and keeps nothing."""
+    """Logger that passes statistics of updates to the monitor and stores nothing."""
 
     def __init__(self, monitor: Monitor, every: int) -> None:
         """Hands on what every `every`-th training step reports."""
@@ -168,7 +167,7 @@ def _read_mean(value: Any) -> float:
 
 
 TYPES = (Batch, MovAvg, UniformBuffer, UniformVectorBuffer, PriorityBuffer, PriorityVectorBuffer)
-"""What a trainer may hold that its set-up has not made yet."""
+"""Types of objects that a trainer may contain before its set-up has made them."""
 
 RECORD_EVERY = 100
 """Training steps of algorithms with a replay buffer between records of the trace."""
@@ -218,7 +217,7 @@ def train(
     def head(epoch: int, taken: int) -> None:
         monitor.safe_point()
         if prepare:
-            prepare(epoch, parts["trainer"]._env_step)  # which may have been laid in just now
+            prepare(epoch, parts["trainer"]._env_step)  # which may just have been restored
         if priorities:
             begun = settings["Collector.collect.n_step"]
             priorities.anneal(buffer, begun + parts["trainer"]._env_step)
@@ -231,11 +230,11 @@ def train(
 def make_trainer_checkpointable(
     parts: Mapping[str, Any], outside: Callable[[], list[Any]]
 ) -> Checkpointable:
-    """Return how a training goes on from its trainer, which holds everything else.
+    """Return the interface that saves and restores a training through its trainer.
 
     Args:
         parts: Will hold the `trainer`.
-        outside: What the trainer holds and others keep.
+        outside: Objects in the trainer that others store.
     """
     generic = make_checkpointable(parts, outside, types=TYPES)
 

@@ -9,7 +9,7 @@ def explain_missing_device(
     Args:
         device: As the user names it: a kind, and for several of one kind its number.
         here: Whether this machine will train; PyTorch is imported to look then.
-        known: Kinds that the framework's code takes.
+        known: Kinds of device that the framework supports.
 
     Returns:
         The end of a sentence, with the remedy.

@@ -46,6 +46,6 @@ def build_convolutions(
 
 
 def count_features(image: Sequence[int], filters: Sequence[int]) -> int:
-    """Return how many features convolutions without a border make of an image."""
+    """Return the number of features that convolutions without padding make of an image."""
     height, width = compute_feature_map_sizes(image, filters)[-1]
     return filters[-1] * height * width

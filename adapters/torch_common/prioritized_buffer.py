@@ -23,7 +23,7 @@ ErrorFunction = Callable[[Any], torch.Tensor]
 
 
 class ReplaySamples(NamedTuple):
-    """What updates take from a minibatch; upstream's own type does not say where it came from."""
+    """Minibatch with the indices it was drawn from, which upstream's own type does not have."""
 
     observations: torch.Tensor
     actions: torch.Tensor
@@ -36,7 +36,7 @@ class ReplaySamples(NamedTuple):
 class PrioritizedReplayMixin:
     """Stands before Stable-Baselines3's buffer, which is read at the places that are drawn.
 
-    A place is a transition of one copy of the environment: `row * n_envs + copy`.
+    An index is a transition of one of the parallel environments: `row * n_envs + env`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PrioritizedReplayMixin:
         """Makes upstream's buffer and the strategy.
 
         Args:
-            buffer_size: Transitions, of all copies together.
+            buffer_size: Transitions, of all parallel environments together.
             arguments: As for upstream's buffer.
             replay_settings: As for `make_replay_sampler`.
             settings: As for upstream's buffer.
@@ -59,11 +59,11 @@ class PrioritizedReplayMixin:
         self._errors: ErrorFunction | None = None
 
     def set_error_function(self, errors: ErrorFunction) -> None:
-        """Takes what tells errors under the current networks."""
+        """Set the function that computes errors under the current networks."""
         self._errors = errors
 
     def add(self, *arguments: Any, **named: Any) -> None:
-        """Stores one step of all copies."""
+        """Store one step of all parallel environments."""
         own: Any = super()
         own.add(*arguments, **named)
         self.replayer.strategy.add(self.n_envs)  # type: ignore[attr-defined]

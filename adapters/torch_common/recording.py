@@ -31,10 +31,10 @@ _FLOAT32, _FLOAT64 = torch.float32, torch.float64
 
 
 class Float64Mode(TorchFunctionMode):
-    """Takes every tensor of float32 for one of float64, and asks for float64 in its place.
+    """Mode in which float64 takes the place of float32 in every operation.
 
-    Numbers that a framework keeps in arrays of NumPy's stay as they are: stored rewards are rounded
-    to float32 there, alike in all.
+    Numbers that a framework stores in NumPy arrays stay as they are: stored rewards are rounded
+    to float32 there, in all frameworks.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -75,11 +75,11 @@ def train_in_float64(wanted: bool) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class TensorLocation:
-    """Where one canonical array lives.
+    """Location of one canonical array.
 
     Attributes:
         tensor: The framework's tensor.
-        index: Which part of it.
+        index: Index of its part in that tensor.
         columns: The framework's input columns in canonical order, or None for the same order.
     """
 
@@ -131,7 +131,7 @@ class TorchNetworks:
             self._slots[name].write(array)
 
     def place(self, name: str) -> int:
-        """Return where the tensor's numbers lie."""
+        """Return the memory address of the tensor's numbers."""
         return self._slots[name].tensor.data_ptr()
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
@@ -154,7 +154,7 @@ class TorchNetworks:
         return array
 
     def _view(self, name: str, tensor: torch.Tensor) -> NDArray[Any]:
-        # The numbers of a tensor where they lie; making a view takes longer than a look.
+        # A view of the tensor's memory; making it takes longer than comparing addresses.
         place, view = self._views.get(name, (0, None))
         if view is None or place != tensor.data_ptr():
             view = tensor.detach().numpy()

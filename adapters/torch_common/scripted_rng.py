@@ -1,9 +1,9 @@
-"""Torch's random numbers, dictated below Python.
+"""Scripted replacements of torch's random numbers, below Python.
 
 So it does not matter which function a framework draws them with. There are two ways: kernels that
 stand for torch's own, which cost nothing where nothing is drawn; and a mode that sees each
-operation, which also tells where losses were made and what coins were compared with, and takes a
-third of the time.
+operation, which also records where losses were computed and what coins were compared with, and
+takes a third of the time.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from parallax.harness.contract.probing.scripted_rng import COMPARISONS, Rotating
 
 
 class ScalarOrigins:
-    """Which lines made the single numbers that losses are summed from."""
+    """Source lines of the single numbers that losses are summed from."""
 
     def __init__(self) -> None:
         self._lines: dict[int, str] = {}
@@ -46,7 +46,7 @@ class ScalarOrigins:
             return
 
     def line(self, place: int) -> str:
-        """Return where the number at a place was made; empty where that is not known."""
+        """Return the source line of the number at an address; empty where it is not known."""
         return self._lines.get(place, "")
 
 
@@ -176,7 +176,7 @@ def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) 
 
 
 class ScriptedRngKernels:
-    """Takes torch's random numbers from the dictation, where no coins are tossed for choices.
+    """Kernels that take torch's random numbers from a script, without discrete actions.
 
     Torch makes `randn` and the like of `normal_`, and `rand` of `uniform_`.
     """

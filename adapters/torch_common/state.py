@@ -1,4 +1,4 @@
-"""What is kept of tensors, optimisers and generators of PyTorch, so that a training can go on."""
+"""Serialization of tensors, optimisers and generators of PyTorch, so that trainings can resume."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ _DTYPES = {
 }
 
 TYPES: tuple[type[Any], ...] = (*(torch.Size, Normal, Categorical),)
-"""What trainings with PyTorch hold that their set-up has not made yet."""
+"""Types of objects in PyTorch trainings that their set-up has not made yet."""
 
 
 def make_checkpointable(
@@ -40,12 +40,12 @@ def make_checkpointable(
     *kinds: ObjectCodec,
     types: Collection[type[Any]] = (),
 ) -> Checkpointable:
-    """Return how a training goes on whose state lies in objects that its set-up makes.
+    """Return the interface that saves and restores a training by the objects of its set-up.
 
     Args:
-        parts: The objects by name; those that others hold as well are known again.
-        external_objects: Objects in them that somebody else keeps, such as the environments.
-        kinds: What is told otherwise than by walking through it.
+        parts: The objects by name; those that others refer to as well are recognised.
+        external_objects: Objects in them that others store, such as the environments.
+        kinds: Types that are serialized otherwise than by walking through them.
         types: Types of the framework of which objects may be made from a checkpoint where the
             set-up has made none yet, besides `TYPES`.
     """
@@ -156,18 +156,18 @@ TORCH_CODECS = (
     ObjectCodec(torch.Generator, _read_generator, _write_generator),
     *(make_stateless_codec(kind) for kind in (torch.dtype, torch.device, torch.memory_format)),
 )
-"""How what PyTorch makes is told."""
+"""Serialization of PyTorch's objects."""
 
 NamedTensors = Mapping[str, torch.Tensor]
 """Every parameter by its name, as the tensor that the model computes with."""
 
 
 def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], Any]) -> PolicyIO:
-    """Return how a model is loaded again, and kept as torch's users keep theirs.
+    """Return functions that load a model and save it in PyTorch's usual format.
 
     Args:
         parameters: The model's, once it is there.
-        state: What the framework's own objects load, such as a `state_dict`.
+        state: Value that the framework's own objects load, such as a `state_dict`.
     """
     return PolicyIO(
         restore=lambda weights: load_weights(parameters(), weights),
@@ -177,7 +177,7 @@ def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], A
 
 
 def weights_from_parameters(parameters: NamedTensors) -> Weights:
-    """Return what the parameters are now, as arrays of their own."""
+    """Return copies of the current parameters as arrays."""
     return {name: value.detach().cpu().numpy().copy() for name, value in parameters.items()}
 
 
@@ -186,7 +186,7 @@ def load_weights(parameters: NamedTensors, weights: Weights) -> None:
 
     Args:
         parameters: Tensors that the model computes with.
-        weights: Arrays as `copies` makes them.
+        weights: Arrays as returned by `weights_from_parameters`.
 
     Raises:
         SpecError: Names or shapes are others; nothing has been changed then.

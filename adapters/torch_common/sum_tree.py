@@ -25,7 +25,7 @@ from parallax.harness.replay.strategy import Floats, Indices
 
 @contextlib.contextmanager
 def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
-    """What is compiled of some functions meanwhile is loaded from then on; later it is not kept.
+    """Load functions compiled within the context from a cache; later ones are not stored.
 
     Numba's cache numbers its files without a lock: two processes that compile at the same time
     could each leave an index that names the other's code. So one process of this user is let in
@@ -47,7 +47,7 @@ def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
                 loop.enable_caching()
         yield
         for loop, cache in zip(loops, before, strict=True):
-            loop._cache = cache  # which keeps nothing
+            loop._cache = cache  # which stores nothing
 
 
 _SEGTREE_MODULE = (
@@ -57,7 +57,7 @@ _SEGTREE_FILE = ("data", "utils", "segtree.py")
 
 
 def explain_missing_sum_tree() -> str:
-    """Return what has to be installed for a sum tree; empty where it is."""
+    """Return the packages to install for the sum tree; empty if it is installed."""
     if _find_segtree_file() is None or importlib.util.find_spec("numba") is None:
         return "its sum tree needs: pip install 'tianshou>=2.0.1,<2.1'"
     return ""

@@ -1,4 +1,4 @@
-"""Tells of what PyTorch does in a training, through its own global hooks.
+"""Events of PyTorch in a training, reported through its own global hooks.
 
 Nothing of a framework is named here, and nothing is hooked in that nobody wants to know of.
 """
@@ -33,7 +33,7 @@ _FIT_STEPS, _FIT_LEARNING_RATE, _FIT_ROWS = 40, 1e-2, 8
 
 
 def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, float] | None:
-    """Fits a copy to eight of the rows that it was shown, and tells its loss before and after.
+    """Fit a copy to eight of the rows that it was shown; return its loss before and after.
 
     The four rows that are smallest in the column that varies most shall give -0.5, the four largest
     0.5. Neither the layer nor a random generator is changed, and no optimiser of torch's steps.
@@ -91,9 +91,9 @@ _MAX_GRAPH_NODES = 300
 
 
 def find_comparisons(loss: torch.Tensor) -> tuple[LossInputs, ...]:
-    """Every comparison that a loss is made of, as far as the graph tells.
+    """Return the comparisons that a loss consists of, as far as autograd's graph shows them.
 
-    Values are known by squared or bent errors, advantages by what is multiplied with a ratio of
+    Values are recognised by squared or Huber errors, advantages by their product with a ratio of
     probabilities.
     """
     found = []
@@ -157,7 +157,7 @@ def _read_product_comparison(node: Any) -> list[LossInputs]:
 
 
 def _get_operands(node: Any) -> tuple[Any, Any]:
-    """Return what made the two operands; None for what is a number or is not differentiated."""
+    """Return the nodes of the two operands; None for a number or an undifferentiated tensor."""
     made = [following for following, _ in node.next_functions]
     return (made[0], made[1]) if len(made) == 2 else (None, None)
 
@@ -184,7 +184,7 @@ def _make_comparisons(
 
 
 def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
-    """Return what the first layer of the network that made a prediction was shown."""
+    """Return the input of the first layer of the network that made a prediction."""
     for node in _walk_graph(made, _MAX_GRAPH_NODES):
         layer = _read_linear_input(node)
         if layer and layer[1] is None:
@@ -207,7 +207,7 @@ def _read_linear_input(node: Any) -> tuple[torch.Tensor, Any] | None:
 
 
 def _compute_output(made: Any) -> torch.Tensor | None:
-    """The output of a last linear layer, computed from what autograd has kept of it."""
+    """Return the output of a last linear layer, computed from the tensors that autograd saved."""
     index, made = _find_gather_index(made), _skip_shape_nodes(made)
     if index is not None:
         made = _skip_shape_nodes(made.next_functions[0][0])
@@ -227,7 +227,7 @@ def _read_chosen_actions(made: Any) -> NDArray[np.int64] | None:
 
 
 def _find_gather_index(made: Any) -> torch.Tensor | None:
-    """Return which of the outputs count, one per row."""
+    """Return the indices of the selected outputs, one per row."""
     node = _skip_shape_nodes(made)
     if node is None:
         return None
@@ -257,14 +257,14 @@ _INPUT_SHAPE_NODES = (
     *("View", "UnsafeView", "Reshape", "_Reshape", "Squeeze", "Unsqueeze", "Transpose"),
     *("Permute", "Clone", "TBackward", "Alias"),
 )
-"""How autograd calls what computes and what only gives numbers another shape."""
+"""Autograd's names of operations that compute and of those that only reshape."""
 
 _MAX_INPUT_HOPS = 6
 
 
 @contextlib.contextmanager
 def watch_training(events: TrainingEvents) -> Iterator[None]:
-    """Tells within; leaves nothing behind."""
+    """Report events within the context; remove all hooks afterwards."""
     step, stepped = (
         events.get_publisher(BeforeOptimizerStep),
         events.get_publisher(AfterOptimizerStep),

@@ -38,7 +38,7 @@ class TorchRLAdapter(Adapter):
         return explain_missing_sum_tree()
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return what trains; its environments import SB3's, its data pandas."""
+        """Return the modules that train; its environments import SB3's, its data pandas."""
         parts = ("parallax.adapters.torchrl.probing", f"parallax.adapters.torchrl.{algorithm}")
         return (*parts, "torch._dynamo", "stable_baselines3")
 

@@ -39,12 +39,12 @@ NoiseModule: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModul
 
 @dataclasses.dataclass(frozen=True)
 class DDPGComponents:
-    """What DDPG learns with.
+    """Components of DDPG: networks, losses and optimisers.
 
     Attributes:
         actor: Policy without noise.
-        noise: What is added to its actions while collecting.
-        loss: Holds policy and critic, and their targets.
+        noise: Noise added to its actions while collecting.
+        loss: Contains policy and critic, and their targets.
         optimizer: Of policy and critic, a group each.
         targets: Moves the target networks.
     """

@@ -29,7 +29,7 @@ NETWORKS = ("value_network", "target_value_network")
 
 @dataclasses.dataclass(frozen=True)
 class DQNComponents:
-    """What DQN learns with.
+    """Components of DQN: networks, loss and optimiser.
 
     Attributes:
         actor: Chooses the action of the highest value.
@@ -135,7 +135,7 @@ def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[
 
 
 def predict_actions(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The choices of the highest value; they follow the weights as they train."""
+    """Return the greedy actions under the current weights."""
     batch = torch.as_tensor(observations, dtype=torch.float32)
     with torch.no_grad():
         values = actor(TensorDict({"observation": batch}, [len(batch)]))["action_value"]

@@ -47,7 +47,7 @@ def make_collector(
     *transforms: Transform,
     safe_point: Callable[[], None],
 ) -> Collector:
-    """A collector in this process on `n_envs` new environments, which calls `boundary` each round.
+    """Return a collector on `n_envs` new environments that calls `boundary` each update cycle.
 
     The environment is seeded before the collector is made: the collector resets it at once
     and would not notice a later reset.
@@ -88,7 +88,7 @@ RECORD_EVERY = 100
 
 @dataclasses.dataclass
 class LoopProgress:
-    """How far a recipe's loop is.
+    """Progress of a recipe's loop.
 
     Attributes:
         collected: Environment steps that are in the buffer.
@@ -110,17 +110,17 @@ def iterate_training_batches(
     settings: Mapping[str, Any],
     collected_frames: Callable[[int], None] = lambda frames: None,
 ) -> Iterator[tuple[int, TensorDictBase, bool]]:
-    """Collects to the end, and yields what the updates in between shall learn from.
+    """Collect to the end, and yield the minibatches of the updates in between.
 
     The environment takes no step while the caller updates. A minibatch is drawn when it is
-    asked for, from all that was collected until then.
+    requested, from all that was collected until then.
 
     Args:
         collector: Takes the environment steps.
         buffer: Is filled with them.
-        progress: Is kept up to date.
-        settings: Of the rounds.
-        collected_frames: Told how many steps each batch had, such as exploration that shrinks.
+        progress: Is updated.
+        settings: Native settings of the update cycles.
+        collected_frames: Called with the steps of each batch, such as to lower exploration.
 
     Yields:
         Number of the update, from 1; a minibatch; whether it is the last before more steps.
@@ -220,13 +220,13 @@ WriteNested = Callable[[Any, State], Any]
 def make_loop_checkpointable(
     collector: Collector, components: Any, buffer: TensorDictReplayBuffer, *counters: Any
 ) -> Checkpointable:
-    """Return how a recipe goes on, at the head of a round of its collector.
+    """Return the interface that saves and restores a recipe between update cycles.
 
     Args:
         collector: Takes the environment steps.
-        components: What the recipe learns with: networks, losses, optimisers, targets.
-        buffer: What it learns from.
-        counters: Objects of its loop that hold what it counts and has not told yet.
+        components: The recipe's networks, losses, optimisers, targets.
+        buffer: Its replay buffer.
+        counters: Objects of its loop with counts that are not yet reported.
     """
     fields = {
         field.name: getattr(components, field.name) for field in dataclasses.fields(components)
@@ -234,7 +234,7 @@ def make_loop_checkpointable(
     learning = {name: part for name, part in fields.items() if isinstance(part, _TRAINED_TYPES)}
     if isinstance(
         buffer, PrioritizedTensorDictBuffer
-    ):  # laid in after the buffer, which fills it anew
+    ):  # restored after the buffer, which fills it anew
         counters = (*counters, buffer.replayer)
     parts = {"components": learning, "buffer": buffer, "counters": counters, "collector": collector}
     return make_checkpointable(parts, tuple, *TORCHRL_CODECS)
@@ -327,7 +327,7 @@ def _write_collector(live: Any, state: State, write: WriteNested) -> Any:
 
 
 def _get_shared_tensors(collector: Collector) -> dict[str, torch.Tensor]:
-    """Return what several environments that are stepped together write into, by name."""
+    """Return the tensors that environments stepped together write into, by name."""
     shared = getattr(collector.env.base_env, "shared_tensordict_parent", None)
     if shared is None:
         return {}
@@ -342,4 +342,4 @@ TORCHRL_CODECS = (
     ObjectCodec(nn.Module, _read_module, _write_module),
     ObjectCodec(TargetNetUpdater, _read_updater, _write_updater),
 )
-"""How TorchRL's objects are told."""
+"""Serialization of TorchRL's objects."""

@@ -46,9 +46,9 @@ def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> Tensor
 
 
 def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
-    """The actor without noise; it follows the weights as they train.
+    """Return the actor without noise, under the current weights.
 
-    A stochastic actor gives its squashed location. It is asked for its distribution, so no
+    A stochastic actor gives its squashed location. Its distribution is queried, so no
     random number is drawn and the exploration type around the call does not matter: the call
     may come while a collector explores.
     """

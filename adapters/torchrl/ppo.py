@@ -33,7 +33,7 @@ ACTOR_GAIN, CRITIC_GAIN = 1.0, 0.01
 
 @dataclasses.dataclass(frozen=True)
 class PPOComponents:
-    """What PPO learns with.
+    """Components of PPO: networks, loss and optimiser.
 
     Attributes:
         actor: Stochastic policy.
@@ -41,7 +41,7 @@ class PPOComponents:
         loss: Holds the actor's and the critic's parameters.
         optimizer: Of actor and critic, a group each.
         settings: Native settings, for the schedules.
-        total_updates: Gradient steps of all whole rollouts that were asked for.
+        total_updates: Gradient steps of all requested whole rollouts.
     """
 
     actor: ProbabilisticActor

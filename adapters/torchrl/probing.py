@@ -1,4 +1,4 @@
-"""Where TorchRL's components keep what probes look at."""
+"""Locations of networks, optimisers and buffers in TorchRL's components, for probes."""
 
 import contextlib
 import dataclasses

@@ -100,7 +100,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         return values
 
     def _apply_burn_in(self, batch: TensorDictBase) -> TensorDictBase:
-        """Return what is unrolled, [B, m + 1], from the states that it begins with."""
+        """Return the steps to unroll, [B, m + 1], with their initial recurrent states."""
         parts, found, order = get_recurrent_modules(self.value_network), [], []
         # Those with as many steps before them are brought up to date together.
         for burned in batch["burned"].unique().tolist():
@@ -115,7 +115,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
     def _make_network_inputs(
         self, batch: TensorDictBase, rows: torch.Tensor, burned: int
     ) -> TensorDict:
-        """Return what the network sees of sequences, and the states that they begin with; [n, steps]."""
+        """Return the network's inputs of sequences and their initial states; [n, steps]."""
         skipped = self.settings["BurnInTransform.burn_in"] - burned
         seen = {name: batch[name][rows, skipped:] for name in INPUT_KEYS}
         shape = seen[INPUT_KEYS[0]].shape[:2]
@@ -150,7 +150,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
 
 @dataclasses.dataclass(frozen=True)
 class R2D2Components:
-    """What R2D2 learns with.
+    """Components of R2D2: networks, loss and optimiser.
 
     Attributes:
         network: The learner's.
@@ -178,7 +178,7 @@ class ActorLag:
     steps: int = 0
 
     def refresh(self, components: R2D2Components, steps: int, every: int) -> None:
-        """Counts the steps of a round; copies the parameters where it is time to."""
+        """Count the steps of an update cycle; copy the parameters when they are due."""
         self.steps += steps
         if self.steps >= every:
             components.actor.load_state_dict(components.network.state_dict())
@@ -244,7 +244,7 @@ def _run_updates(
     means: MetricMeans,
     monitor: Monitor,
 ) -> None:
-    """The updates of a round."""
+    """Run the updates of one update cycle."""
     settings, stale = components.loss.settings, dict[str, float]()
     for left in reversed(range(settings["script.num_updates"])):
         progress.updates += 1

@@ -24,14 +24,14 @@ from parallax.harness.replay.strategy import Floats, Indices, ReplayStrategy
 NamedArrays = Mapping[str, NDArray[Any]]
 
 INPUT_KEYS = ("observation", "last_action", "last_reward")
-"""What the network sees at a step."""
+"""Keys of the network's inputs at a step."""
 STATE_KEYS = ("recurrent_state_h", "recurrent_state_c")
-"""What it remembers before that."""
+"""Keys of its recurrent state before that step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SequenceLayout:
-    """How sequences are cut.
+    """Layout of sequences in replay.
 
     Attributes:
         length: Steps that are learned from, m.
@@ -165,7 +165,7 @@ def _arrays_from_tensordict(data: TensorDictBase) -> dict[str, NDArray[Any]]:
 
 
 class StepEmbedding(nn.Module):
-    """What the LSTM sees of a step: the observation through layers, the last action and reward."""
+    """Input of the LSTM at a step: encoded observation, last action and last reward."""
 
     def __init__(self, inputs: int, cells: list[int], choices: int, sees_last_step: bool) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class StepEmbedding(nn.Module):
     def forward(
         self, observation: torch.Tensor, action: torch.Tensor, reward: torch.Tensor
     ) -> torch.Tensor:
-        """Of observations [..., inputs], one-hot actions [..., choices] and rewards [..., 1]."""
+        """Embed observations [..., inputs], one-hot actions [..., actions], rewards [..., 1]."""
         features: torch.Tensor = self.layers(observation)
         if not self._sees_last_step:
             return features
@@ -198,7 +198,7 @@ class DuelingHead(nn.Module):
         self.advantage = MLP(inputs, choices, num_cells=cells, activation_class=nn.ReLU)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Action values [..., choices]."""
+        """Return action values [..., actions]."""
         advantage: torch.Tensor = self.advantage(features)
         value: torch.Tensor = self.value(features)
         return value + advantage - advantage.mean(dim=-1, keepdim=True)
@@ -228,7 +228,7 @@ def build_recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDi
 
 
 def get_recurrent_modules(network: TensorDictSequential) -> list[Any]:
-    """Return what brings the recurrent state up to date."""
+    """Return the modules that update the recurrent state."""
     return [network[0], network[1]]
 
 
@@ -264,7 +264,7 @@ class LastStepTransform(Transform):  # type: ignore[misc]
 
 
 class GreedyRecurrentPolicy:
-    """The choices of the highest value; it follows the weights as they train.
+    """Greedy policy with a recurrent state, under the current weights.
 
     See `parallax.harness.contract.adapter.RecurrentPolicy`.
     """
@@ -273,7 +273,7 @@ class GreedyRecurrentPolicy:
         self._network, self._choices = network, choices
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Choices int64[N] at the first step of an episode."""
+        """Return actions int64[N] at the first step of an episode."""
         return self.begin()(observations)
 
     def begin(self) -> "RecurrentEpisodes":
@@ -289,7 +289,7 @@ class RecurrentEpisodes:
         self._carried: dict[str, torch.Tensor] = {}
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Choices int64[N]."""
+        """Return actions int64[N]."""
         batch = torch.as_tensor(observations, dtype=torch.float32)
         n = len(batch)
         carried = self._carried or self._empty(n)

@@ -1,8 +1,8 @@
-"""Replay other than uniform: TorchRL's own buffer and losses, places and weights by a strategy.
+"""Non-uniform replay: TorchRL's buffer and losses with a strategy's indices and weights.
 
 Its prioritised samplers need compiled trees that load with the PyTorch only that its wheel was
-built for. A sampler is a public interface, though, and losses tell the error of each transition,
-and each one's loss where they are asked not to reduce.
+built for. A sampler is a public interface, though, and losses return the error of each
+transition, and each one's loss with `reduction="none"`.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from parallax.harness.contract.adapter import Monitor
 from parallax.harness.replay.replayer import ReplaySampler, make_replay_sampler
 
 SAMPLER_SETTING = "ReplayBuffer.sampler"
-"""Setting that tells of a strategy."""
+"""Setting that names a replay strategy."""
 
 CAPACITY_SETTING, BATCH_SIZE_SETTING = (
     "LazyTensorStorage.max_size",
@@ -37,11 +37,11 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
     """Chooses the places that a strategy draws."""
 
     def __init__(self, replayer: ReplaySampler, loss: "WeightedLoss") -> None:
-        """Has seen nothing stored yet.
+        """Create the sampler for an empty buffer.
 
         Args:
             replayer: The strategy in this training.
-            loss: Tells the errors of transitions under the current networks.
+            loss: Computes the errors of transitions under the current networks.
         """
         self._replayer, self._loss = replayer, loss
 
@@ -61,11 +61,11 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
         self._replayer.strategy.add(len(index))
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: the strategy is kept by itself."""
+        """Return nothing: the strategy is saved separately."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing is laid in."""
+        """Load nothing: the strategy is restored separately."""
 
     def _empty(self) -> None:
         raise NotImplementedError
@@ -168,7 +168,7 @@ class WeightedTD3Loss(WeightedLoss, TD3Loss):  # type: ignore[misc]
 
 
 class WeightedSACLoss(WeightedLoss, SACLoss):  # type: ignore[misc]
-    """SAC's, which tells the larger error of its critics only."""
+    """Weighted SAC loss; it reports only the larger error of its two critics."""
 
     def qvalue_v2_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """The critics' loss."""
@@ -191,7 +191,7 @@ _WEIGHTED_LOSSES = {
 
 
 def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
-    """TorchRL's class as it is, or where a strategy is asked for the one that weighs.
+    """Return TorchRL's loss class, or the weighted one where a replay strategy is configured.
 
     Args:
         base: TorchRL's.

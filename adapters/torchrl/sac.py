@@ -28,7 +28,7 @@ NETWORKS = ("actor_network", "qvalue_network", "target_qvalue_network")
 
 @dataclasses.dataclass(frozen=True)
 class SACComponents:
-    """What SAC learns with.
+    """Components of SAC: networks, loss and optimiser.
 
     Attributes:
         actor: Stochastic policy.

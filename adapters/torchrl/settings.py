@@ -27,7 +27,7 @@ from parallax.harness.contract.translation import (
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
-    """Set the options that every run has: the seed, and what the context asks for."""
+    """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(seed=context.seed)
     if not context.replay.is_uniform:
         told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
@@ -41,7 +41,7 @@ def translate_off_policy(
     learning_starts_name: str = "Collector.init_random_frames",
     **counts: int,
 ) -> NativeConfig:
-    """Return what all algorithms with a replay buffer share; finishes the translation.
+    """Translate the options that all algorithms with a replay buffer share, and finish.
 
     Args:
         t: The translation.
@@ -138,7 +138,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
     t.declare_constant("bootstrap_truncation", True)
-    # The script's schedules end with the last whole rollout; what is collected rounds up.
+    # The script's schedules end with the last whole rollout; the steps collected are rounded up.
     t.set_extra_options(**{"script.total_frames": context.steps})
     return t.finish(round_up_to_batches(t, "rollout_steps", hp.rollout_steps, context))
 

@@ -34,7 +34,7 @@ NETWORKS = (
 
 @dataclasses.dataclass(frozen=True)
 class TD3Components:
-    """What TD3 learns with.
+    """Components of TD3: networks, losses and optimisers.
 
     Attributes:
         actor: Policy without noise.

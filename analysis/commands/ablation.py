@@ -1,4 +1,4 @@
-"""What each change of one thing does to the return, and how much of a gap it explains."""
+"""Command: effects of single changes on the return, and the share of a gap they explain."""
 
 import argparse
 

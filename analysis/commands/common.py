@@ -1,4 +1,4 @@
-"""What all commands do alike: options of verdicts, reading results, the output folder, printing."""
+"""Shared parts of commands: verdict options, reading results, output folder, printing."""
 
 import argparse
 import collections
@@ -76,7 +76,7 @@ def format_unused(loaded: LoadedRuns) -> list[str]:
 
 
 def get_analysis_folder(results: Path) -> Path:
-    """Return where what is made of results goes, unless said otherwise."""
+    """Return the default output folder for analyses of results."""
     if results.is_file():
         return results.with_name(f"{results.stem}-{ANALYSIS_FOLDER}")
     return results / ANALYSIS_FOLDER

@@ -168,7 +168,7 @@ def draw_figures(sheets: list[FigureSpec], output: Path, jobs: int) -> None:
 
 
 def format_figure_line(item: FigureSpec | MissingFigure, output: Path) -> str:
-    """Return where a figure is, or why there is none."""
+    """Return a line with a figure's path, or with the reason why there is none."""
     if isinstance(item, MissingFigure):
         return f"Not drawn: {item.name}: {item.reason}"
     return f"Figure: {output / item.name}.png"

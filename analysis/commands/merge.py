@@ -62,11 +62,11 @@ def _choose_study_name(found: RunCollection, given: str | None) -> str:
 
 
 def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
-    """Both, as if the others had been run in the study.
+    """Return the runs of both, as if the others had been run in the study.
 
     Args:
         study: Keeps its names.
-        others: Get the study's name; folders are named as if they lay in that of the study.
+        others: Get the study's name; folders are named as if they were in that of the study.
         name: The study that they join.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which faults test generators tell from healthy trainings, and how sensitive they are."""
+"""Command: injected faults that test generators detect, and their sensitivity."""
 
 import argparse
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Writes a packed study into a folder of a repository: page, tables, figures, a README's section.
+"""Command: publication of a packed study as page, tables, figures and a section of a README.
 
-What is written tells the command that writes it again, to the same bytes.
+The output names the command that writes it again, to the same bytes.
 """
 
 import argparse
@@ -212,7 +212,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
 def _read_ablations(
     paths: Sequence[Path], settings: VerdictOptions, study: LoadedRuns
 ) -> tuple[AblationReport, ...]:
-    """Return what files tell of changes.
+    """Return the ablations in the given files.
 
     Raises:
         CommandError: A file has nothing to compare, or two have the same setting.
@@ -254,9 +254,9 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
 
 
 def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
-    """The overview and the main figures of the report, as far as there are data for them.
+    """Return the overview and the main figures of the report that there are data for.
 
-    Scores are held against published ones only where some are of one kind with them, and
+    Scores are compared with published ones only where some are of one kind with them, and
     aggregates over tasks take two tasks.
     """
     found = families.make_family_figure_specs(material, MAIN_FAMILIES)

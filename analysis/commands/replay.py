@@ -1,4 +1,4 @@
-"""Whether prioritised replay helps, how well it knows its priorities, and what it costs."""
+"""Command: effect of prioritised replay on returns, accuracy of its priorities, its costs."""
 
 import argparse
 

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
-    """Return how often each verdict was given."""
+    """Return the counts of verdicts, a line for each question."""
 
     def main(item: ReproductionVerdict | PairVerdict) -> bool:
         cell = item.group.cell if isinstance(item, ReproductionVerdict) else item.cell

@@ -37,7 +37,7 @@ class GeneratorResults(msgspec.Struct, frozen=True):
 
     @property
     def pairs(self) -> tuple[PairSuccesses, PairSuccesses]:
-        """As arrays."""
+        """Return the outcomes as arrays."""
         return _rows_to_arrays(self.original), _rows_to_arrays(self.mutant)
 
 

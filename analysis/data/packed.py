@@ -58,7 +58,7 @@ def _anonymize_record(record: str | None) -> str | None:
         for part in (content, made, *attempts):
             part.pop("host", None)
     except (ValueError, AttributeError, TypeError, RecursionError):
-        return None  # it is damaged, and nobody could tell what stands in it
+        return None  # it is damaged, and its content is unknown
     for name in ("executable", "command", "preloaded"):
         if name in made:
             made[name] = _strip_directories(made[name])
@@ -114,12 +114,12 @@ def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
 
 
 def read_packed(path: Path) -> RunCollection:
-    """Reads runs from a file, and judges each as its folder would be judged.
+    """Read runs from a file, and check each as its folder would be checked.
 
     A row that fails a check is no error: it is not used, and listed with the reason.
 
     Args:
-        path: The file; folders of runs are named as if they lay in it.
+        path: The file; folders of runs are named as if they were in it.
 
     Raises:
         Unusable: It is damaged, of a later version, or holds something else.

@@ -123,7 +123,7 @@ SEQUENCE_POSITIONS = ("first", "last")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class RecurrentStateStrategy:
-    """How a sequence's recurrent state is found.
+    """Strategy that gives a sequence its initial recurrent state.
 
     Attributes:
         stored_state: Whether it starts from the one that the actor had; else from zeros.
@@ -141,7 +141,7 @@ class RecurrentStateStrategy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunStaleness:
-    """What one run recorded.
+    """Staleness of recurrent states that one run recorded.
 
     Attributes:
         run: The run.
@@ -155,7 +155,7 @@ class RunStaleness:
 
 
 def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
-    """Return what runs recorded of it, and those that recorded nothing.
+    """Return the staleness that runs recorded, and the runs that recorded none.
 
     Args:
         runs: Complete runs of any algorithm.

@@ -1,6 +1,6 @@
 """Runs of Stable-Baselines3 and RL Baselines3 Zoo: `<algorithm>/<env>_<n>/evaluations.npz`.
 
-Such folders hold no status. How many steps were asked for stands in the Zoo's own files, or is
+Such folders hold no status. The number of requested steps is read from the Zoo's own files, or
 taken from the other runs of the same task.
 """
 

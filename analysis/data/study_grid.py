@@ -32,7 +32,7 @@ AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class RequestedRun:
-    """One run that a study asks for.
+    """One run that a study requests.
 
     Attributes:
         algorithm: Algorithm.
@@ -56,15 +56,15 @@ class RequestedRun:
 
 AxisValues = tuple[
     tuple[str, ...], ...
-]  # values of each name in `NAMES`; none: whatever is asked for
+]  # values of each name in `NAMES`; none: all that are requested
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyGrid:
-    """What a study asks for.
+    """All runs that a study requests.
 
     Attributes:
-        name: What `parallax train -m study=...` calls it.
+        name: Its name in `parallax train -m study=...`.
         path: The file.
         runs: Every run, once.
     """
@@ -95,12 +95,12 @@ class StudyGrid:
         return tuple(self._format_command(choice) for choice in choices)
 
     def _omit_all_seeds(self, setting: tuple[str, ...], seeds: set[int]) -> tuple[str, ...]:
-        """Some seeds of a setting; none where they are all that are asked for."""
+        """Return the seeds of a setting; none where they are all that are requested."""
         asked = {run.seed for run in self.runs if run.setting == setting}
         return () if seeds == asked else tuple(map(str, sorted(seeds)))
 
     def _omit_all_frameworks(self, choice: AxisValues) -> AxisValues:
-        """The same without naming frameworks where they are all that are asked for."""
+        """Return the same without frameworks where they are all that are requested."""
         *cell, frameworks, seeds = choice
         asked = {run.framework for run in self.runs if [(v,) for v in run.setting[:3]] == cell}
         return (*cell, () if set(frameworks) == asked else frameworks, seeds)
@@ -112,7 +112,7 @@ class StudyGrid:
 
 
 def _merge_axis(choices: Sequence[AxisValues], axis: int) -> list[AxisValues]:
-    """Joins choices that differ in one name only."""
+    """Merge choices that differ in the values of one axis only."""
     found: dict[AxisValues, list[str]] = collections.defaultdict(list)
     for choice in choices:
         found[(*choice[:axis], (), *choice[axis + 1 :])] += choice[axis]
@@ -123,7 +123,7 @@ def _merge_axis(choices: Sequence[AxisValues], axis: int) -> list[AxisValues]:
 
 
 def requested_run_from_folder(item: CompletedRun | ExcludedRun) -> RequestedRun | None:
-    """Return which run of a grid a folder stands for; None where it tells no seed."""
+    """Return the run of a grid that a folder stands for; None where its seed is unknown."""
     cell, seed = item.id.cell, item.id.seed
     if seed is None:
         return None

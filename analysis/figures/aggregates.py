@@ -103,7 +103,7 @@ def list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
 
 
 def describe_scale(items: list[OverallScores]) -> str:
-    """Return what went in, and what counts as 0 and 1, for captions."""
+    """Return a caption's sentences on the runs used and on the scores that count as 0 and 1."""
     tasks = {len(item.tasks) for item in items}
     out = sorted({text for item in items for text in item.left_out})
     text = (

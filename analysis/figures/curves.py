@@ -371,7 +371,7 @@ def format_panel_title(panel: CurvePanel, panels: Sequence[CurvePanel]) -> str:
 
 
 def format_caption(panels: Sequence[CurvePanel], method: str) -> str:
-    """Return what lines and shades mean, how many seeds there are, and what was left out."""
+    """Return a caption: meaning of lines and shades, number of seeds, omissions."""
     curves = [curve for panel in panels for curve in panel.curves]
     sizes = _format_sizes(panels[0]) if _has_same_sizes(panels) else "see titles"
     parts = [

@@ -21,11 +21,11 @@ _HEADROOM = 1.5  # share of the data's range that intervals may add on either si
 
 @dataclasses.dataclass(frozen=True)
 class ScoreAxisLimits:
-    """What an axis of final scores shows.
+    """Limits of an axis of final scores.
 
     Attributes:
-        low: Where intervals are cut off at the left.
-        high: Where they are cut off at the right.
+        low: Value at which intervals are cut off at the left.
+        high: Value at which they are cut off at the right.
         edge: End of the axis; from `high` to here there is room for numbers of runs.
     """
 

@@ -53,7 +53,7 @@ class MissingFigure:
 
 
 PNG_DPI = 200
-# What would tell when and with what a file was written.
+# Metadata that would record when and with what a file was written.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},

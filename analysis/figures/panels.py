@@ -1,6 +1,6 @@
-"""What figures are made of: panels laid out in inches, curves, and shared sentences.
+"""Parts of figures: panels with a layout in inches, curves, and shared sentences.
 
-Laying out by hand is quick, and the same on every machine.
+A layout by hand is quick, and the same on every machine.
 """
 
 import dataclasses
@@ -373,14 +373,14 @@ def get_usual_size(lines: Sequence[CurveLine]) -> int:
 
 
 def describe_interval(method: str) -> str:
-    """Return which interval is shown, for captions."""
+    """Return the name of the interval shown, for captions."""
     text = f"95% interval, method {method} ({INTERVAL_FORMULAS[method]})"
     text += ", which is narrower than 95%" * (method == "thesis")
     return text + ", cut at what a task's rewards allow"
 
 
 def describe_sizes(lines: Sequence[CurveLine]) -> str:
-    """Return how many runs are behind the panels, for captions."""
+    """Return the number of runs behind the panels, for captions."""
     usual = get_usual_size(lines)
     odd = any(line.size != (usual, usual) for line in lines)
     text = f"n = {usual} runs requested, completed and used"

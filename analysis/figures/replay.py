@@ -1,4 +1,4 @@
-"""Ways of replaying side by side: returns, what is known of priorities, and what it costs."""
+"""Comparison of replay strategies: returns, errors of priorities, and costs."""
 
 import functools
 import math

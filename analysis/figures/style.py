@@ -1,4 +1,4 @@
-"""How figures look: colours, lines and markers, sizes, and the settings of text.
+"""Style of figures: colours, lines and markers, sizes, and the settings of text.
 
 A framework or an algorithm looks the same in every figure. All colours are distinguishable by
 colour-blind readers, and none carries a meaning by itself: line, marker or a word goes with it.
@@ -40,7 +40,7 @@ VERDICT_COLORS = {
 
 @dataclasses.dataclass(frozen=True)
 class SeriesStyle:
-    """How one framework or algorithm is drawn.
+    """Style of one framework's or algorithm's line.
 
     Attributes:
         color: In Matplotlib's terms.
@@ -54,12 +54,12 @@ class SeriesStyle:
 
 
 def get_framework_styles(frameworks: Iterable[str]) -> dict[str, SeriesStyle]:
-    """A look for each framework: the known ones always the same, then others by name."""
+    """Return a style for each framework: fixed for the known ones, then others by name."""
     return _assign_styles(_FRAMEWORKS, sns.color_palette(_PALETTE), set(frameworks))
 
 
 def get_algorithm_styles(algorithms: Iterable[str]) -> dict[str, SeriesStyle]:
-    """A look for each algorithm; no known one shares its colour with a known framework."""
+    """Return a style for each algorithm; no known one shares a known framework's colour."""
     known = list(_ALGORITHMS.values())
     return _assign_styles(
         tuple(_ALGORITHMS), [*known, *sns.color_palette(_PALETTE)[5:]], set(algorithms)

@@ -121,7 +121,7 @@ class SeedGoal:
 
 @dataclasses.dataclass(frozen=True)
 class SeedPlan:
-    """What to run.
+    """Further seeds to run.
 
     Attributes:
         needs: By setting and framework.
@@ -144,7 +144,7 @@ class SeedPlan:
 
     @property
     def runs(self) -> int:
-        """Return how many runs there are to make."""
+        """Return the number of runs to make."""
         return sum(len(need.seeds) for need in self.needs)
 
     @property
@@ -344,7 +344,7 @@ def _format_need(need: SeedNeed) -> str:
 
 
 def _format_estimate_range(need: SeedNeed) -> str:
-    """Return what an estimate from few runs is worth."""
+    """Return the range of an estimate that comes from few runs, in words."""
     if math.isnan(need.low):
         return ""
     ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"

@@ -55,7 +55,7 @@ class SeedSweep:
 
 
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
-    """As few command lines as merging one kind of value after the other gives.
+    """Return command lines for the seeds, merged along one axis after the other.
 
     Args:
         needs: Seeds by setting and framework.
@@ -105,7 +105,7 @@ def _merge_axis(sweeps: Sequence[SeedSweep], axis: str) -> list[SeedSweep]:
 
 
 def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str, ...]:
-    """Return what a run of the setting was given, its own framework's before any other's."""
+    """Return the options that a run of the setting had, its own framework's before others'."""
     inside = [run for run in runs if run.id.cell == need.cell]
     own = [run for run in inside if run.id.framework == need.framework]
     run = (own or inside)[0]

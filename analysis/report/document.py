@@ -71,7 +71,7 @@ class Column(Generic[Item]):
 
 
 def _format_sort_key(value: float) -> str:
-    # Six digits tell apart what four digits on the page show; all digits are in the CSV files.
+    # Six digits distinguish what four digits on the page show; all digits are in the CSV files.
     return "" if math.isnan(value) else f"{value:.6g}"
 
 
@@ -239,7 +239,7 @@ def _format_own_variant(variant: str, common: set[str]) -> str:
 
 
 def list_setting_values(cell: StudyCell) -> dict[str, object]:
-    """Return what names a setting, by the keys of CSV files."""
+    """Return the values that identify a setting, by the columns of CSV files."""
     return {name: getattr(cell, name) for name in ("study", "env", "algorithm", "hps", "variant")}
 
 

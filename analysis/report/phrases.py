@@ -115,7 +115,7 @@ def split_main_variants(
     is_main: Callable[[StudyCell], bool],
     cell_of: Callable[[Item], StudyCell],
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
-    """Return what a headline is about, and everything by algorithm and variant.
+    """Return the items of main variants, and all items by algorithm and variant.
 
     Args:
         items: What is grouped.
@@ -188,7 +188,7 @@ def make_answer(
 
 @dataclasses.dataclass(frozen=True)
 class RunLinks:
-    """Where runs stand on the page, and their folders beside it.
+    """Links to runs on the page, and to their folders beside it.
 
     Attributes:
         numbers: Number of each group, by setting and framework.

@@ -45,19 +45,19 @@ _LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{6,}(e[+-]?\d+)?(?![\w.])")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudyPublication:
-    """What is published.
+    """Contents of a published study.
 
     Attributes:
         title: Heading of the page.
         file: Name of the file of packed runs, in the folder.
         folder: The folder, as seen from where the command runs.
-        command: What makes all of it again.
+        command: Command that writes all of it again.
         material: Runs, verdicts and curves.
         sheets: Figures; the overview, and that of library defaults, if there is one.
         grid: The planned runs; None where no file lists them.
-        causes: What changes of one thing did, from files of their own.
+        causes: Effects of single changes, from files of their own.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
-        note: What readers must know first; stands below the title.
+        note: Remark for readers below the title.
     """
 
     title: str

@@ -24,14 +24,14 @@ ResampleCounts = NDArray[np.uint8] | NDArray[np.uint16]
 def draw_resample_counts(
     sizes: Sequence[int], resamples: int, rng: np.random.Generator
 ) -> Iterator[ResampleCounts]:
-    """How often each value occurs in each resample.
+    """Draw the number of occurrences of each value in each resample.
 
     Counts take the place of the resamples themselves: means are products with them, and
     sorting is done once for all resamples.
 
     Args:
         sizes: Values per task, at least 1 each.
-        resamples: How many.
+        resamples: Number of resamples.
         rng: Source of the draws.
 
     Yields:

@@ -48,7 +48,7 @@ class KillResult:
 def evaluate_kill(
     original: PairSuccesses, mutant: PairSuccesses, *, as_published_code: bool = False
 ) -> KillResult:
-    """Fisher's exact test on each pair, and whether the mutant configuration is killed.
+    """Test each pair by Fisher's exact test, and decide if the mutant configuration is killed.
 
     Args:
         original: Successes. Tests need not be the same as the mutant's.
@@ -85,7 +85,7 @@ def _compute_pair_p(original: SuccessFlags, mutant: SuccessFlags) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TrivialityResult:
-    """How often a mutant fails where its original does not.
+    """Share of tests in which a mutant fails and its original does not.
 
     Attributes:
         share: Mean over pairs; not a number where no original ever succeeds.

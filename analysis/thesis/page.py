@@ -1,6 +1,6 @@
-"""The thesis' published tables alone, judged: one Markdown page.
+"""Verdicts on the thesis' published tables alone, as one Markdown page.
 
-It also asks whether the deviations recovered from its intervals can be those of five runs.
+It also checks whether the deviations recovered from its intervals can be those of five runs.
 """
 
 import collections
@@ -191,7 +191,7 @@ def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
 
 
 def _is_possible_deviation(group: ScoreGroup) -> bool:
-    """Return whether five returns between 0 and TOP can have this mean and deviation, but for rounding."""
+    """Return whether five returns in [0, TOP] can have this mean and deviation, up to rounding."""
     n, half = float(group.moments.n), group.rounding
     population = float(group.moments.sd) * np.sqrt((n - 1) / n)
     least = max(0.0, population - half * np.sqrt(n) / 1.96)
@@ -231,10 +231,10 @@ def render_thesis_page(verdicts: StudyVerdicts) -> str:
 
 
 def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
-    """Every statement of sections 6.2 and 6.3 that the tables can be asked about.
+    """Judge every statement of sections 6.2 and 6.3 that the tables can decide.
 
     Args:
-        verdicts: What the thesis' tables answer.
+        verdicts: Verdicts from the thesis' tables.
     """
     cells = {key_from_group(group): group for group in verdicts.groups}
     return (

@@ -1,4 +1,4 @@
-"""Stepping many copies of a MuJoCo task in one simulation."""
+"""Parallel environments of a MuJoCo task, stepped in one simulation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,9 +23,9 @@ _STATE_PARTS = {
 
 
 class MujocoBatchedEnv:
-    """N copies of a task of the raw table, each one row of an array.
+    """N environments of a task of the raw table, each one row of an array.
 
-    The copies take turns in the environment's own simulation: its working memory stays in
+    The environments take turns in the environment's own simulation: its working memory stays in
     the processor's cache, which N simulations would push out, and the policy's weights with
     it. What a step leads to is then computed for all rows at once.
     """
@@ -63,7 +63,7 @@ class MujocoBatchedEnv:
         return np.array(observations)
 
     def step(self, actions: NDArray[Any], active: Flags) -> tuple[Floats, Floats, Flags, Flags]:
-        """Steps the copies that are active; see `parallax.envs.batched_env.BatchedEnv`."""
+        """Step the active environments; see `parallax.envs.batched_env.BatchedEnv`."""
         controls = self._rows[:, self._columns["ctrl"]]
         if actions.shape != controls.shape:
             raise ValueError(f"actions have shape {actions.shape}; {controls.shape} is needed.")

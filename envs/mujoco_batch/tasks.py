@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 SimulationState = Mapping[str, NDArray[np.float64]]
-"""What a task looks at in its simulation, by name, each float64[N, size]."""
+"""Arrays of the simulation that a task reads, by name, each float64[N, size]."""
 StepOutcome = tuple[NDArray[np.float64], NDArray[np.float64], Flags]
 """Observations float64[N, observations], rewards float64[N], terminated bool[N]."""
 

@@ -54,11 +54,11 @@ class OnceSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> list[Any]:
-        """Starts all runs; returns what the launcher does of each batch.
+        """Start all runs; return the launcher's results of each batch.
 
         Raises:
             HydraException: A value stands for an endless choice, such as `interval(0,1)`, or no
-                part of the study has what the command line asks for.
+                part of the study matches the command line.
         """
         assert self.config is not None
         runs = self._combine_runs(arguments)
@@ -106,7 +106,7 @@ def _overrides_from_values(values: Mapping[str, Any]) -> list[str]:
 
 
 def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | None:
-    """Return what is left of a part; None where it has nothing of what is asked for."""
+    """Return the rest of a part after filtering; None where nothing matches the request."""
     picked = {
         name: [value for value in asked[name] if value in values] if name in asked else values
         for name, values in part.items()

@@ -57,10 +57,10 @@ StudyRuns = Mapping[tuple[str, str, str, str, str, int | None], CompletedRun]
 
 @dataclasses.dataclass(frozen=True)
 class AblationRow:
-    """One change, or several made together, as a page tells it.
+    """Row of a page on one change, or on several made together.
 
     Attributes:
-        parts: Name of each change, and what it is; that is empty where no record tells.
+        parts: Name and description of each change; the description is empty if not recorded.
         effect: On the final return, with its interval.
         shares: Of the gap to each other framework, with intervals.
         p: Corrected p-value, and that by sign flips, corrected too.
@@ -82,7 +82,7 @@ class AblationRow:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AblationReport:
-    """What changes of one framework did in one setting.
+    """Effects of changes of one framework in one setting.
 
     Attributes:
         source: The file, as seen from where the command runs.
@@ -119,14 +119,14 @@ class AblationReport:
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """Return what each change is, by its name."""
+        """Return the description of each change, by its name."""
         return tuple(sorted({part for change in self.changes for part in change.parts}))
 
 
 def make_ablation_reports(
     source: str, loaded: LoadedRuns, options: VerdictOptions, study: LoadedRuns
 ) -> tuple[AblationReport, ...]:
-    """Return what a file of packed runs tells of changes, setting by setting.
+    """Return the ablations in a file of packed runs, setting by setting.
 
     Args:
         source: The file, as seen from where the command runs.
@@ -176,7 +176,7 @@ def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
 
 
 def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
-    """Return how many runs are those of the study, to the last bit of their evaluations."""
+    """Return the number of runs whose evaluations equal the study's bit for bit, in words."""
     count = sum(
         (other := theirs.get((*_get_setting_key(run.id.cell), run.id.framework, run.id.seed)))
         is not None
@@ -187,7 +187,7 @@ def _format_same_runs(group: ScoreGroup, theirs: StudyRuns) -> str:
 
 
 def _format_runs_at_maximum(group: ScoreGroup) -> str:
-    """Return how many runs end at the most that the task allows, where some do."""
+    """Return the number of runs that end at the task's maximum, in words; empty if none do."""
     most = get_return_bounds(group.cell.env)[1]
     count = sum(run.final_score == most for run in group.runs)
     return f", {count} at {format_number(most)}, the most that the task allows" if count else ""
@@ -218,7 +218,7 @@ def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str
 
 
 def _find_description(name: str, effect: InterventionEffect) -> str:
-    """Return what a change is, by the record of the first run with it; empty where none tells."""
+    """Return a change's description from the first run that records it; empty if none does."""
     for run in effect.changed.runs:
         recorded = decode_record(run.record).get("interventions", {}).get(name)
         if recorded:
@@ -339,7 +339,7 @@ def _join_names(change: AblationRow) -> str:
 
 
 def _format_descriptions(parts: Sequence[tuple[str, str]]) -> str:
-    """Return what one or two changes are; more are left to the section."""
+    """Return the descriptions of one or two changes; more are left to the section."""
     if len(parts) > 2:
         return ""
     lead = len(parts) > 1
@@ -387,7 +387,7 @@ def _format_row_names(change: AblationRow) -> str:
 
 
 def format_joint_remark(change: AblationRow) -> str:
-    """Return what stands behind the names of changes that were made together."""
+    """Return the remark after the names of changes that were made together."""
     if len(change.parts) == 1:
         return ""
     return ", together" + (
@@ -452,7 +452,7 @@ def _make_share_columns(share: MeanRatio | None) -> TableRow:
 
 
 def format_ablation(item: AblationVerdict) -> list[str]:
-    """Return what was found in one setting, in words, with every n."""
+    """Return the results of one setting in words, with every n."""
     cell = item.cell
     head = (
         f"{get_label(item.framework)}, {get_label(cell.algorithm)}, {cell.env}, "
@@ -516,7 +516,7 @@ def _format_difference(result: PairedDifference) -> str:
 
 
 def summarize_ablations(items: Sequence[AblationVerdict]) -> str:
-    """Return how many effects of which verdict."""
+    """Return the number of effects of each verdict, in words."""
     words = [effect.verdict for item in items for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return f"{len(words)} effects in {len(items)} settings: {', '.join(parts)}."

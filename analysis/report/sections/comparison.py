@@ -37,7 +37,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_r
 
 @dataclasses.dataclass(frozen=True)
 class FrameworkScore:
-    """How one framework did in one setting.
+    """Score of one framework in one setting.
 
     Attributes:
         group: The framework's runs in the setting.

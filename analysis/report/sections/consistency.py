@@ -140,7 +140,7 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
 
 
 def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
-    """Return how many runs of each framework failed, and in how many pairs that differs."""
+    """Return the numbers of failed runs per framework, and of pairs in which they differ."""
     groups: dict[str, dict[StudyCell, tuple[int, int]]] = {}
     known = [item for item in own if item.failures.known]
     for item in known:
@@ -181,7 +181,7 @@ def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> s
 
 
 def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
-    """Return what the verdicts on a pair of frameworks mean, a sentence for each.
+    """Return the meanings of the verdicts on a pair of frameworks, a sentence for each.
 
     Args:
         options: Settings of the verdicts.
@@ -201,7 +201,7 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
 
 
 def describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return how many seeds half of some inconclusive pairs need; empty where none is known.
+    """Return the number of seeds that half of some inconclusive pairs need; empty if unknown.
 
     Args:
         items: The inconclusive pairs.
@@ -434,7 +434,7 @@ def make_setting_sections(
 def format_setting_with_recipe(
     cell: StudyCell, groups: Sequence[ScoreGroup], cells: Sequence[StudyCell]
 ) -> str:
-    """A setting in words, with what is held of its recipe and the steps that runs were scored at.
+    """Return a setting in words, with its recipe's coverage and the steps runs were scored at.
 
     Args:
         cell: The setting.
@@ -517,7 +517,7 @@ def _render_setting(
 
 
 def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Pairs that only runs not seen keep from being equivalent."""
+    """Return a sentence on pairs that only possible unobserved failures keep from equivalence."""
     found = [
         f"{get_label(item.first.framework)} and {get_label(item.second.framework)}"
         for item in pairs

@@ -90,7 +90,7 @@ def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
 
 
 def _explain_unreachable_equivalence(pairs: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return why pairs could not be equivalent, however alike, in brackets; empty if they could."""
+    """Return why no data could show equivalence of some pairs, in brackets; empty if it could."""
     blind = sum(not item.range.known for item in pairs)
     least = [
         (item, compute_min_runs((item.first, item.second), options))

@@ -64,9 +64,9 @@ def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
 
 
 def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[CompletedRun]) -> str:
-    """Return what differs between two frameworks, in words; empty where nothing does.
+    """Return the differences between two frameworks in words; empty where there are none.
 
-    That is which hyperparameters, and what their runs did in other numbers.
+    These are hyperparameters, and counts recorded by the runs.
     """
     of: ValuesByFramework = {}
     for run in (*first, *second):
@@ -91,7 +91,7 @@ def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
 
 
 def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
-    """Return how many of a recipe's values are set; empty where all of them are.
+    """Return the number of a recipe's values that are set, in words; empty if all are.
 
     Under library defaults all are; some of these have other units.
 
@@ -127,7 +127,7 @@ def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
 
 
 def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
-    """Return how many hyperparameters of some runs are equal; empty where no run records them."""
+    """Return the number of equal hyperparameters, in words; empty where no run records them."""
     of: ValuesByFramework = {}
     for run in runs:
         _add_run_values(of, run)
@@ -138,7 +138,7 @@ def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
 
 
 def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
-    """Return what a study overrides under library defaults; empty if nothing."""
+    """Return the values that a study overrides under library defaults; empty if none."""
     own = [run for run in runs if run.id.cell.hps == run.id.framework]
     fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
     names = ", ".join(f"`{field}`" for field in fields)
@@ -186,7 +186,7 @@ def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]
 
 
 def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> dict[str, str]:
-    """Return what a recipe requests, by field; empty under library defaults."""
+    """Return the values that a recipe requests, by field; empty under library defaults."""
     requested = [
         run.spec.get("hyperparameters") or {}
         for run in runs

@@ -1,4 +1,4 @@
-"""What test generators killed, as sentences and as rows."""
+"""Mutants killed by test generators, as sentences and as rows."""
 
 import dataclasses
 import math
@@ -130,7 +130,7 @@ def _list_untested_operators(item: MutationVerdict, paper: MuprlTaskResults | No
 
 
 def _describe_coverage(item: MutationVerdict, paper: MuprlTaskResults) -> str:
-    """Return how much of the paper's study of this setting was made."""
+    """Return the share of the paper's study of this setting that was run, in words."""
     setting = item.setting
     values = {o.name: len(o.configurations) for o in item.operators if o.name in paper.operators}
     others = [o.name for o in item.operators if o.name not in paper.operators]

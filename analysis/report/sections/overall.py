@@ -259,7 +259,7 @@ POOLED_TABLE, POOLED_TASKS_TABLE = "t-pooled", "t-pooled-tasks"
 
 
 def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
-    """Are two frameworks apart over all tasks, where single tasks cannot tell?"""
+    """Answer whether two frameworks differ over all tasks, where single tasks are inconclusive."""
     items, question = verdicts.pooled, "Are two frameworks apart over all tasks together?"
     if not items:
         text = (

@@ -1,4 +1,4 @@
-"""Ways of replaying, as rows and as sentences."""
+"""Replay strategies, as rows and as sentences."""
 
 import functools
 import itertools
@@ -27,12 +27,12 @@ from parallax.analysis.verdicts.replay import (
 
 
 def make_strategy_rows(study: ReplayVerdicts) -> list[TableRow]:
-    """A row for each way of replaying: scores, errors of priorities, costs, n beside each."""
+    """Return a row per replay strategy: scores, errors of priorities, costs, each with its n."""
     return [_make_strategy_row(way) for way in study.strategy_results]
 
 
 def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
-    """A row for each way of replaying beside uniform replay."""
+    """Return a row per replay strategy, compared with uniform replay."""
     return [
         {
             **list_setting_values(item.cell),
@@ -56,7 +56,7 @@ def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
 
 
 def format_replay_study(study: ReplayVerdicts) -> list[str]:
-    """Return what was found, with every n."""
+    """Return the results in words, with every n."""
     lines = ["Does prioritised replay help?"]
     for item in study.effects:
         lines += [f"  {_format_setting(item)}"] + [
@@ -147,7 +147,7 @@ def _format_agreement(item: FrameworkAgreement) -> str:
 def _group_lines(
     ways: Sequence[ReplayStrategyResult], tell: Callable[[ReplayStrategyResult], Iterator[str]]
 ) -> Iterator[str]:
-    """Lines of all ways, each setting named once; ways without complete runs are told as such."""
+    """Return lines for all strategies, grouped by setting; also those without complete runs."""
     for place, members in itertools.groupby(ways, _format_setting):
         yield f"  {place}"
         for way in members:
@@ -284,7 +284,7 @@ def _format_signed(value: float) -> str:
 
 
 def summarize_replay(study: ReplayVerdicts, effects: Sequence[AblationVerdict]) -> str:
-    """Return how many effects of which kind."""
+    """Return the number of effects of each kind, in words."""
     words = [classify_effect(effect) for item in effects for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return f"{len(words)} comparisons with uniform replay: {', '.join(parts) or 'none'}."

@@ -172,7 +172,7 @@ def _format_source(table: str) -> str:
 
 
 def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """Return what can be held against published numbers, and of how many numbers that cannot be said."""
+    """Return the comparisons with published numbers, and the count of those not comparable."""
     groups = [group for group in verdicts.groups if group.n]
     items = verdicts.reproduction
     comparable = [item for item in items if not item.caveats]
@@ -214,7 +214,7 @@ def _compare_with_published(item: ReproductionVerdict) -> str:
 
 
 def _count_kinds_of_difference(items: Sequence[ReproductionVerdict]) -> str:
-    """Return how many of the numbers differ in what."""
+    """Return the counts of numbers by the kind of difference, in words."""
     kinds = {"another statistic": "published: ", "another version of the task": "task "}
     kinds["another number of steps"] = "published at "
     counts = {

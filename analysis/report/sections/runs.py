@@ -41,7 +41,7 @@ class StudyPart:
     Attributes:
         study: Name of the study.
         algorithm: Algorithm.
-        variant: What else is held equal.
+        variant: Other settings that are set equal.
         frameworks: Names.
         hps: Sets of hyperparameters.
         tasks: Tasks.
@@ -68,7 +68,7 @@ class StudyPart:
 
 
 def list_study_parts(loaded: LoadedRuns) -> tuple[StudyPart, ...]:
-    """Return what was run, one line per study, algorithm and variant."""
+    """Return the parts of the studies, one per study, algorithm and variant."""
     found: dict[tuple[str, str, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
         list
     )
@@ -139,8 +139,8 @@ class ProvenanceSummary:
     Attributes:
         rows: What is recorded (a package, Python, processor, ...), its value, and how many runs.
         hours: Sum of the runs' core-hours: durations times threads.
-        timed: Runs that tell their duration.
-        silent: Runs that tell nothing at all, as those of other projects do.
+        timed: Runs that record their duration.
+        silent: Runs that record nothing at all, such as those of other projects.
     """
 
     rows: tuple[tuple[str, str, int], ...]
@@ -150,7 +150,7 @@ class ProvenanceSummary:
 
 
 def summarize_provenance(runs: Sequence[CompletedRun]) -> ProvenanceSummary:
-    """Return what the runs tell; those that tell nothing are counted."""
+    """Return the recorded provenance of runs, with the number of runs that record none."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     silent = 0
     for run in runs:
@@ -243,11 +243,11 @@ def describe_study_names(loaded: LoadedRuns) -> str:
 
 
 def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
-    """Return how many runs are used, and of how much of the study there are any.
+    """Return the number of runs used and the share of the study that they cover, in words.
 
     Args:
-        loaded: What was found.
-        grid: What the study asks for; None where no file tells.
+        loaded: Runs found.
+        grid: Runs that the study requests; None if no file lists them.
     """
     text = (
         f"{describe_study_names(loaded)}. {format_count(loaded.requested, 'run')} requested, "

@@ -40,7 +40,7 @@ def count_better_than_random(items: Sequence[RandomVerdict]) -> str:
 
 
 def format_below_count(items: Sequence[RandomVerdict]) -> str:
-    """Return how many are shown to be worse, such as `, 2 worse`; empty where none is."""
+    """Return the number that is worse than random, such as `, 2 worse`; empty if none is."""
     count = sum(item.verdict == WORSE_THAN_RANDOM for item in items)
     return f", {count} worse" if count else ""
 
