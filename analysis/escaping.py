@@ -29,7 +29,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def finish_markdown(text: str) -> str:
-    """Escapes raw HTML and links that lead elsewhere, in a whole page that is finished.
+    """Escape raw HTML and links that lead elsewhere, in a whole page that is finished.
 
     Code stays as it is: nothing in it is taken for HTML. Tags that pages of ours have
     (`<details>`, `<summary>`) stay, and so do links to files beside the page and to its sections.
@@ -62,7 +62,7 @@ def _escape_lines(lines: Sequence[str]) -> str:
 
 
 def _escape_line(line: str) -> str:
-    """Escapes one line; spans of code end with it, and with the cell of a table."""
+    """Escape one line; spans of code end with it, and with the cell of a table."""
     if not line.startswith("|"):
         return _escape_spans(line)
     cells, start = [], 0
@@ -74,7 +74,7 @@ def _escape_line(line: str) -> str:
 
 
 def _escape_spans(text: str) -> str:
-    """Escapes what is not between backticks; as many open a span of code as close it."""
+    """Escape what is not between backticks; as many open a span of code as close it."""
     done, at, start = [], 0, 0
     while opening := _BACKTICKS.search(text, at):
         at = opening.end()
@@ -103,7 +103,7 @@ def _escape_text(text: str) -> str:
 
 
 def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:
-    """Formats a table in Markdown: no cell can end its column or its line.
+    """Format a table in Markdown: no cell can end its column or its line.
 
     Args:
         rows: Cells, in Markdown.
@@ -123,7 +123,7 @@ def _escape_cell(cell: object) -> str:
 
 
 def format_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Formats rows as CSV; text that a spreadsheet would take for a formula begins with `'`.
+    """Format rows as CSV; text that a spreadsheet would take for a formula begins with `'`.
 
     Args:
         rows: The heading and the rows; numbers, also as text, stay as they are.

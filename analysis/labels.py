@@ -53,7 +53,7 @@ def format_number(value: float) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text in which nothing is taken for Markdown."""
+    """Return text in which nothing is taken for Markdown."""
     for sign in "\\`*_|<[":
         text = text.replace(sign, f"\\{sign}")
     return text
@@ -79,13 +79,13 @@ def format_seeds_needed(value: float) -> str:
 
 
 def format_order_probability(same_order: float, chance: SameOrderChance) -> str:
-    """A probability of the same order, and what it is where all algorithms tie."""
+    """Return a probability of the same order, and what it is where all algorithms tie."""
     ends = f"{chance.low:.2f} to {chance.high:.2f}"
     return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
 
 
 def make_file_name(*parts: str) -> str:
-    """Parts joined to a name that is safe in any file system; empty parts are left out."""
+    """Return parts joined to a name that is safe in any file system; empty parts are left out."""
     return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)
 
 
@@ -112,13 +112,13 @@ def make_file_suffix(
 
 
 def get_recipe_order(name: str) -> tuple[int, str]:
-    """Sorts sets of hyperparameters as the thesis does, others by name behind them."""
+    """Return the sort key of a recipe: the thesis' order, others by name behind them."""
     order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
     return (order.index(name) if name in order else len(order), name)
 
 
 def sort_recipes(names: Iterable[str]) -> tuple[str, ...]:
-    """Sets of hyperparameters in the thesis' order, others by name behind them."""
+    """Return the sets of hyperparameters in the thesis' order, others by name behind them."""
     return tuple(
         sorted(set(names), key=lambda name: (name == LIBRARY_DEFAULTS, get_recipe_order(name)))
     )
@@ -133,7 +133,7 @@ def get_recipe_label(name: str) -> str:
 
 
 def wrap_task_name(text: str, width: int = 14) -> str:
-    """A task's name in lines of at most `width` characters, broken before capitals.
+    """Return a task's name in lines of at most `width` characters, broken before capitals.
 
     Further lines of the text stay as they are.
     """
@@ -164,13 +164,13 @@ def find_common_parts(cells: Sequence[StudyCell]) -> list[str]:
 
 
 def find_own_parts(cell: StudyCell, cells: Sequence[StudyCell]) -> list[str]:
-    """The settings in a variant that `find_common_parts` leaves out."""
+    """Return the settings in a variant that `find_common_parts` leaves out."""
     common = find_common_parts(cells)
     return [part for part in split_variant(cell.variant) if part not in common]
 
 
 def split_variant(variant: str) -> list[str]:
-    """The settings in a variant; commas inside a value do not part it."""
+    """Return the settings in a variant; commas inside a value do not split it."""
     return re.split(r",(?=\w+=)", variant)
 
 
@@ -181,7 +181,7 @@ def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> st
 
 
 def format_range(values: Iterable[int]) -> str:
-    """The smallest and the largest of some numbers; empty where there are none."""
+    """Return the smallest and the largest of some numbers; empty where there are none."""
     found = sorted(set(values))
     if not found:
         return ""

@@ -37,7 +37,7 @@ def is_atari_game(env_id: str) -> bool:
 
 
 def register_atari(env_id: str) -> None:
-    """Registers the games, if `env_id` is one.
+    """Register the games, if `env_id` is one.
 
     Raises:
         ModuleNotFoundError: A package is not installed.
@@ -75,14 +75,14 @@ class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Presses FIRE at the beginning of a game that has it, since some wait for it."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a game."""
+        """Wrap a game."""
         super().__init__(env)
         emulator: Any = env.unwrapped
         meanings = list(emulator.get_action_meanings())
         self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         started = self.env.reset(**arguments)
         if self._fire is None:
             return started
@@ -97,13 +97,13 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a game."""
+        """Wrap a game."""
         super().__init__(env)
         self._lives = 0
         self._next: Any = None  # what the next life begins with, if one was just lost
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts the next life, or another game after the last one or for a seed."""
+        """Start the next life, or another game after the last one or for a seed."""
         shown, self._next = self._next, None
         if shown is not None and arguments.get("seed") is None:
             return shown, {"lives": self._lives}
@@ -112,7 +112,7 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Takes a step."""
+        """Take a step."""
         shown, reward, terminated, truncated, info = self.env.step(action)
         before, self._lives = self._lives, self._count_lives()
         lost = self._lives < before

@@ -9,7 +9,7 @@ class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Multiplies every reward."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], factor: float) -> None:
-        """Wraps `env`.
+        """Wrap `env`.
 
         Args:
             env: The task.
@@ -19,7 +19,7 @@ class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._factor = factor
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Takes a step."""
+        """Take a step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, self._factor * float(reward), terminated, truncated, info
 
@@ -32,7 +32,7 @@ class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
-        """Wraps `env`.
+        """Wrap `env`.
 
         Args:
             env: The task.
@@ -43,12 +43,12 @@ class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._steps, self._gathered = 0, 0.0
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         self._steps, self._gathered = 0, 0.0
         return self.env.reset(**arguments)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Takes a step."""
+        """Take a step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         self._gathered += float(reward)
@@ -62,7 +62,7 @@ class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Starts every episode from the same state."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int) -> None:
-        """Wraps `env`.
+        """Wrap `env`.
 
         Args:
             env: The task.

@@ -38,12 +38,12 @@ class FloatImages(gymnasium.ObservationWrapper[Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a task whose observations are images of booleans."""
+        """Wrap a task whose observations are images of booleans."""
         super().__init__(env)
         height, width, channels = env.observation_space.shape or ()
         self.shape = channels, height, width
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, self.shape, np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """An image as networks take it."""
+        """Return an image as networks take it."""
         return np.ascontiguousarray(np.moveaxis(observation, -1, 0), np.float32)

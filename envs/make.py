@@ -32,7 +32,7 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         after_episode: Callable[[float, int], None] | None = None,
         after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
     ) -> None:
-        """Wraps `env`.
+        """Wrap `env`.
 
         Args:
             env: The task.
@@ -48,14 +48,14 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._return, self._length = 0.0, 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         if self._before_reset:
             self._before_reset()
         self._return, self._length = 0.0, 0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Takes a step."""
+        """Take a step."""
         self._before_step()
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._return += float(reward)
@@ -118,7 +118,7 @@ def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, A
 
 
 def make_frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
-    """The environment's observation normalisation with today's statistics, as a function.
+    """Return the environment's observation normalisation with today's statistics, as a function.
 
     Later training does not change the function, and calling it does not change training.
     The identity where the environment does not normalise.

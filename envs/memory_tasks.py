@@ -32,13 +32,13 @@ class _PartialObservation:
         )
 
     def reset(self, **arguments: Any) -> tuple[Observation, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         behind: Any = super()
         observation, info = behind.reset(**arguments)
         return observation[list(self.seen)], info
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Takes a step."""
+        """Take a step."""
         behind: Any = super()
         observation, *rest = behind.step(action)
         return (observation[list(self.seen)], *rest)
@@ -68,7 +68,7 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def __init__(self, length: int) -> None:
-        """Makes the task.
+        """Make the task.
 
         Args:
             length: Steps of an episode, at least 1.
@@ -86,7 +86,7 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Draws a cue."""
+        """Draw a cue."""
         super().reset(seed=seed)
         self._cue, self._taken = int(self.np_random.integers(2)), 0
         return self._observe_cue(), {}

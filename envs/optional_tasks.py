@@ -34,7 +34,7 @@ _PIXELS = 24  # per cell of a picture
 
 
 def register_minatar(env_id: str) -> None:
-    """Registers the games, if `env_id` is one.
+    """Register the games, if `env_id` is one.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
@@ -55,7 +55,7 @@ class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Draws a game as other tasks are drawn: upstream gives one cell per pixel, from 0 to 1."""
 
     def render(self) -> NDArray[np.uint8] | None:
-        """A picture, uint8[height, width, 3]; None where nothing is drawn."""
+        """Return a picture, uint8[height, width, 3]; None where nothing is drawn."""
         cells: Any = self.env.render()
         if self.render_mode != "rgb_array":
             return None
@@ -71,7 +71,7 @@ class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         game: Any = self.unwrapped
         game.game.last_action = 0
         return self.env.reset(**arguments)
@@ -81,7 +81,7 @@ PARKING_ENV_ID = "parking-v0"
 
 
 def register_parking(env_id: str) -> None:
-    """Registers the task, if `env_id` is it.
+    """Register the task, if `env_id` is it.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
@@ -93,7 +93,7 @@ def register_parking(env_id: str) -> None:
 
 
 def flatten_observations(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Shows goal achieved, goal desired and observation side by side, float64[18]."""
+    """Show goal achieved, goal desired and observation side by side, float64[18]."""
     return FlattenObservation(env)
 
 
@@ -101,7 +101,7 @@ POPGYM_PREFIX = "popgym-"
 
 
 def register_popgym(env_id: str) -> None:
-    """Registers the tasks, if `env_id` is one.
+    """Register the tasks, if `env_id` is one.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
@@ -128,11 +128,11 @@ class OneHotObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Shows each number of a kind as zeros and a one, float32[all kinds together]."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wraps a task whose observations are numbers of kinds."""
+        """Wrap a task whose observations are numbers of kinds."""
         super().__init__(env)
         self._kinds = env.observation_space
         self.observation_space = spaces.Box(0.0, 1.0, (spaces.flatdim(self._kinds),), np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """An observation as networks take it."""
+        """Return an observation as networks take it."""
         return np.asarray(spaces.flatten(self._kinds, observation), np.float32)

@@ -53,7 +53,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
         fault: str | None = None,
         discrete: bool = False,
     ) -> None:
-        """Makes the task.
+        """Make the task.
 
         Args:
             low: Smallest action.
@@ -76,7 +76,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float64], dict[str, Any]]:
-        """Starts from three standard normal numbers."""
+        """Start from three standard normal numbers."""
         super().reset(seed=seed)
         self._state = self.np_random.normal(size=3)
         return self._state.copy(), {}
@@ -112,7 +112,7 @@ class ScriptedImagesEnv(ScriptedEnv):
     """Scripted task with three discrete actions and boolean images: a bar per state variable."""
 
     def __init__(self) -> None:
-        """Makes the task."""
+        """Make the task."""
         super().__init__(discrete=True)
         kind: Any = np.bool_
         self.observation_space = gymnasium.spaces.Box(0, 1, (*_IMAGE, 3), kind)
@@ -120,7 +120,7 @@ class ScriptedImagesEnv(ScriptedEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Starts from three standard normal numbers."""
+        """Start from three standard normal numbers."""
         state, info = super().reset(seed=seed, options=options)
         return _draw_bars(state), info
 

@@ -131,7 +131,7 @@ def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
 
 @functools.lru_cache
 def load_task(env_id: str, **options: Any) -> Task:
-    """Makes the environment once and reads its sizes.
+    """Make the environment once and read its sizes.
 
     Args:
         env_id: Gymnasium's name.
@@ -177,7 +177,7 @@ def load_task(env_id: str, **options: Any) -> Task:
 
 
 def silence_mujoco() -> None:
-    """Sends MuJoCo's warnings through Python's, so that no MUJOCO_LOG.TXT is left behind."""
+    """Send MuJoCo's warnings through Python's, so that no MUJOCO_LOG.TXT is left behind."""
     try:
         import mujoco
     except ModuleNotFoundError:

@@ -93,7 +93,7 @@ def plan_arrays(
 
 
 def divide_limit(limit: int, sizes: Sequence[int]) -> list[int]:
-    """Divides a number of jobs at a time among arrays, by their sizes.
+    """Divide a number of jobs at a time among arrays, by their sizes.
 
     Slurm limits each array by itself, so the shares have to add up to the limit; only where
     there are more arrays than that does each get one.
@@ -168,7 +168,7 @@ class SubmissionRecord:
         return self.study_folder / FOLDER / self.name
 
     def save(self) -> None:
-        """Writes the record."""
+        """Write the record."""
         self.folder.mkdir(parents=True, exist_ok=True)
         elements = [
             [str(folder.relative_to(self.study_folder)) for folder in element]
@@ -216,12 +216,12 @@ class SubmissionRecord:
         return specs
 
     def discard(self) -> None:
-        """Removes the record of an array that Slurm refused."""
+        """Remove the record of an array that Slurm refused."""
         self.folder.with_suffix(".json").unlink(missing_ok=True)
 
 
 def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) -> SubmissionRecord:
-    """The record of an array that is about to be submitted."""
+    """Return the record of an array that is about to be submitted."""
     study = re.sub(r"[^\w-]", "_", study_folder.name)[:40]
     return SubmissionRecord(
         study_folder=study_folder,
@@ -293,7 +293,7 @@ def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], 
 
 
 def _resolve_below_study(study_folder: Path, name: str) -> Path:
-    """The folder `name` of a study.
+    """Return the folder `name` of a study.
 
     Raises:
         ValueError: It lies elsewhere, or no file system can have it.

@@ -102,7 +102,7 @@ class RunJob:
         self._kept: LastCheckpoint | None = None
 
     def __call__(self, folders: list[str]) -> None:
-        """Runs what is not complete.
+        """Run what is not complete.
 
         Args:
             folders: Run folders, in order.
@@ -138,7 +138,7 @@ class RunJob:
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
     def _run_folder(self, folder: Path, preloaded: ForkServerPool) -> str | None:
-        """Runs what is in a folder; returns why it is not complete after that, if so."""
+        """Run the run of a folder; return why it is not complete after that, or None."""
         reading = read_run(folder)
         if not _is_runnable(folder):
             print(f"{folder}: {reading.reason or 'complete already'}", flush=True)
@@ -171,7 +171,7 @@ class RunJob:
         return outcome.failure
 
     def _stop_run(self, folder: Path) -> None:
-        """Waits until the run under way has said why it ends; Slurm has warned it, too."""
+        """Wait until the run under way has said why it ends; Slurm has warned it, too."""
         deadline = time.monotonic() + self._limits.signal_seconds * 2 / 3
         holder = read_lock_owner(folder)
         job = BatchJob.from_environment()
@@ -201,7 +201,7 @@ class RunJob:
 
 
 def _make_batch_job(limits: JobLimits) -> BatchJob:
-    """The job that starts now."""
+    """Return the job that starts now."""
     array, index = (os.environ.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
     return BatchJob(
         id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
@@ -226,7 +226,7 @@ def _is_runnable(folder: Path) -> bool:
 
 
 def _mark_failed(folder: Path, failure: str) -> str:
-    """Writes that a run failed before it began; the others of the job go on. Returns why."""
+    """Record that a run failed before it began, and return why; the job's other runs go on."""
     print(f"{folder}: {failure}", flush=True)
     with contextlib.suppress(LockHeldError, LockLostError):
         mark_run_ended(folder, {"status": "failed", "failure": failure})

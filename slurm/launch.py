@@ -1,4 +1,4 @@
-"""Queues those runs of a sweep that need it, and says what was done."""
+"""Submission of those runs of a sweep that need it, with a summary for the user."""
 
 import collections
 import sys
@@ -35,7 +35,7 @@ def launch_sweep(
     dry_run: bool = False,
     every_run: bool = False,
 ) -> list[SubmissionRecord]:
-    """Submits runs, except those that are complete, queued or running.
+    """Submit runs, except those that are complete, queued or running.
 
     Args:
         specs: The runs.
@@ -134,7 +134,7 @@ def _set_up_folders(todo: dict[Path, PreparedRun]) -> dict[Path, PreparedRun]:
 def _plan_studies(
     todo: dict[Path, PreparedRun], settings: SlurmSettings
 ) -> dict[Path, list[JobArray]]:
-    """The arrays of each study folder."""
+    """Return the arrays of each study folder."""
     studies: dict[Path, list[tuple[RunSpec, Path]]] = {}
     for folder, run in todo.items():
         studies.setdefault(folder.parents[5], []).append((run.spec, folder))

@@ -53,7 +53,7 @@ class PreflightOptions:
 def read_preflight_options(
     preflight: object, processes: object, seconds: object
 ) -> PreflightOptions | None:
-    """The options of `hydra/launcher=slurm` as given; None for no preflight.
+    """Return the options of `hydra/launcher=slurm` as given; None for no preflight.
 
     Raises:
         SpecError: Names the option, its value and what is allowed.
@@ -76,7 +76,7 @@ def read_preflight_options(
 def run_preflight(
     specs: Sequence[RunSpec], processes: int = -1, seconds: float = DEFAULT_SECONDS
 ) -> int:
-    """Takes one step with each distinct framework, algorithm, task and hyperparameters.
+    """Take one step with each distinct framework, algorithm, task and hyperparameters.
 
     Args:
         specs: Runs that have passed all other checks.
@@ -238,7 +238,7 @@ class _WorkerPool:
         return [worker.trial for worker in self._workers]
 
     def wait_for_outcomes(self) -> list[tuple[PreflightTrial, str | None]]:
-        """Waits for some; each with why it failed, or None."""
+        """Wait for some trials; return each with the reason why it failed, or None."""
         patience = min(worker.deadline for worker in self._workers) - time.monotonic()
         wait([worker.fileno() for worker in self._workers], max(patience, 0))
         outcomes = []
@@ -311,7 +311,7 @@ class _TrialWorker:
         return self._process.stdout.fileno()
 
     def begin(self, trial: PreflightTrial, folder: Path, seconds: float) -> None:
-        """Hands over the next trial."""
+        """Hand over the next trial."""
         self.trial, self.deadline = trial, time.monotonic() + seconds
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, as `look` will find
@@ -333,7 +333,7 @@ class _TrialWorker:
         return _TrialOutcome(answer["failure"], is_over=False)
 
     def end(self) -> int:
-        """Kills it and everything that it started; returns its exit code."""
+        """Kill the process and everything that it started; return its exit code."""
         # Before it is waited for: until then its number belongs to nobody else.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)

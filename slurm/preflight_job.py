@@ -35,7 +35,7 @@ class PreflightJob:
         self._folder, self._processes, self._seconds = folder, processes, seconds
 
     def __call__(self) -> None:
-        """Tries all settings and writes the outcome.
+        """Try all settings and write the outcome.
 
         Raises:
             PreflightFailed: Some cannot take a step.

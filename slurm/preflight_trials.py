@@ -115,7 +115,7 @@ def _make_full_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
 
 
 def _make_short_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
-    """The shortest run that updates everything once; longer where the adapter refuses it."""
+    """Return the shortest run that updates everything once; longer where the adapter refuses it."""
     shortened, steps = shorten_hyperparameters(run.hyperparameters, run.spec.n_envs)
     try:
         return _prepare_trial(run, shortened, steps, adapter)
@@ -179,7 +179,7 @@ def _shorten_rollout(rollout: int, minibatch: int, n_envs: int) -> int:
 
 
 def _shorten_update_cycles(values: Mapping[str, Any], n_envs: int) -> tuple[dict[str, int], int]:
-    """Changes to the hyperparameters of an off-policy algorithm, and the steps to take."""
+    """Return changes to the hyperparameters of an off-policy algorithm, and the steps to take."""
     every = min(values["train_freq"], n_envs + values["train_freq"] % n_envs)
     delay, interval = values.get("policy_delay", 1), values.get("target_update_interval", 1)
     updates = values["gradient_steps"]

@@ -38,7 +38,7 @@ def _try_run(folder: Path) -> str | None:
 
 
 def _shorten_episodes(env_id: str) -> None:
-    """Lowers a task's time limit in this process: an evaluation plays an episode to its end.
+    """Lower a task's time limit in this process: an evaluation plays an episode to its end.
 
     A task without a time limit stays without, since one that never ends would not be evaluated.
     """

@@ -51,7 +51,7 @@ class SlurmJob:
 
 
 def parse_squeue(text: str) -> JobsByIndex:
-    """Jobs by name and index, from lines `id|index|state|reason|name`."""
+    """Return jobs by name and index, from lines `id|index|state|reason|name`."""
     jobs: JobsByIndex = {}
     for line in text.splitlines():
         fields = line.split("|", 4)
@@ -66,7 +66,7 @@ def parse_squeue(text: str) -> JobsByIndex:
 
 
 def parse_scontrol(text: str) -> JobsByIndex:
-    """Jobs by name and index, from lines of `Name=value` pairs."""
+    """Return jobs by name and index, from lines of `Name=value` pairs."""
     jobs: JobsByIndex = {}
     for line in text.splitlines():
         pairs: dict[str, str] = dict(re.findall(r"(\w+)=(\S*)", line))
@@ -82,13 +82,13 @@ def parse_scontrol(text: str) -> JobsByIndex:
 
 
 def _parse_indices(text: str) -> Iterable[str]:
-    """The indices in `0-3,7%2`; none where they are something else."""
+    """Return the indices in `0-3,7%2`; none where they are something else."""
     for match in _INDEX_RANGE.finditer(text.partition("%")[0]):
         yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1))
 
 
 def parse_sacct(text: str) -> JobsByIndex:
-    """Jobs by name and index, from lines `id|state|name`."""
+    """Return jobs by name and index, from lines `id|state|name`."""
     jobs: JobsByIndex = {}
     for line in text.splitlines():
         match = _SACCT_LINE.fullmatch(line)
@@ -160,7 +160,7 @@ def _is_known(record: SubmissionRecord, found: JobsByIndex) -> bool:
 def _index_by_folder(
     records: Sequence[SubmissionRecord], found: JobsByIndex, asked: tuple[str, ...]
 ) -> SlurmQueue:
-    """Jobs by run folder."""
+    """Return jobs by run folder."""
     jobs: dict[Path, list[SlurmJob]] = {}
     over: dict[Path, frozenset[str]] = {}
     for record in records:  # oldest first
@@ -252,7 +252,7 @@ def run_slurm(*command: str) -> str | None:
 
 
 def make_slurm_environment() -> dict[str, str]:
-    """The environment for Slurm's commands, without what narrows what they look at."""
+    """Return the environment for Slurm's commands, without what narrows what they look at."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(_FILTER_VARIABLES)
     }

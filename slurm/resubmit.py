@@ -32,7 +32,7 @@ def resubmit_runs(
     dry_run: bool,
     trust: bool = False,
 ) -> int:
-    """Submits the runs in some states again, with the settings they were submitted with.
+    """Submit the runs in some states again, with the settings they were submitted with.
 
     Args:
         root: Folder to look through.
@@ -86,7 +86,7 @@ def resubmit_runs(
 
 
 def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
-    """Cancels every queued or running job of the runs at or below a folder.
+    """Cancel every queued or running job of the runs at or below a folder.
 
     Raises:
         RunsFailed: Slurm does not answer, or did not cancel some; the others are cancelled.
@@ -123,7 +123,7 @@ def list_code_of_settings(settings: SlurmSettings) -> list[str]:
 
 
 def _run_scancel(jobs: Sequence[str]) -> str:
-    """Cancels jobs; returns what went wrong, mostly nothing."""
+    """Cancel jobs; return the error message, or an empty string."""
     try:
         result = subprocess.run(
             ["scancel", *jobs],
@@ -223,7 +223,7 @@ def _read_recorded_spec(folder: Path) -> RunSpec | None:
 
 
 def _match_spec_to_folder(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
-    """The run in the study that its folder is in now, and why it cannot be there, if so."""
+    """Return the run as part of its folder's present study, and why it cannot be, if so."""
     for study in folder.parents[5:6]:
         try:
             spec = rename_study(spec, study.name)

@@ -73,7 +73,7 @@ class SlurmSettings:
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:
-    """Checks values and makes `Settings` of them.
+    """Check values and make `Settings` of them.
 
     Raises:
         SpecError: Names the setting, its value and what is allowed.
@@ -125,7 +125,7 @@ def _check_shown(name: str, value: str) -> None:
 
 
 def parse_time(text: Any) -> int:
-    """Seconds of a time limit.
+    """Return the seconds of a time limit.
 
     Raises:
         SpecError: It is not a time.
@@ -146,7 +146,7 @@ PROFILES = Path(__file__).parent / "profiles"
 
 
 def load_settings(profile: str, overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Settings of a profile with what was set by hand.
+    """Return the settings of a profile with those set on the command line.
 
     Args:
         profile: Name of a file in `slurm/profiles`, or the path of another one.
@@ -161,7 +161,7 @@ def load_settings(profile: str, overrides: Mapping[str, Any]) -> SlurmSettings:
 
 
 def override_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Settings with some of them changed.
+    """Return settings with some of them changed.
 
     Args:
         values: All settings by name.

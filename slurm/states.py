@@ -243,7 +243,7 @@ def query_runs(folders: Iterable[Path]) -> SlurmQueue:
 
 
 def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
-    """Makes sure that it is known which runs are queued, where some may be.
+    """Make sure that it is known which runs are queued, where some may be.
 
     Raises:
         RunsFailed: None of Slurm's commands answered.
@@ -257,7 +257,7 @@ def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
 
 
 def find_study_folders(runs: Iterable[RunState]) -> list[Path]:
-    """The folders of the studies that runs belong to."""
+    """Return the folders of the studies that runs belong to."""
     return sorted({study for run in runs for study in _find_study_folder(run.folder)})
 
 

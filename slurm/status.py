@@ -39,7 +39,7 @@ _STATES_WITH_REASON = ("failed", "timeout", "interrupted", "lost", "broken")
 
 
 def status_to_json(runs: Sequence[RunState], queue: SlurmQueue, root: Path) -> str:
-    """Counts and one entry per run; `estimate_seconds_left` is null where no rate is known."""
+    """Return counts and an entry per run; `estimate_seconds_left` is null if no rate is known."""
     content: dict[str, Any] = {
         "root": str(root),
         "asked": list(queue.asked),
@@ -195,12 +195,12 @@ def _render_omitted(runs: Sequence[RunState], longest: int) -> list[Text]:
 
 
 def _to_plain_text(text: object) -> Text:
-    """Text that is shown as it is: neither rich nor the terminal finds an order in it."""
+    """Return text that is shown as it is: neither rich nor the terminal finds an order in it."""
     return Text(escape_unprintable(str(text)))
 
 
 def _format_end_time(seconds: float) -> str:
-    """The time so many seconds from now; empty where no calendar has it."""
+    """Return the time so many seconds from now; empty where no calendar has it."""
     try:
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
         return end.strftime("%a %d %b %H:%M")

@@ -93,7 +93,7 @@ def submit_arrays(
 def submit_job(
     record: SubmissionRecord, array: JobArray, settings: SlurmSettings, job: Callable[[], None]
 ) -> str:
-    """Queues one job of another kind than runs, and returns its number.
+    """Queue one job of another kind than runs, and return its number.
 
     Raises:
         RunsFailed: Slurm refused it.
@@ -111,7 +111,7 @@ def submit_job(
 def render_scripts(
     study_folder: Path, arrays: Sequence[JobArray], settings: SlurmSettings
 ) -> list[str]:
-    """The sbatch script of each array; nothing is written."""
+    """Return the sbatch script of each array; nothing is written."""
     texts = []
     for array in arrays:
         record = create_record(study_folder, array, settings)

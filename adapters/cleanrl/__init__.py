@@ -19,11 +19,11 @@ class CleanRLAdapter(Adapter):
     recipe_parts = ("greedy",)
 
     def check_installed(self) -> None:
-        """Raises `SpecError` where the wheel is missing or of another version."""
+        """Raise `SpecError` where the wheel is missing or of another version."""
         check_installed()
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
-        """The script that is run."""
+        """Return the script that is run."""
         name, sha256 = get_script_file(algorithm)
         return {name: sha256}
 
@@ -32,13 +32,13 @@ class CleanRLAdapter(Adapter):
         return explain_missing_sum_tree()
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """The scripts have `--cuda`, which takes the first one there is."""
+        """Return why `device` cannot be used: the scripts' `--cuda` takes the first GPU."""
         if device.partition(":")[2]:
             return "its scripts take no number. Use device=cuda, which is the first one."
         return explain_missing_device(device, here, ("cuda",))
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """The scripts with a replay buffer take it from SB3."""
+        """Return the modules that train; scripts with a replay buffer import SB3's."""
         always = ("parallax.adapters.cleanrl.train", "torch._dynamo")
         return (
             always

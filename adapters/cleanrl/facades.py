@@ -26,11 +26,11 @@ class SeedableEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seed: int | None = None
 
     def seed(self, seed: int) -> None:
-        """Seeds the next reset."""
+        """Seed the next reset."""
         self._seed = seed
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Resets, with the seed if one is waiting."""
+        """Reset, with the seed if one is waiting."""
         seed, self._seed = self._seed, None
         return self.env.reset(seed=seed)
 
@@ -39,7 +39,7 @@ class RecordEpisodeStatistics(gymnasium.wrappers.RecordEpisodeStatistics):
     """Gymnasium's wrapper; lets `seed` through to the environment."""
 
     def seed(self, seed: int) -> None:
-        """Seeds the next reset."""
+        """Seed the next reset."""
         self.env.seed(seed)  # type: ignore[attr-defined]
 
 
@@ -63,7 +63,7 @@ class GymSyncVectorEnv:
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
-        """Observations, rewards, dones and infos, one per environment."""
+        """Return observations, rewards, dones and infos, one per environment."""
         columns = zip(
             *(_step_and_reset(env, action) for env, action in zip(self.envs, actions, strict=True)),
             strict=True,
@@ -72,7 +72,7 @@ class GymSyncVectorEnv:
         return np.stack(observations), np.array(rewards), np.array(dones), list(infos)
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Close the environments."""
         for env in self.envs:
             env.close()
 
@@ -141,7 +141,7 @@ def make_gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
 
 
 def _cast_to_float32(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Observations as float32 where DQN's script meets others, which it cannot learn from."""
+    """Return observations as float32; DQN's script cannot learn from other types."""
     space = env.observation_space
     discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
     if not discrete or not isinstance(space, gymnasium.spaces.Box) or space.dtype == np.float32:

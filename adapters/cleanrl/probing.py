@@ -38,11 +38,11 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Runs the script while a recorder watches."""
+    """Run the script while a recorder watches."""
     names: dict[str, Any] = {}
 
     def locate() -> dict[str, TensorLocation]:
-        # The script keeps the temperature a second time, as a number.
+        # sac_continuous_action.py stores the temperature a second time, as the number `alpha`.
         if "temperature.log" in script.weights:
             names["alpha"] = float(np.exp(script.weights["temperature.log"][0]))
         return locate_tensors(algorithm, names)
@@ -92,7 +92,7 @@ def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, Tensor
 
 
 def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
-    """The rollout, or the filled part of the replay buffer."""
+    """Return the rollout, or the filled part of the replay buffer."""
     if algorithm == "ppo":
         rows = names["rewards"].numel()
         plain = {"log_probs": "logprobs"} | {

@@ -42,7 +42,7 @@ _MISSING: Any = object()
 
 
 def compile_script(source: str, path: str) -> CodeType:
-    """The script with the seam at the head of its loop.
+    """Return the script with the seam at the head of its loop.
 
     Raises:
         ValueError: It does not have one loop at the top level of what it does as `__main__`.
@@ -136,7 +136,7 @@ METRICS = {
 
 
 def load_script(algorithm: str) -> CodeType:
-    """The compiled script.
+    """Return the compiled script.
 
     Raises:
         SpecError: It is missing or not the version that was tested.
@@ -154,7 +154,7 @@ def run_script(
     seam: CheckpointHook,
     instead: Mapping[str, Any],
 ) -> None:
-    """Executes the script to its end.
+    """Execute the script to its end.
 
     Args:
         code: The compiled script.

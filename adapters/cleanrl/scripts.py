@@ -22,7 +22,7 @@ def get_script_file(algorithm: str) -> tuple[str, str]:
 
 
 def check_installed() -> None:
-    """Looks for the scripts of cleanrl 1.2.0.
+    """Look for the scripts of cleanrl 1.2.0.
 
     Raises:
         SpecError: A script is missing or is not the one that was tested.
@@ -68,7 +68,7 @@ class _EmptyCommandLine(argparse.ArgumentParser):
 
 
 def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
-    """Runs the script's own `parse_args`; names are those of its options, without dashes before."""
+    """Run the script's own `parse_args`; names are those of its options, without dashes before."""
     path, source = read_script(algorithm)
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     parser = [node for node in functions if node.name == "parse_args"]

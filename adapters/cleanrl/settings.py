@@ -61,7 +61,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 
 
 def make_script_arguments(native: NativeConfig) -> list[str]:
-    """The settings as a command line; an argument whose value is None is left out."""
+    """Return the settings as a command line; an argument whose value is None is left out."""
     pairs = [
         (f"--{name}", value)
         for name, value in native.settings.items()
@@ -71,7 +71,7 @@ def make_script_arguments(native: NativeConfig) -> list[str]:
 
 
 def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
-    """Claims what the scripts of TD3, SAC and DDPG have in common."""
+    """Claim what the scripts of TD3, SAC and DDPG have in common."""
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
     t.set_option("learning_starts", "learning-starts", note="first update two steps later")
@@ -101,7 +101,7 @@ def require_single_env(context: RunContext) -> None:
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """The native settings, with the counts in which the script deviates.
+    """Return the native settings, with the counts in which the script deviates.
 
     The script's counter is one behind the transitions, and updates once it is above
     learning-starts.
@@ -123,7 +123,7 @@ PPO_NETWORKS = ("agent",)
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of PPO's script."""
+    """Return the arguments of PPO's script."""
     t.set_option("learning_rate", "learning-rate")
     t.set_option("learning_rate_schedule", "anneal-lr", hp.learning_rate_schedule == "linear")
     t.set_extra_options(**{"num-envs": context.n_envs})
@@ -164,7 +164,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """The mean, bounded as the script bounds actions."""
+    """Return the mean, bounded as the script bounds actions."""
     low = np.array(context.task.action_low, dtype=np.float32)
     high = np.array(context.task.action_high, dtype=np.float32)
     return np.clip(names["agent"].actor_mean(observations).cpu().numpy(), low, high)
@@ -182,7 +182,7 @@ TD3_NETWORKS = ("actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of TD3's script."""
+    """Return the arguments of TD3's script."""
     t.set_option("policy_learning_rate", "learning-rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
     t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
@@ -195,7 +195,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def predict_actions_td3(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """The actor's own actions."""
+    """Return the actor's own actions."""
     return names["actor"](observations).cpu().numpy()
 
 
@@ -207,7 +207,7 @@ SAC_NETWORKS = ("actor", "qf1", "qf2", "qf1_target", "qf2_target")
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of SAC's script."""
+    """Return the arguments of SAC's script."""
     t.set_option("policy_learning_rate", "policy-lr")
     t.set_option("critic_learning_rate", "q-lr")
     t.declare_tied("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
@@ -226,7 +226,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
 
 
 def predict_actions_sac(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """The squashed mean; `get_action` would draw random numbers even for it."""
+    """Return the squashed mean; `get_action` would draw random numbers even for it."""
     actor = names["actor"]
     mean, _ = actor(observations)
     return (mean.tanh() * actor.action_scale + actor.action_bias).cpu().numpy()
@@ -245,7 +245,7 @@ def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of DDPG's script."""
+    """Return the arguments of DDPG's script."""
     t.set_option("policy_learning_rate", "learning-rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
     t.declare_constant("policy_weight_decay", 0.0)
@@ -259,7 +259,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
 
 
 def predict_actions_ddpg(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """The actor's own actions."""
+    """Return the actor's own actions."""
     return names["actor"](observations).cpu().numpy()
 
 
@@ -271,7 +271,7 @@ DQN_NETWORKS = ("q_network", "target_network")
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of DQN's script."""
+    """Return the arguments of DQN's script."""
     t.set_option("learning_rate", "learning-rate")
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
@@ -333,7 +333,7 @@ def _next_multiple(step: int, every: int) -> int:
 
 
 def predict_actions_dqn(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """The action of the highest value."""
+    """Return the action of the highest value."""
     return names["q_network"](observations).argmax(dim=1).cpu().numpy()
 
 

@@ -123,7 +123,7 @@ _NEXT_VALUES = {
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     train_with_names(algorithm, native, context, make_env, monitor, {})
 
 
@@ -135,7 +135,7 @@ def train_with_names(
     monitor: Monitor,
     names: dict[str, Any],
 ) -> None:
-    """Trains to the end, with the script's global names in `names`, where others can see them."""
+    """Train to the end, with the script's global names in `names`, where others can see them."""
     policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
     seam = CheckpointHook(names, monitor.safe_point, lambda: [monitor, *made])
     monitor.attach(
@@ -167,7 +167,7 @@ def train_with_names(
 
 
 def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, Any]) -> Policy:
-    """The script's policy without noise.
+    """Return the script's policy without noise.
 
     The networks are looked up at each call, so the policy follows the training.
     """
@@ -183,17 +183,17 @@ def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, 
 
 
 def get_network_names(algorithm: str) -> tuple[str, ...]:
-    """Names of the script's networks."""
+    """Return the names of the script's networks."""
     return ALGORITHMS[algorithm].networks
 
 
 def copy_weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
-    """Copies of all parameters of the script's networks, and of a temperature that it learns."""
+    """Return copies of all parameters of the script's networks, and of a learned temperature."""
     return weights_from_parameters(get_parameters(algorithm, names))
 
 
 def get_parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The same as the tensors that the script computes with."""
+    """Return the same as the tensors that the script computes with."""
     tensors: dict[str, torch.Tensor] = {
         f"{network}.{name}": value
         for network in get_network_names(algorithm)

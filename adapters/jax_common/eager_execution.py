@@ -32,7 +32,7 @@ def is_traced(*trees: Any) -> bool:
 
 
 def copy_containers(tree: Any) -> Any:
-    """The same numbers in other containers: what is compiled may write into those it is given."""
+    """Copy containers of numbers: compiled functions may write into those they are given."""
     return jax.tree_util.tree_map(lambda leaf: leaf, tree)
 
 
@@ -197,7 +197,7 @@ def add_watcher(hooks: HookFactory, asked: QueryObserver) -> Iterator[None]:
 def make_updates_visible(
     update_classes: Sequence[Any], query_classes: Sequence[Any]
 ) -> Iterator[None]:
-    """Lets watchers see within what is compiled.
+    """Let watchers see within what is compiled.
 
     Args:
         update_classes: Classes whose compiled functions make gradient steps or move targets.

@@ -31,7 +31,7 @@ def weights_from_states(states: TrainStates) -> Weights:
 
 
 def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainState]:
-    """The same states with the arrays as parameters.
+    """Return the same states with the arrays as parameters.
 
     Args:
         states: As they are.
@@ -67,7 +67,7 @@ def get_parameter_trees(state: TrainState) -> dict[str, Any]:
 
 
 def format_path(path: tuple[Any, ...]) -> str:
-    """The place of a leaf as text, without flax's outermost `params`."""
+    """Return the place of a leaf as text, without flax's outermost `params`."""
     keys = [str(getattr(key, "key", getattr(key, "idx", key))) for key in path]
     return ".".join(keys[1:] if keys[:1] == ["params"] else keys)
 

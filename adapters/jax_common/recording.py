@@ -44,12 +44,12 @@ class ArrayLocation:
     transposed: bool = False
 
     def read(self, whole: NDArray[Any]) -> Array:
-        """The canonical array, where `whole` is the framework's, or its gradient."""
+        """Return the canonical array, where `whole` is the framework's, or its gradient."""
         array = np.atleast_1d(np.array(whole[self.index], dtype=float))
         return np.ascontiguousarray(array.T) if self.transposed else array
 
     def write(self, array: Array, whole: NDArray[Any]) -> None:
-        """Lays the canonical array into the framework's."""
+        """Write the canonical array into the framework's."""
         turned = array.T if self.transposed else array
         whole[self.index] = turned.reshape(whole[self.index].shape)
 
@@ -60,7 +60,7 @@ ArrayLocations = Mapping[str, ArrayLocation]
 def locate_linear_layers(
     network: str, layers: Mapping[str, str], index: Any = ...
 ) -> dict[str, ArrayLocation]:
-    """Slots of layers that have a kernel and a bias.
+    """Return the slots of layers that have a kernel and a bias.
 
     Args:
         network: Canonical name.
@@ -104,7 +104,7 @@ class FlaxNetworks:
         return {n: self._read(n, now) for n in (self._slots if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
-        """Gives upstream's object these."""
+        """Give upstream's object these."""
         if not weights:
             return
         whole = dict(weights_from_states(self._states()))
@@ -119,7 +119,7 @@ class FlaxNetworks:
         )
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
-        """The canonical array, where `whole` is the framework's, or its gradient."""
+        """Return the canonical array, where `whole` is the framework's, or its gradient."""
         return self._slots[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
@@ -166,7 +166,7 @@ class JaxRecorder(recorder.TrainingRecorder):
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
-        """Dictates and records within; leaves nothing behind."""
+        """Script and record within; leave nothing behind."""
         world = self._script.world
         self._subscribe(None)
         with jax_watch.watch_training(self._events), script_numpy_rng(world), drawn(world):

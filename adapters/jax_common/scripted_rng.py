@@ -23,7 +23,7 @@ DrawFunction = Callable[..., NDArray[Any]]
 
 @contextlib.contextmanager
 def script_jax_rng(world: ScriptedWorld) -> Iterator[None]:
-    """Replaces what is drawn by `jax.random` once training has begun; puts it back afterwards.
+    """Replace what is drawn by `jax.random` once training has begun; put it back afterwards.
 
     What is compiled within must be called there only.
     """

@@ -34,7 +34,7 @@ _OPTIMIZER_NAMES = {"scale_by_adam": "Adam", "scale_by_rms": "RMSProp", "trace":
 
 
 def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
-    """An optimiser's name, and its `lr`, `eps`, `beta1` and `beta2` as far as it has them.
+    """Return an optimiser's name, and its `lr`, `eps`, `beta1` and `beta2` as far as it has them.
 
     Numbers that can be changed during training stand in the optimiser's state
     (`optax.inject_hyperparams`), all others in what its functions were made with.
@@ -62,7 +62,7 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
 
 
 def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
-    """Gradients as the optimiser proper finds them: what clips them in a chain comes before it.
+    """Clip gradients as the transformations in a chain do before the optimiser proper.
 
     Args:
         tx: The gradient transformation.
@@ -189,7 +189,7 @@ class ConcreteValue(NamedTuple):
 
 
 def get_concrete_value(value: Any) -> ConcreteValue | None:
-    """The numbers of a value; None where there are none yet, as in what is being compiled."""
+    """Return the numbers of a value; None where there are none yet, as in compilation."""
     axis, differentiated = None, False
     while isinstance(value, jax.core.Tracer):
         if hasattr(value, "batch_dim"):
@@ -202,7 +202,7 @@ def get_concrete_value(value: Any) -> ConcreteValue | None:
 
 
 def unbatch_arrays(found: ConcreteValue | None, count: int) -> list[NDArray[Any] | None]:
-    """The arrays that a value stands for, `count` of them."""
+    """Return the arrays that a value stands for, `count` of them."""
     if found is None:
         return [None] * count
     array = np.asarray(found.array)

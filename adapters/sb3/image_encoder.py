@@ -13,7 +13,7 @@ class ConvolutionalExtractor(BaseFeaturesExtractor):
     """Convolutions over images with channels first and numbers between 0 and 1."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, filters: Sequence[int]) -> None:
-        """Draws its weights from torch's generator.
+        """Draw its weights from torch's generator.
 
         Args:
             observation_space: Images [channels, height, width].
@@ -23,6 +23,6 @@ class ConvolutionalExtractor(BaseFeaturesExtractor):
         self.layers = build_convolutions(observation_space.shape, filters)
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        """Features float32[N, features_dim]."""
+        """Return features float32[N, features_dim]."""
         found: torch.Tensor = self.layers(observations)
         return found

@@ -61,7 +61,7 @@ def translate_off_policy(
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of `stable_baselines3.PPO`."""
+    """Return the arguments of `stable_baselines3.PPO`."""
     translate_rollout_fields(t, hp, context)
     t.set_option("value_clip_range", "clip_range_vf")
     t.set_option("normalize_advantage", "normalize_advantage")
@@ -83,7 +83,7 @@ couple_defaults_td3 = scale_cycle_to_envs
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of `stable_baselines3.TD3`."""
+    """Return the arguments of `stable_baselines3.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
     translate_action_noise(t, "gaussian", hp.exploration_noise)
@@ -94,7 +94,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
-    """The three optimisers share one `learning_rate`."""
+    """Return the defaults with one `learning_rate` for all three optimisers."""
     shared = defaults.policy_learning_rate
     tied = dataclasses.replace(
         defaults, critic_learning_rate=shared, temperature_learning_rate=shared
@@ -103,7 +103,7 @@ def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of `stable_baselines3.SAC`."""
+    """Return the arguments of `stable_baselines3.SAC`."""
     t.set_option("policy_learning_rate", "learning_rate")
     for field in ("critic_learning_rate", "temperature_learning_rate"):
         t.declare_tied(field, hp.policy_learning_rate, "one learning_rate for all three")
@@ -129,7 +129,7 @@ def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of `stable_baselines3.DDPG`."""
+    """Return the arguments of `stable_baselines3.DDPG`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
     t.set_option("policy_weight_decay", "policy_kwargs.optimizer_kwargs.weight_decay")
@@ -144,7 +144,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of `stable_baselines3.DQN`."""
+    """Return the arguments of `stable_baselines3.DQN`."""
     translate_dqn_fields(t, hp, context)
     norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
     t.set_option("max_grad_norm", "max_grad_norm", norm, note="inf is off")

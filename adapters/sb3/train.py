@@ -110,7 +110,7 @@ METRICS = {
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     made: list[Any] = []
 
     def make() -> Any:
@@ -140,7 +140,7 @@ def train(
 def build_model(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv
 ) -> BaseAlgorithm:
-    """The SB3 model that `native` describes."""
+    """Return the SB3 model that `native` describes."""
     model_class = get_model_class(algorithm)
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
@@ -180,7 +180,7 @@ def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_model(model: BaseAlgorithm, path: Path) -> None:
-    """Writes SB3's own file, which loads without this project.
+    """Write SB3's own file, which loads without this project.
 
     What it holds of ours is in it; a replay buffer of ours is left out.
     """
@@ -197,18 +197,18 @@ def save_model(model: BaseAlgorithm, path: Path) -> None:
 
 
 def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """SB3's own deterministic prediction, bounds included."""
+    """Return SB3's own deterministic prediction, bounds included."""
     actions, _ = model.predict(observations, deterministic=True)
     return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
 def copy_weights(model: BaseAlgorithm) -> Weights:
-    """Copies of all parameters of the policy, its targets, and the temperature."""
+    """Return the copies of all parameters of the policy, its targets, and the temperature."""
     return weights_from_parameters(get_parameters(model))
 
 
 def get_parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
-    """The same as the tensors that the model computes with."""
+    """Return the same as the tensors that the model computes with."""
     tensors: dict[str, torch.Tensor] = dict(model.policy.state_dict())
     log_ent_coef = getattr(model, "log_ent_coef", None)
     if isinstance(log_ent_coef, torch.Tensor):

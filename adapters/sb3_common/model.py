@@ -49,7 +49,7 @@ def _make_object(value: Any, action_size: int, classes: Mapping[str, Any]) -> An
 
 
 def read_stored_data(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
-    """The rollout, or the filled part of the replay buffer."""
+    """Return the rollout, or the filled part of the replay buffer."""
     if algorithm == "ppo":
         buffer = model.rollout_buffer
         rows = buffer.buffer_size * buffer.n_envs
@@ -84,12 +84,14 @@ class MonitorWriter(KVWriter):
     def write(
         self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0
     ) -> None:
-        """Passes on the values that have a name in the trace."""
+        """Pass on the values that have a name in the trace."""
         names = self._names
         known = {names[key]: float(key_values[key]) for key in key_values if key in names}
         if "train/loss" in key_values and "train/value_loss" not in key_values:  # of DQN
             known["loss/critic"] = float(key_values["train/loss"])
-        if "train/entropy_loss" in key_values:  # SB3 logs minus the entropy
+        if (
+            "train/entropy_loss" in key_values
+        ):  # minus the entropy, see `train` in stable_baselines3/ppo/ppo.py
             known["policy/entropy"] = -float(key_values["train/entropy_loss"])
         self._monitor.record(known)
 

@@ -30,7 +30,7 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """The end of a translation.
+    """Finish a translation and return the native settings.
 
     Args:
         t: The translation.
@@ -150,7 +150,7 @@ def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
     """Return the number of copies to the target network.
 
     Upstream copies it at multiples of the interval, also without an update since the last copy:
-    such a copy changes nothing and is not counted.
+    such a copy changes nothing and is not counted. See `_on_step` in stable_baselines3/dqn/dqn.py.
     """
     every, interval = hp.train_freq, hp.target_update_interval
     total, first = compute_total_steps(hp, context), compute_first_update(hp)

@@ -16,11 +16,11 @@ class SbxAdapter(Adapter):
     install_command = "pip install 'sbx-rl>=0.28,<0.29'"
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Everything for every algorithm; JAX starts its threads when it computes, no earlier."""
+        """Return the modules of all algorithms; JAX starts its threads at the first computation."""
         return ("parallax.adapters.sbx.train",)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """Defaults in the signature of the algorithm's class."""
+        """Return the defaults in the signature of the algorithm's class."""
         import inspect
 
         import sbx

@@ -29,7 +29,7 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Trains while a recorder watches."""
+    """Train while a recorder watches."""
     with capture_calls(train, "build_model") as models:
 
         def locate() -> FlaxNetworks | None:

@@ -67,7 +67,7 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of `sbx.PPO`."""
+    """Return the arguments of `sbx.PPO`."""
     translate_rollout_fields(t, hp, context)
     t.declare_constant("value_clip_range", None, "sbx takes clip_range_vf and does not use it")
     t.set_option("normalize_advantage", "normalize_advantage")
@@ -85,7 +85,7 @@ couple_defaults_td3 = scale_cycle_to_envs
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of `sbx.TD3`."""
+    """Return the arguments of `sbx.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     translate_action_noise(t, "gaussian", hp.exploration_noise)
@@ -97,13 +97,13 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
-    """The temperature learns at the policy's rate."""
+    """Return the defaults with the temperature's learning rate equal to the policy's."""
     tied = dataclasses.replace(defaults, temperature_learning_rate=defaults.policy_learning_rate)
     return scale_cycle_to_envs(tied, context)
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of `sbx.SAC`."""
+    """Return the arguments of `sbx.SAC`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     rate = hp.policy_learning_rate
@@ -122,7 +122,7 @@ couple_defaults_ddpg = scale_cycle_to_envs
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of `sbx.DDPG`."""
+    """Return the arguments of `sbx.DDPG`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     for field in ("policy_weight_decay", "critic_weight_decay"):
@@ -138,7 +138,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of `sbx.DQN`."""
+    """Return the arguments of `sbx.DQN`."""
     translate_dqn_fields(t, hp, context)
     t.declare_constant("max_grad_norm", None, "gradients are not clipped")
     t.set_option(

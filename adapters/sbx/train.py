@@ -56,7 +56,7 @@ _TRAIN_STATES = {
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     configure_jax()
     made: list[Any] = []
 
@@ -85,7 +85,7 @@ def train(
 def build_model(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv
 ) -> BaseAlgorithm:
-    """The sbx model that `native` describes."""
+    """Return the sbx model that `native` describes."""
     model_class: type[BaseAlgorithm] = getattr(sbx, algorithm.upper())
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
@@ -101,12 +101,12 @@ def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> 
 
 
 def copy_weights(model: BaseAlgorithm) -> Weights:
-    """Copies of all parameters of the policy, its critics, targets, and the temperature."""
+    """Return copies of all parameters of the policy, critics, targets, and the temperature."""
     return weights_from_states(get_train_states(model))
 
 
 def get_train_states(model: Any) -> dict[str, Any]:
-    """The model's train states by what they train."""
+    """Return the model's train states by what they train."""
     found = {}
     for label, (owner, name) in _TRAIN_STATES.items():
         holder = getattr(model, owner) if owner else model
@@ -116,7 +116,7 @@ def get_train_states(model: Any) -> dict[str, Any]:
 
 
 def load_weights(model: Any, values: Weights) -> None:
-    """Gives all parameters other values."""
+    """Give all parameters other values."""
     for label, state in replace_weights(get_train_states(model), values).items():
         owner, name = _TRAIN_STATES[label]
         setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))

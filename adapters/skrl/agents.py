@@ -58,7 +58,7 @@ class ModelSpaces:
 
 
 def build_mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequential:
-    """A network of the examples'."""
+    """Return a network of the examples'."""
     made: list[torch.nn.Module] = []
     for width in hidden:
         made += [torch.nn.Linear(inputs, width), torch.nn.ReLU()]
@@ -70,7 +70,7 @@ class RandomActionModel(Model):
     """A model whose random actions are drawn one after the other."""
 
     def random_act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
-        """Actions drawn uniformly, as many as there are observations."""
+        """Return actions drawn uniformly, as many as there are observations."""
         count = inputs["observations"].shape[0]
         drawn = [torch.as_tensor(self.action_space.sample()).reshape(-1) for _ in range(count)]
         return torch.stack(drawn).to(self.device), {}
@@ -102,7 +102,7 @@ class DeterministicActor(DeterministicMixin, BoundedActionModel):
         self.net = build_mlp(self.num_observations, hidden, self.num_actions)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Actions float32[N, actions]."""
+        """Return actions float32[N, actions]."""
         return self.within(self.net(inputs["observations"])), {}
 
 
@@ -131,7 +131,7 @@ class ValueModel(DeterministicMixin, Model):
         self.net = build_mlp(self.num_observations, hidden, 1)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Values float32[N, 1]."""
+        """Return values float32[N, 1]."""
         return self.net(inputs["observations"]), {}
 
 
@@ -144,7 +144,7 @@ class CriticModel(DeterministicMixin, Model):
         self.net = build_mlp(self.num_observations + self.num_actions, hidden, 1)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Values float32[N, 1]."""
+        """Return values float32[N, 1]."""
         pairs = torch.cat([inputs["observations"], inputs["taken_actions"]], dim=1)
         return self.net(pairs), {}
 
@@ -195,7 +195,7 @@ def build_agent(
     spaces: ModelSpaces,
     probe_models: Mapping[str, Any] | None = None,
 ) -> Agent:
-    """The agent that settings describe, with a memory for one environment.
+    """Return the agent that settings describe, with a memory for one environment.
 
     Args:
         algorithm: Name.
@@ -222,7 +222,7 @@ def build_agent(
 
 
 def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
-    """Arguments of one component, by name."""
+    """Return the arguments of one component, by name."""
     parts = {name: name.partition(".") for name in settings}
     return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
@@ -243,14 +243,14 @@ def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
 
 
 def make_ppo_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
-    """The agent's class and its models."""
+    """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     models = {"policy": GaussianActor(spaces, hidden), "value": ValueModel(spaces, hidden)}
     return AgentParts(PPO, PPO_CFG, models)
 
 
 def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
-    """The agent's class and its models."""
+    """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
     critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
@@ -259,7 +259,7 @@ def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
 
 
 def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
-    """The agent's class and its models."""
+    """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
     models = {"policy": GaussianActor(spaces, hidden)}
@@ -268,7 +268,7 @@ def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
 
 
 def make_ddpg_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
-    """The agent's class and its models."""
+    """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
     models |= {role: CriticModel(spaces, hidden) for role in ("critic", "target_critic")}
@@ -279,7 +279,7 @@ DQN_AGENTS = {"DQN": (DQN, DQN_CFG), "DDQN": (DDQN, DDQN_CFG)}
 
 
 def make_dqn_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
-    """The agent's class and its models."""
+    """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     roles = ("q_network", "target_q_network")
     return AgentParts(

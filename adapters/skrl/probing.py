@@ -78,7 +78,7 @@ class TanhValue(DeterministicMixin, Model):
         self.net.append(torch.nn.Linear(hidden[-1], 1))
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Values float32[N, 1]."""
+        """Return values float32[N, 1]."""
         return self.net(inputs["observations"]), {}
 
 
@@ -125,7 +125,7 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Trains while a recorder watches; with weights of the probe's, on networks of its shape."""
+    """Train while a recorder watches; with weights of the probe's, on networks of its shape."""
     with contextlib.ExitStack() as stack:
         if script.weights:
             stack.enter_context(_use_probe_models(train, script.weights))
@@ -196,7 +196,7 @@ def locate_tensors(algorithm: str, agent: Agent) -> dict[str, TensorLocation]:
 
 
 def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, torch.nn.Linear]:
-    """Layers by their canonical names."""
+    """Return layers by their canonical names."""
     linear = [layer for layer in model.net if isinstance(layer, torch.nn.Linear)]
     if isinstance(model, TwoHeadedActor):
         heads = {"mean": model.mean, "std": model.log_std}

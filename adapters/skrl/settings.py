@@ -39,7 +39,7 @@ ACTION_UNITS_NOTE = "in units of the action"
 
 
 def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
-    """Sets the options of `cfg` that no hyperparameter stands for, and `off` ones to None."""
+    """Set the options of `cfg` that no hyperparameter stands for, and `off` ones to None."""
     fixed = {
         **dict.fromkeys(("observation_preprocessor", "state_preprocessor", "rewards_shaper")),
         **dict.fromkeys(off),
@@ -118,7 +118,7 @@ PPO_CFG_NAME = "PPO_CFG"
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of `skrl.agents.torch.ppo.PPO_CFG` and what its agent is put together with."""
+    """Return the arguments of `skrl.agents.torch.ppo.PPO_CFG` and of its agent's parts."""
     t.set_option("learning_rate", f"{PPO_CFG_NAME}.learning_rate")
     _translate_schedule(t, hp, context)
     t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts")
@@ -170,7 +170,7 @@ TD3_CFG_NAME = "TD3_CFG"
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of `skrl.agents.torch.td3.TD3_CFG` and what its agent is put together with."""
+    """Return the arguments of `skrl.agents.torch.td3.TD3_CFG` and of its agent's parts."""
     translate_gaussian_noise(t, hp, context, TD3_CFG_NAME)
     t.set_option("policy_delay", f"{TD3_CFG_NAME}.policy_delay")
     smoothing = f"{TD3_CFG_NAME}.smooth_regularization"
@@ -190,7 +190,7 @@ SAC_CFG_NAME = "SAC_CFG"
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of `skrl.agents.torch.sac.SAC_CFG` and what its agent is put together with."""
+    """Return the arguments of `skrl.agents.torch.sac.SAC_CFG` and of its agent's parts."""
     t.declare_constant("policy_delay", 1)
     t.declare_constant("target_update_interval", 1)
     t.set_option("initial_temperature", f"{SAC_CFG_NAME}.initial_entropy_value")
@@ -209,7 +209,7 @@ OU_THETA, OU_TIME_STEP = 0.15, 0.01
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of `skrl.agents.torch.ddpg.DDPG_CFG` and what its agent is put together with."""
+    """Return the arguments of `skrl.agents.torch.ddpg.DDPG_CFG` and of its agent's parts."""
     if hp.exploration_noise_kind == "gaussian":
         translate_gaussian_noise(t, hp, context, DDPG_CFG_NAME)
     else:
@@ -243,7 +243,7 @@ DQN_CFG_NAME = "DQN_CFG"
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of its twin for double Q-learning."""
+    """Return the arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of that of double DQN."""
     t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
     t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")
     t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", note="from the first step on")

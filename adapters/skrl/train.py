@@ -86,7 +86,7 @@ TRAINER_OPTIONS = {
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     settings = native.settings
     config.torch.device = device = context.device
     set_seed(settings["seed"])
@@ -113,7 +113,7 @@ def train(
 
 
 def clip_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The task with actions cut at their bounds, which skrl's Gaussian policies go beyond."""
+    """Return the task with clipped actions; skrl's Gaussian policies go beyond the bounds."""
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Box):
         return env
@@ -124,7 +124,7 @@ def clip_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 def report_to_monitor(
     agent: Agent, algorithm: str, settings: Mapping[str, Any], monitor: Monitor
 ) -> None:
-    """Hands to the monitor what the agent would write to files, some of it only if it does."""
+    """Hand to the monitor what the agent would write to files, some of it only if it does."""
 
     def hand_over(*, timestep: int, timesteps: int) -> None:
         tracked = {name: float(np.mean(values)) for name, values in agent.tracking_data.items()}
@@ -137,7 +137,7 @@ def report_to_monitor(
 
 
 def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:
-    """Values by their names in the trace."""
+    """Return values by their names in the trace."""
     known = {METRICS[name]: value for name, value in tracked.items() if name in METRICS}
     if algorithm == "sac" and ENTROPY_LOSS in tracked:
         known["loss/temperature"] = tracked[ENTROPY_LOSS]
@@ -145,7 +145,7 @@ def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, fl
 
 
 def predict_actions(agent: Agent, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """The policy's own actions without noise, or the choice of the largest value."""
+    """Return the policy's own actions without noise, or the choice of the largest value."""
     network = agent.models.get("policy") or agent.models["q_network"]
     seen = torch.as_tensor(np.asarray(observations, np.float32), device=agent.device)
     with torch.no_grad():
@@ -156,7 +156,7 @@ def predict_actions(agent: Agent, observations: NDArray[np.float32]) -> NDArray[
 
 
 def get_parameters(agent: Agent) -> dict[str, torch.Tensor]:
-    """Every parameter, as the tensor that the agent computes with."""
+    """Return every parameter, as the tensor that the agent computes with."""
     found = {
         f"{role}.{name}": value
         for role, model in agent.models.items()

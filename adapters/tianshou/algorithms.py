@@ -31,32 +31,32 @@ NativeSettings = Mapping[str, Any]
 
 
 def make_action_space(task: Task) -> gymnasium.spaces.Box:
-    """The space of a task's actions."""
+    """Return the space of a task's actions."""
     low, high = (np.array(limit, np.float32) for limit in (task.action_low, task.action_high))
     return gymnasium.spaces.Box(low, high)
 
 
 def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
-    """Arguments of one component, by name."""
+    """Return the arguments of one component, by name."""
     parts = {name: name.partition(".") for name in settings}
     return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
 
 def make_adam(settings: NativeSettings, of: str = "") -> AdamOptimizerFactory:
-    """The optimiser of one of several networks, named in brackets, or of all."""
+    """Return the optimiser of one of several networks, named in brackets, or of all."""
     shared = select_options(settings, "AdamOptimizerFactory")
     return AdamOptimizerFactory(**shared | select_options(settings, f"AdamOptimizerFactory{of}"))
 
 
 def build_critics(settings: NativeSettings, task: Task, number: int) -> list[ContinuousCritic]:
-    """Values of an observation and an action, all bodies made before all heads."""
+    """Return critics of an observation and an action, all bodies made before all heads."""
     sizes = {"state_shape": task.observation_size, "action_shape": task.action_size}
     nets = [Net(**sizes, concat=True, **select_options(settings, "Net")) for _ in range(number)]
     return [ContinuousCritic(preprocess_net=net) for net in nets]
 
 
 def build_twin_critics(settings: NativeSettings, task: Task) -> dict[str, Any]:
-    """Arguments of an algorithm with two critics and a policy."""
+    """Return the arguments of an algorithm with two critics and a policy."""
     first, second = build_critics(settings, task, 2)
     optimizer = make_adam(settings, "(critic)")
     return {
@@ -69,7 +69,7 @@ def build_twin_critics(settings: NativeSettings, task: Task) -> dict[str, Any]:
 
 
 def build_algorithm(algorithm: str, settings: NativeSettings, task: Task) -> Algorithm[Any, Any]:
-    """The algorithm that settings describe; draws its weights from torch's generator."""
+    """Return the algorithm that settings describe; draw its weights from torch's generator."""
     if algorithm in _BUILDERS:
         return _BUILDERS[algorithm](settings, task)
     module = load_package_module(algorithm, "tianshou_algorithm")
@@ -83,7 +83,7 @@ class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
     def __init__(
         self, image: Sequence[int], filters: Sequence[int], values: Net, brightest: int = 1
     ) -> None:
-        """Draws the weights of the convolutions from torch's generator.
+        """Draw the weights of the convolutions from torch's generator.
 
         Args:
             image: Channels, height and width.
@@ -102,7 +102,7 @@ class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
 
 
 def build_ppo(settings: NativeSettings, task: Task) -> PPO:
-    """The algorithm that settings describe."""
+    """Return the algorithm that settings describe."""
     hidden = {**select_options(settings, "Net"), "activation": nn.Tanh}
     body = Net(state_shape=task.observation_size, **hidden)
     actor = ContinuousActorProbabilistic(
@@ -145,7 +145,7 @@ def _find_linear_layers(modules: Sequence[nn.Module]) -> list[nn.Linear]:
 
 
 def build_td3(settings: NativeSettings, task: Task) -> TD3:
-    """The algorithm that settings describe."""
+    """Return the algorithm that settings describe."""
     body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
     actor = ContinuousActorDeterministic(preprocess_net=body, action_shape=task.action_size)
     critics = build_twin_critics(settings, task)
@@ -157,7 +157,7 @@ def build_td3(settings: NativeSettings, task: Task) -> TD3:
 
 
 def build_sac(settings: NativeSettings, task: Task) -> SAC[Any]:
-    """The algorithm that settings describe."""
+    """Return the algorithm that settings describe."""
     body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
     actor = ContinuousActorProbabilistic(
         preprocess_net=body, action_shape=task.action_size, unbounded=True, conditioned_sigma=True
@@ -170,7 +170,7 @@ def build_sac(settings: NativeSettings, task: Task) -> SAC[Any]:
 
 
 def build_ddpg(settings: NativeSettings, task: Task) -> DDPG:
-    """The algorithm that settings describe."""
+    """Return the algorithm that settings describe."""
     body = Net(state_shape=task.observation_size, **select_options(settings, "Net"))
     actor = ContinuousActorDeterministic(preprocess_net=body, action_shape=task.action_size)
     (critic,) = build_critics(settings, task, 1)
@@ -194,7 +194,7 @@ DQNPolicy = DiscreteQLearningPolicy[Any]
 
 
 def build_dqn(settings: NativeSettings, task: Task) -> DQN[DQNPolicy]:
-    """The algorithm that settings describe."""
+    """Return the algorithm that settings describe."""
     policy = DiscreteQLearningPolicy(
         model=_build_q_network(settings, task),
         action_space=gymnasium.spaces.Discrete(task.choices),

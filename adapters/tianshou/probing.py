@@ -56,7 +56,7 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Trains while a recorder watches."""
+    """Train while a recorder watches."""
     with contextlib.ExitStack() as stack:
         models = stack.enter_context(capture_calls(train, "build_algorithm"))
         buffers = stack.enter_context(capture_calls(train, "make_buffer"))

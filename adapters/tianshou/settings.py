@@ -67,7 +67,7 @@ def translate_actor_critic_fields(
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """The native settings, with the counts in which Tianshou deviates."""
+    """Return the native settings, with the counts in which Tianshou deviates."""
     _, total = count_steps(hp, context)
     update_schedule = dataclasses.replace(make_update_schedule(hp, context), **counts)
     trained = total - update_schedule.random_steps
@@ -108,7 +108,7 @@ def require_divisible_by_envs(
 def finish_translation(
     t: ConfigTranslator, params: str, trained: int, warm_up: int, update_schedule: UpdateSchedule
 ) -> NativeConfig:
-    """The native settings of one epoch that is the whole run."""
+    """Return the native settings of one epoch that is the whole run."""
     t.set_extra_options(**{f"{params}.max_epochs": 1, f"{params}.epoch_num_steps": trained})
     return t.finish(warm_up + trained, framework_steps=trained, update_schedule=update_schedule)
 
@@ -123,7 +123,7 @@ def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of `tianshou.algorithm.PPO` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.PPO` and what it is put together with."""
     total = math.ceil(context.steps / hp.rollout_steps) * hp.rollout_steps
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     linear = hp.learning_rate_schedule == "linear"
@@ -165,7 +165,7 @@ couple_defaults_td3 = scale_cycle_to_envs
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of `tianshou.algorithm.TD3` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.TD3` and what it is put together with."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
     t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
     t.set_option("target_policy_noise", "TD3.policy_noise", note="target actions are not cut")
@@ -175,7 +175,8 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
             "target_noise_clip", "no clipping at all: use target_policy_noise=0 for no noise"
         )
     translate_actor_critic_fields(t, hp, context, "TD3")
-    # The first update counts as number 0, and has the policy in it.
+    # The first update has number 0 and includes the policy: `_cnt % update_actor_freq == 0` in
+    # tianshou/algorithm/modelfree/td3.py.
     delayed = math.ceil(make_update_schedule(hp, context).total_gradient_steps / hp.policy_delay)
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
@@ -184,7 +185,7 @@ couple_defaults_sac = scale_cycle_to_envs
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of `tianshou.algorithm.SAC` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.SAC` and what it is put together with."""
     t.set_option("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
     t.declare_constant("policy_delay", 1)
     t.declare_constant("target_update_interval", 1)
@@ -202,7 +203,7 @@ NOISE_CLASSES = {"gaussian": "GaussianNoise", "ornstein-uhlenbeck": "OUNoise"}
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of `tianshou.algorithm.DDPG` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.DDPG` and what it is put together with."""
     name = f"{NOISE_CLASSES[hp.exploration_noise_kind]}.sigma"
     t.set_option("exploration_noise", name, note="stored actions are not cut")
     t.share_option("exploration_noise_kind", name)
@@ -217,7 +218,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of `tianshou.algorithm.DQN` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.DQN` and what it is put together with."""
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()

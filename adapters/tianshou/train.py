@@ -54,7 +54,7 @@ class PrioritySchedule:
     def __init__(
         self, replay: PrioritizedReplay, steps: int, buffer: PrioritizedReplayBuffer
     ) -> None:
-        """Sets epsilon.
+        """Set epsilon.
 
         Args:
             replay: The hyperparameters.
@@ -70,7 +70,7 @@ class PrioritySchedule:
         self.anneal(buffer, 0)
 
     def anneal(self, buffer: PrioritizedReplayBuffer, taken: int) -> None:
-        """Sets beta as it is after so many environment transitions."""
+        """Set beta as it is after so many environment transitions."""
         beta = anneal_linearly(self._replay.beta, self._replay.beta_final, taken / self._steps)
         # The buffer of several environments passes it on to its parts, and reads its own.
         PrioritizedReplayBuffer.set_beta(buffer, beta)
@@ -115,7 +115,7 @@ class PriorityVectorBuffer(_IncrementalNanCheck, PrioritizedVectorReplayBuffer):
 def make_buffer(
     size: int, random_seed: int, n_envs: int, replay: PrioritizedReplay | None = None
 ) -> ReplayBuffer:
-    """A buffer for the transitions of `n_envs` environments, uniform unless `replay` is given."""
+    """Return a replay buffer for `n_envs` environments, uniform unless `replay` is given."""
     if replay is not None:
         asked = {"random_seed": random_seed, **make_priority_arguments(replay)}
         if n_envs == 1:
@@ -141,19 +141,19 @@ class MonitorLogger(LazyLogger):
     """Logger that passes statistics of updates to the monitor and stores nothing."""
 
     def __init__(self, monitor: Monitor, every: int) -> None:
-        """Hands on what every `every`-th training step reports."""
+        """Hand on what every `every`-th training step reports."""
         super().__init__()
         self.update_interval = every
         self._monitor = monitor
 
     def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
-        """Records what has a name in the trace."""
+        """Record what has a name in the trace."""
         if step_type.startswith("update"):
             self._monitor.record(rename_metrics(data))
 
 
 def rename_metrics(data: dict[str, Any]) -> dict[str, float]:
-    """Values by their names in the trace; means where Tianshou has statistics of a rollout."""
+    """Return values by their names in the trace; means of Tianshou's rollout statistics."""
     known = {METRICS[name]: _read_mean(value) for name, value in data.items() if name in METRICS}
     if "loss" in data and "vf_loss" not in data:  # of DQN
         known["loss/critic"] = _read_mean(data["loss"])
@@ -176,7 +176,7 @@ RECORD_EVERY = 100
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     settings = native.settings
     made: list[Any] = []
     parts: dict[str, Any] = {}
@@ -249,20 +249,20 @@ def make_trainer_checkpointable(
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds the two global generators that Tianshou draws from."""
+    """Seed the two global generators that Tianshou draws from."""
     np.random.seed(seed)
     torch.manual_seed(seed)
 
 
 def collect_random_steps(collector: Collector[Any], steps: int) -> None:
-    """Collects with random actions."""
+    """Collect with random actions."""
     collector.reset()
     if steps:
         collector.collect(n_step=steps, random=True)
 
 
 def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Tianshou's own actions outside of training, mapped to the environment's bounds."""
+    """Return Tianshou's own actions outside of training, mapped to the environment's bounds."""
     policy = model.policy
     outside = policy_within_training_step(policy, enabled=False)
     with outside, torch_train_mode(policy, enabled=False), torch.no_grad():
@@ -273,12 +273,12 @@ def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32
 
 
 def copy_weights(model: Algorithm[Any, Any]) -> Weights:
-    """Copies of all parameters; Tianshou's `_old` networks are the targets."""
+    """Return the copies of all parameters; Tianshou's `_old` networks are the targets."""
     return weights_from_parameters(get_parameters(model))
 
 
 def get_parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
-    """The same as the tensors that the model computes with."""
+    """Return the same as the tensors that the model computes with."""
     return {
         name.replace("_old.module.", "_target."): value for name, value in model.named_parameters()
     }
@@ -306,7 +306,7 @@ COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
 
 
 def load_compiled_function(module: str, name: str) -> Callable[..., Any]:
-    """The compiled function.
+    """Return the compiled function.
 
     Raises:
         ImportError: This version does not have it.

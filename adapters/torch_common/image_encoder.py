@@ -15,7 +15,7 @@ class ImageScaling(nn.Module):
     """Brings an image of bytes to 0 to 1."""
 
     def __init__(self, brightest: int) -> None:
-        """Divides by `brightest`."""
+        """Divide by `brightest`."""
         super().__init__()
         self.brightest = brightest
 
@@ -27,7 +27,7 @@ class ImageScaling(nn.Module):
 def build_convolutions(
     image: Sequence[int], filters: Sequence[int], brightest: int = 1
 ) -> nn.Sequential:
-    """Convolutions with ReLU, from images [N, channels, height, width] to features [N, features].
+    """Build convolutions with ReLU, from [N, channels, height, width] to [N, features].
 
     Draws its weights from torch's generator.
 

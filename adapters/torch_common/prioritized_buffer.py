@@ -42,7 +42,7 @@ class PrioritizedReplayMixin:
     def __init__(
         self, buffer_size: int, *arguments: Any, replay_settings: Mapping[str, Any], **settings: Any
     ) -> None:
-        """Makes upstream's buffer and the strategy.
+        """Make upstream's buffer and the strategy.
 
         Args:
             buffer_size: Transitions, of all parallel environments together.
@@ -69,7 +69,7 @@ class PrioritizedReplayMixin:
         self.replayer.strategy.add(self.n_envs)  # type: ignore[attr-defined]
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """A minibatch; its losses must be `weighted` before the next one."""
+        """Return a minibatch; its losses must be `weighted` before the next one."""
         with time_sampling(self.replayer):
             return self.at(self.replayer.draw(batch_size, self._make_error_reader(env)), env)
 
@@ -93,7 +93,7 @@ class PrioritizedReplayMixin:
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
     def at(self, places: Indices, env: Any = None) -> ReplaySamples:
-        """The transitions at some places, as upstream's buffer gives them."""
+        """Return the transitions at some places, as upstream's buffer gives them."""
         own: Any = self
         rows, copies = np.divmod(places, own.n_envs)
         ended = own.dones[rows, copies] * (1 - own.timeouts[rows, copies])
@@ -114,7 +114,7 @@ class PrioritizedReplayMixin:
 
 
 def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriticErrors:
-    """Errors as arrays, by random numbers that are not the training's, such as smoothing noise."""
+    """Wrap a function of errors: arrays, with random numbers apart from the training's."""
 
     def gaps(places: Indices) -> NDArray[Any]:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -125,7 +125,7 @@ def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriti
 
 @contextlib.contextmanager
 def time_sampling(replayer: ReplaySampler) -> Iterator[None]:
-    """Counts what is done within as the drawing of a minibatch, sweeps apart."""
+    """Count what is done within as the drawing of a minibatch, sweeps apart."""
     account = replayer.account
     before, started = account.interleaved_seconds, account.clock()
     yield

@@ -38,7 +38,7 @@ class Float64Mode(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one function of torch's."""
+        """Run one function of torch's."""
         if func is torch.Tensor.float:
             return args[0].double()
         given = {name: _to_float64(value) for name, value in (kwargs or {}).items()}
@@ -60,7 +60,7 @@ def _to_float64(value: Any) -> Any:
 
 @contextlib.contextmanager
 def train_in_float64(wanted: bool) -> Iterator[None]:
-    """Trains in float64 within, if wanted."""
+    """Train in float64 within, if wanted."""
     if not wanted:
         yield
         return
@@ -88,12 +88,12 @@ class TensorLocation:
     columns: NDArray[np.int64] | None = None
 
     def read(self, whole: NDArray[Any]) -> Array:
-        """The canonical array, where `whole` is the framework's, or its gradient."""
+        """Return the canonical array, where `whole` is the framework's, or its gradient."""
         array = np.array(whole[self.index], dtype=float)
         return array if self.columns is None else array[:, self.columns]
 
     def write(self, array: Array) -> None:
-        """Overwrites the framework's values."""
+        """Overwrite the framework's values."""
         if self.columns is not None:
             array = array[:, np.argsort(self.columns)]
         with torch.no_grad():
@@ -126,7 +126,7 @@ class TorchNetworks:
         return {name: self._read(name) for name in (self._slots if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
-        """Overwrites the framework's values."""
+        """Overwrite the framework's values."""
         for name, array in weights.items():
             self._slots[name].write(array)
 
@@ -135,11 +135,11 @@ class TorchNetworks:
         return self._slots[name].tensor.data_ptr()
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
-        """The canonical array, where `whole` is the framework's, or its gradient."""
+        """Return the canonical array, where `whole` is the framework's, or its gradient."""
         return self._slots[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
-        """Columns as the first critic has them, in canonical order."""
+        """Return columns as the first critic has them, in canonical order."""
         columns = self._slots["critic1.0.weight"].columns
         return pairs if columns is None else pairs[:, columns]
 
@@ -163,7 +163,7 @@ class TorchNetworks:
 
 
 def locate_linear_layers(network: str, layers: Mapping[str, Any]) -> dict[str, TensorLocation]:
-    """Slots of layers that have a weight and a bias."""
+    """Return the slots of layers that have a weight and a bias."""
     return {
         f"{network}.{name}.{kind}": TensorLocation(getattr(layer, kind))
         for name, layer in layers.items()
@@ -197,7 +197,7 @@ class TorchRecorder(recorder.TrainingRecorder):
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
-        """Dictates and records within; leaves nothing behind."""
+        """Script and record within; leave nothing behind."""
         world, pause, around = self._script.world, ScriptedRngPause(), None
         if self._script.traces_lines or world.scripted_data.n_discrete_actions:
             self._dictating = ScriptedRngMode(world)

@@ -79,14 +79,14 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._coins: Any = None
 
     def start(self) -> None:
-        """Dictates from here on: the world says so itself."""
+        """Do nothing: the scripted environment marks the start itself."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # nothing is compiled here, and the guard takes half of the time
 
     def __enter__(self) -> Self:
-        """Dictates within; gradients are computed without, as they draw nothing."""
+        """Script within; gradients are computed without, as they draw nothing."""
         self._backward = backward = torch.autograd.backward
 
         def plainly(*args: Any, **kwargs: Any) -> Any:
@@ -102,12 +102,12 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Puts everything back."""
+        """Put everything back."""
         setattr(torch.autograd, "backward", self._backward)  # noqa: B010
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one operation of torch, or what stands for it."""
+        """Run one operation of torch, or what stands for it."""
         kwargs = kwargs or {}
         name = self._names.get(func)
         if name is None:
@@ -188,7 +188,7 @@ class ScriptedRngKernels:
         self._library: Any = None
 
     def start(self) -> None:
-        """Dictates from here on; what networks begin with is upstream's own."""
+        """Script from here on; what networks begin with is upstream's own."""
         library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         self._library = library
         kernels = {
@@ -210,11 +210,11 @@ class ScriptedRngKernels:
                     library.impl(overload, kernel, "CPU")
 
     def __enter__(self) -> Self:
-        """Puts torch's own back at the end."""
+        """Put torch's own back at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Puts torch's own back."""
+        """Put torch's own back."""
         if self._library is not None:
             self._library._destroy()
             self._library = None
@@ -269,7 +269,7 @@ class ScriptedRngPause:
 
     @contextlib.contextmanager
     def resume_on_exit(self) -> Iterator[None]:
-        """Dictates again at the end, whatever happened."""
+        """Script again at the end, whatever happened."""
         try:
             yield
         finally:

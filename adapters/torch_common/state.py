@@ -98,7 +98,7 @@ def _find_dtype(name: str) -> torch.dtype:
 
 
 def view_as_array(tensor: torch.Tensor) -> Any:
-    """A tensor's numbers, as an array of the same memory where that can be."""
+    """Return a tensor's numbers, as an array of the same memory where that can be."""
     data = tensor.detach()
     return data.view(_BIT_DTYPES[data.dtype]).numpy() if data.dtype in _BIT_DTYPES else data.numpy()
 
@@ -182,7 +182,7 @@ def weights_from_parameters(parameters: NamedTensors) -> Weights:
 
 
 def load_weights(parameters: NamedTensors, weights: Weights) -> None:
-    """Gives every parameter, in place, the values of the array of its name.
+    """Give every parameter, in place, the values of the array of its name.
 
     Args:
         parameters: Tensors that the model computes with.

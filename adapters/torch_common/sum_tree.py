@@ -96,16 +96,16 @@ class CompiledSumTree:
         self._tree: Any = _load_segtree_module().SegmentTree(capacity)
 
     def get(self, indices: Indices) -> Floats:
-        """The numbers at `indices`."""
+        """Return the numbers at `indices`."""
         return np.asarray(self._tree[indices])
 
     def set(self, indices: Indices, values: Floats) -> None:
-        """Puts numbers at `indices`; of an index that stands there twice the last counts."""
+        """Set numbers at `indices`; of a repeated index the last one counts."""
         # Copies, so that numba sees one type only: arrays that can be written, without gaps.
         self._tree[np.array(indices, np.int64)] = np.array(values, np.float64)
 
     def total(self) -> float:
-        """The sum of all numbers."""
+        """Return the sum of all numbers."""
         return float(self._tree.reduce())
 
     def find(self, points: Floats) -> Indices:

@@ -195,7 +195,7 @@ def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
 
 
 def _read_linear_input(node: Any) -> tuple[torch.Tensor, Any] | None:
-    """The input of a linear layer, and what made it; None for what is no layer."""
+    """Return the input of a linear layer, and what made it; None for what is no layer."""
     name = node.name()
     if name.startswith("AddmmBackward"):
         shown, made = node._saved_mat1, node.next_functions[1][0]

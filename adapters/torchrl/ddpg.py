@@ -77,7 +77,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
-    """Networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimisers as they are before the first update."""
     spec = build_action_spec(task)
     actor = build_deterministic_actor(settings, task)
     critic = build_q_network(settings, task)

@@ -95,7 +95,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
 
 
 def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
-    """Values of the actions, ReLU, torch's initialisation; images go through convolutions first."""
+    """Build the Q-network: ReLU, torch's initialisation, convolutions first for images."""
     filters, cells = settings.get("ConvNet.num_cells"), settings["MLP.num_cells"]
     inputs = task.observation_size if filters is None else count_features(task.image, filters)
     values = MLP(inputs, task.choices, num_cells=cells, activation_class=nn.ReLU)

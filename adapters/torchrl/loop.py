@@ -34,7 +34,7 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def seed_generators(seed: int) -> None:
-    """Seeds the two global generators that TorchRL draws from."""
+    """Seed the two global generators that TorchRL draws from."""
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
 
@@ -145,13 +145,13 @@ class MetricMeans:
         self._values: dict[str, list[torch.Tensor]] = {}
 
     def add(self, metrics: Mapping[str, torch.Tensor]) -> None:
-        """Adds what one update reports; a metric may be missing in some."""
+        """Add what one update reports; a metric may be missing in some."""
         self.updates += 1
         for name, value in metrics.items():
             self._values.setdefault(name, []).append(value)
 
     def take(self) -> dict[str, float]:
-        """The means since the last call."""
+        """Return the means since the last call."""
         means = {name: torch.stack(values).mean().item() for name, values in self._values.items()}
         self.updates, self._values = 0, {}
         return means

@@ -32,7 +32,7 @@ def build_q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
 
 
 def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
-    """Actions, ReLU and a tanh to the task's bounds, torch's initialisation."""
+    """Return actions, ReLU and a tanh to the task's bounds, torch's initialisation."""
     network = MLP(
         task.observation_size,
         task.action_size,
@@ -73,7 +73,7 @@ def attach_monitor(
     networks: Sequence[str],
     resumable: Checkpointable,
 ) -> None:
-    """Hands over what follows a training.
+    """Hand over what follows a training.
 
     Args:
         monitor: Takes it.
@@ -91,7 +91,7 @@ def attach_monitor(
 
 
 def copy_weights(loss: LossModule, networks: Sequence[str]) -> Weights:
-    """Copies of all trained parameters of a loss and of their targets.
+    """Return the copies of all trained parameters of a loss and of their targets.
 
     Args:
         loss: Holds the parameters.
@@ -101,7 +101,7 @@ def copy_weights(loss: LossModule, networks: Sequence[str]) -> Weights:
 
 
 def get_parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch.Tensor]:
-    """The same as the tensors that the loss computes with."""
+    """Return the same as the tensors that the loss computes with."""
     found = {}
     for network in networks:
         online = getattr(loss, f"{network.removeprefix('target_')}_params").flatten_keys(".")

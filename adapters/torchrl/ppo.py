@@ -53,7 +53,7 @@ class PPOComponents:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
-    """Networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimisers as they are before the first update."""
     actor, critic = _build_actor(settings, task), _build_critic(settings, task)
     advantages = GAE(
         gamma=settings["GAE.gamma"],
@@ -132,7 +132,7 @@ NETWORKS = ("actor_network", "critic_network")
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
     components = build_components(settings, context.task)
@@ -197,7 +197,7 @@ def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[
 
 
 def anneal_schedules(components: PPOComponents, step: int) -> torch.Tensor:
-    """Sets learning rate and clip range of update `step`, and returns the learning rate.
+    """Return sets learning rate and clip range of update `step`, and returns the learning rate.
 
     They stay at 0 after the last whole rollout, and where they start if there is none.
     """

@@ -86,7 +86,7 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Trains while a recorder watches."""
+    """Train while a recorder watches."""
     if algorithm == "r2d2":
         return _probe_sequences(native, context, script, watch)
     with contextlib.ExitStack() as stack:

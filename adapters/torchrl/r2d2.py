@@ -61,7 +61,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         self.settings = settings
 
     def forward(self, batch: TensorDictBase, weights: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The loss, half of weighted squared errors, summed over the steps of a sequence.
+        """Return the loss, half of weighted squared errors, summed over the steps of a sequence.
 
         Args:
             batch: B sequences as `parallax.adapters.torchrl.recurrent` cuts them.
@@ -93,7 +93,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         return {"loss": loss, "errors": errors.detach(), "values": values.detach()}
 
     def unroll(self, batch: TensorDictBase, params: Any) -> torch.Tensor:
-        """Values [B, m + 1, actions] of all steps and of what is seen after them."""
+        """Return values [B, m + 1, actions] of all steps and of what is seen after them."""
         with params.to_module(self.value_network), set_recurrent_mode(True):
             prepared = self._apply_burn_in(batch)
             values: torch.Tensor = self.value_network(prepared)["action_value"]
@@ -130,7 +130,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
     def compute_stored_state_values(
         self, batch: TensorDictBase, place: str, step: torch.Tensor
     ) -> torch.Tensor:
-        """Values [B, actions] of the network at one step, from the state that the actor had.
+        """Return values [B, actions] of the network at one step, from the state that the actor had.
 
         Args:
             batch: B sequences.
@@ -186,7 +186,7 @@ class ActorLag:
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
-    """Trains to the end."""
+    """Train to the end."""
     settings, actors = native.settings, context.n_envs
     seed_generators(settings["seed"])
     components = build_components(settings, context.task, actors)
@@ -219,7 +219,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task, actors: int = 1) -> R2D2Components:
-    """Networks, loss and optimiser as they are before the first update."""
+    """Return networks, loss and optimiser as they are before the first update."""
     network = build_recurrent_network(settings, task)
     actor = copy.deepcopy(network).requires_grad_(False)
     shares = compute_actor_epsilons(

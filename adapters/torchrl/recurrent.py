@@ -110,7 +110,7 @@ class SequenceReplayBuffer:
     """Sequences by priority: TorchRL's storage, and this project's sum of priorities."""
 
     def __init__(self, settings: Mapping[str, Any], actors: int) -> None:
-        """Stores nothing yet.
+        """Store nothing yet.
 
         Args:
             settings: Native ones.
@@ -136,7 +136,7 @@ class SequenceReplayBuffer:
         self.numbers = make_sampling_generator(settings["seed"])
 
     def extend(self, data: TensorDictBase) -> None:
-        """Notes what the collector brings, [steps] of one actor or [actors, steps]."""
+        """Note what the collector brings, [steps] of one actor or [actors, steps]."""
         found = []
         batch = data if data.ndim == 2 else data.unsqueeze(0)
         steps, after = _arrays_from_tensordict(batch), _arrays_from_tensordict(batch["next"])
@@ -154,7 +154,7 @@ class SequenceReplayBuffer:
             self.strategy.add(len(found))
 
     def sample(self) -> tuple[Indices, Floats, TensorDictBase]:
-        """Places, importance weights and content of a minibatch of sequences."""
+        """Return places, importance weights and content of a minibatch of sequences."""
         places, weights = self.strategy.sample(self.numbers, self.buffer.batch_size)
         return places, weights, self.buffer[torch.from_numpy(places)]
 
@@ -257,7 +257,7 @@ class LastStepTransform(Transform):  # type: ignore[misc]
         return next_tensordict
 
     def transform_observation_spec(self, observation_spec: TensorSpec) -> TensorSpec:
-        """Adds what it shows."""
+        """Add what it shows."""
         for name, width in self._widths.items():
             observation_spec[name] = Unbounded((*observation_spec.shape, width))
         return observation_spec
@@ -304,7 +304,7 @@ class RecurrentEpisodes:
         return np.asarray(choices.numpy(), dtype=np.int64)
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
-        """Shows the rewards, [N], with the next observations."""
+        """Show the rewards, [N], with the next observations."""
         shown = torch.as_tensor(np.asarray(rewards), dtype=torch.float32)
         self._carried["last_reward"] = shown.reshape(-1, 1)
 

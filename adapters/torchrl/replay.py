@@ -46,7 +46,7 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
         self._replayer, self._loss = replayer, loss
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Places of a minibatch."""
+        """Return the places of a minibatch."""
         gaps = isolate_error_rng(
             lambda places: self._loss.errors(storage[torch.from_numpy(places)])
         )
@@ -71,10 +71,10 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
         raise NotImplementedError
 
     def dumps(self, path: Any) -> None:
-        """Writes nothing."""
+        """Write nothing."""
 
     def loads(self, path: Any) -> None:
-        """Reads nothing."""
+        """Read nothing."""
 
 
 class PrioritizedTensorDictBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class PrioritizedTensorDictBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
         self.replayer = replayer
 
     def sample(self, *arguments: Any, **named: Any) -> Any:
-        """A minibatch."""
+        """Return a minibatch."""
         with time_sampling(self.replayer):
             return super().sample(*arguments, **named)
 
@@ -104,7 +104,7 @@ class WeightedLoss:
         raise NotImplementedError
 
     def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
-        """The mean of the losses of the last minibatch, [n], each with its weight."""
+        """Return the mean of the losses of the last minibatch, [n], each with its weight."""
         told = self.replayer.compute_loss_weights(errors.detach().numpy())
         return (torch.as_tensor(told, dtype=losses.dtype) * losses).mean()
 
@@ -123,7 +123,7 @@ class WeightedDQNLoss(WeightedLoss, DQNLoss):  # type: ignore[misc]
     """DQN's."""
 
     def forward(self, batch: TensorDictBase) -> TensorDict:
-        """The loss."""
+        """Return the loss."""
         losses, errors = self._compute_losses(batch)
         return TensorDict(loss=self.apply_weights(losses, errors))
 
@@ -141,7 +141,7 @@ class WeightedDDPGLoss(WeightedLoss, DDPGLoss):  # type: ignore[misc]
     """DDPG's."""
 
     def loss_value(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The critic's loss."""
+        """Return the critic's loss."""
         with self.disable_reduction():
             losses, details = DDPGLoss.loss_value(self, batch)
         return self.apply_weights(losses, details["td_error"].sqrt()[None]), details
@@ -156,7 +156,7 @@ class WeightedTD3Loss(WeightedLoss, TD3Loss):  # type: ignore[misc]
     """TD3's."""
 
     def value_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The critics' loss."""
+        """Return the critics' loss."""
         with self.disable_reduction():
             losses, details = TD3Loss.value_loss(self, batch)
         return self.apply_weights(losses, details["td_error"].sqrt()), details
@@ -171,7 +171,7 @@ class WeightedSACLoss(WeightedLoss, SACLoss):  # type: ignore[misc]
     """Weighted SAC loss; it reports only the larger error of its two critics."""
 
     def qvalue_v2_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The critics' loss."""
+        """Return the critics' loss."""
         with self.disable_reduction():
             losses, details = SACLoss.qvalue_v2_loss(self, batch)
         return self.apply_weights(losses, details["td_error"][None]), details
@@ -210,7 +210,7 @@ def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorDictReplayBuffer:
-    """An empty replay buffer.
+    """Return an empty replay buffer.
 
     Args:
         settings: Of the run.

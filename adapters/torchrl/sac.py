@@ -64,7 +64,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
-    """Networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimisers as they are before the first update."""
     actor = _build_actor(settings, task)
     loss = get_loss_class(SACLoss, settings)(
         actor,

@@ -98,7 +98,7 @@ def compute_half_range(task: Task) -> float | None:
 def round_up_to_batches(
     t: ConfigTranslator, field: str, frames_per_batch: int, context: RunContext
 ) -> int:
-    """Transitions of the whole run, rounded up to whole batches."""
+    """Return the transitions of the whole run, rounded up to whole batches."""
     if frames_per_batch % context.n_envs:
         t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
     total = math.ceil(context.steps / frames_per_batch) * frames_per_batch
@@ -107,7 +107,7 @@ def round_up_to_batches(
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Arguments of the components of PPO's recipe."""
+    """Return the arguments of the components of PPO's recipe."""
     t.set_option("learning_rate", "Adam.lr")
     linear = hp.learning_rate_schedule == "linear"
     t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note="at each minibatch")
@@ -160,7 +160,7 @@ def couple_defaults_td3(defaults: TD3, context: RunContext) -> TD3:
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Arguments of the components of TD3's recipe."""
+    """Return the arguments of the components of TD3's recipe."""
     t.set_option("policy_learning_rate", "Adam(actor).lr")
     t.set_option("critic_learning_rate", "Adam(critic).lr")
     for field, name in TD3_NOISE_NAMES.items():
@@ -171,12 +171,15 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
-    """The script has one learning rate for its networks; the temperature's is a constant."""
+    """Return the defaults with one learning rate for all networks, as in the script.
+
+    The learning rate of the temperature is a constant there.
+    """
     return dataclasses.replace(defaults, critic_learning_rate=defaults.policy_learning_rate)
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Arguments of the components of SAC's recipe."""
+    """Return the arguments of the components of SAC's recipe."""
     t.set_option("policy_learning_rate", "Adam(actor).lr")
     t.set_option("critic_learning_rate", "Adam(critic).lr")
     t.set_option("temperature_learning_rate", "Adam(alpha).lr")
@@ -206,7 +209,7 @@ def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Arguments of the components of DDPG's recipe."""
+    """Return the arguments of the components of DDPG's recipe."""
     t.set_option("policy_learning_rate", "Adam(actor).lr")
     t.set_option("critic_learning_rate", "Adam(critic).lr")
     t.set_option("policy_weight_decay", "Adam(actor).weight_decay")
@@ -225,11 +228,11 @@ LOSS_FUNCTIONS = {None: "l2", 1.0: "smooth_l1"}
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Arguments of the components of DQN's recipe."""
+    """Return the arguments of the components of DQN's recipe."""
     t.set_option("learning_rate", "Adam.lr")
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()
-    # HardUpdate copies at one call more than its interval.
+    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
     native = (interval or 1) - 1
     note = "in gradient steps, one less than there are between copies"
     name = "HardUpdate.value_network_update_interval"
@@ -262,7 +265,7 @@ R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
 
 
 def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> NativeConfig:
-    """Arguments of TorchRL's components, and of the loop around them.
+    """Return the arguments of TorchRL's components, and of the loop around them.
 
     Raises:
         SpecError: A value cannot be honoured, or the sum tree is not installed.
@@ -272,7 +275,7 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
     t.set_option("learning_rate", "Adam.lr")
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()
-    # HardUpdate copies at one call more than its interval.
+    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
     note = "in gradient steps, one less than there are between copies"
     name = "HardUpdate.value_network_update_interval"
     t.set_option("target_update_interval", name, (interval or 1) - 1, note)

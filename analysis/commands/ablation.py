@@ -33,13 +33,13 @@ NO_INTERVENTION_MESSAGE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     add_verdict_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what was found, writes it as a table, and draws a figure for each setting.
+    """Print the effects, write them as a table, and draw a figure for each setting.
 
     Raises:
         CommandError: There is nothing to compare or nowhere to write.

@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 
 def read_results(results: Path) -> RunCollection:
-    """Reads all runs under a folder, or in a file of packed runs.
+    """Read all runs under a folder, or in a file of packed runs.
 
     Raises:
         CommandError: There is no such folder or file, or no runs in it.
@@ -52,7 +52,7 @@ def read_results(results: Path) -> RunCollection:
 
 
 def load_results(results: Path) -> LoadedRuns:
-    """The same, judged together.
+    """Return the same, judged together.
 
     Raises:
         CommandError: There is no such folder or file, or no runs in it.
@@ -61,7 +61,7 @@ def load_results(results: Path) -> LoadedRuns:
 
 
 def format_unused(loaded: LoadedRuns) -> list[str]:
-    """Returns one line for each reason for which runs are not used, with their number."""
+    """Return one line for each reason for which runs are not used, with their number."""
     reasons = collections.Counter(item.reason for item in loaded.excluded)
     lines = [
         f"Not used: {count} of {loaded.requested} runs: {reason}"
@@ -84,7 +84,7 @@ def get_analysis_folder(results: Path) -> Path:
 
 @contextlib.contextmanager
 def open_output_folder(output: Path) -> Iterator[None]:
-    """Makes the output folder; turns failures to write into one message.
+    """Make the output folder; turn failures to write into one message.
 
     Raises:
         CommandError: The folder cannot be made or written to.
@@ -99,12 +99,12 @@ def open_output_folder(output: Path) -> Iterator[None]:
 
 
 def track_progress(items: Iterable[T], total: int) -> Iterable[T]:
-    """Passes items on and shows on standard error, if it is a terminal, how many are done."""
+    """Yield the items, and show progress on standard error if it is a terminal."""
     return track(items, "Drawing", total, console=Console(stderr=True), transient=True)
 
 
 def make_console() -> Console:
-    """A console as wide as the terminal, 100 columns at most."""
+    """Return a console as wide as the terminal, 100 columns at most."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal lacks a character
     return Console(
@@ -201,7 +201,7 @@ def add_interval_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def make_options(arguments: argparse.Namespace) -> VerdictOptions:
-    """The options given.
+    """Return the options given.
 
     Raises:
         CommandError: A value is out of its range.
@@ -228,7 +228,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
 
 
 def _parse_range(text: str) -> tuple[str, float, float]:
-    """A task and the ends of its scores.
+    """Return a task and the ends of its scores.
 
     Raises:
         CommandError: It is not TASK=LOW:HIGH.

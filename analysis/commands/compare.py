@@ -32,13 +32,13 @@ _BOOTSTRAP_SEED = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     add_interval_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints and writes the comparison.
+    """Print and write the comparison.
 
     Args:
         options: The command line.

@@ -42,7 +42,7 @@ FIGURES_FOLDER = "figures"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument("results", type=Path, nargs="?", help=RESULTS_HELP)
     parser.add_argument(
         "--families",
@@ -80,7 +80,7 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draws figures and says where they are, and which are not drawn and why.
+    """Draw figures; print their paths, and the figures that are not drawn with the reasons.
 
     Raises:
         CommandError: A name is unknown, there are no runs, or nowhere to write.
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def parse_family_names(text: str) -> list[str]:
-    """The names given to --families.
+    """Return the names given to --families.
 
     Raises:
         CommandError: One is unknown.
@@ -123,7 +123,7 @@ def parse_family_names(text: str) -> list[str]:
 
 
 def parse_panel_choices(texts: Sequence[str]) -> list[PanelChoice]:
-    """The figures given to --panels.
+    """Return the figures given to --panels.
 
     Raises:
         CommandError: One cannot be read, or two have the same name.
@@ -159,7 +159,7 @@ def _make_figure_specs(
 
 
 def draw_figures(sheets: list[FigureSpec], output: Path, jobs: int) -> None:
-    """Draws figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
+    """Draw figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
     drawn = render_figures(sheets, ("png", "pdf"), PNG_DPI, jobs)
     for sheet, files in track_progress(drawn, len(sheets)):
         for kind, content in files.items():

@@ -19,7 +19,7 @@ _MAX_NAMED_RUNS = 3  # runs that are in both, at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument("results", type=Path, help=f"the study: {RESULTS_HELP}")
     parser.add_argument("folder", type=Path, help=f"your runs: {RESULTS_HELP}")
     parser.add_argument(
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes one file with both and says how to look at it.
+    """Write one file with both, and print the commands that read it.
 
     Raises:
         CommandError: There are no runs, or both have a run of one name, or nowhere to write.

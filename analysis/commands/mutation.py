@@ -17,7 +17,7 @@ MUTATION_TABLE = "mutation.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument("results", type=Path, help="a study's folder, or its mutation.json")
     parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
     parser.add_argument(
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a table for each setting and writes one of all mutant configurations.
+    """Print a table for each setting and write one of all mutant configurations.
 
     Raises:
         CommandError: Nothing was played, or there is nowhere to write.

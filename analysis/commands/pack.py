@@ -18,7 +18,7 @@ from parallax.harness.record.layout import PACKED_SUFFIX
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
     parser.add_argument(
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the file and says where it is.
+    """Write the file and print its path.
 
     Raises:
         CommandError: There are no runs, or nowhere to write.
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
-    """Writes a file of packed runs and says what is in it.
+    """Write a file of packed runs and print a summary of it.
 
     Raises:
         CommandError: There is nowhere to write, or the name is no Parquet file's.

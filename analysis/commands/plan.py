@@ -40,7 +40,7 @@ PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     parser.add_argument(
         "--max-seeds",
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the plan and writes the script that carries it out.
+    """Print the plan and write the script that carries it out.
 
     Raises:
         CommandError: There is nothing to plan for, or nowhere to write.

@@ -57,7 +57,7 @@ _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "note", "grid", "readme", "ablat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument(
         "study", type=Path, help="file of packed runs, as `parallax study pack` writes it"
     )
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes everything and says where it is.
+    """Write everything and print the paths.
 
     Raises:
         CommandError: The file holds no packed runs, the grid, a file of ablations or the README
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: int) -> list[Path]:
-    """Draws figures, and returns their places."""
+    """Draw figures, and return their places."""
     folder.mkdir(exist_ok=True)
     places = []
     for sheet, content in track_progress(render_figures(sheets, ["png"], DPI, jobs), len(sheets)):
@@ -134,7 +134,7 @@ def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: i
 
 
 def _check_page_path(path: Path) -> None:
-    """Refuses to write over what somebody else has written.
+    """Refuse to write over what somebody else has written.
 
     Raises:
         CommandError: The page's place is taken.
@@ -153,7 +153,7 @@ def _list_leftover_files(folder: Path, made: Collection[Path]) -> list[Path]:
 
 
 def list_output_texts(options: argparse.Namespace, study: StudyPublication) -> dict[Path, str]:
-    """Every text that is written, by its place; figures and the packed runs are no texts.
+    """Return every text that is written, by its place; figures and the packed runs are no texts.
 
     Raises:
         CommandError: The README cannot be read or has no place for the section.
@@ -181,7 +181,7 @@ def _update_readme(options: argparse.Namespace, study: StudyPublication) -> str:
 
 
 def prepare_publication(options: argparse.Namespace) -> StudyPublication:
-    """Reads and judges what is published, and lists its figures; draws and writes nothing.
+    """Read and judge the results to publish, and list their figures; draw and write nothing.
 
     Raises:
         CommandError: The file or one of causes holds no packed runs, causes change nothing or the
@@ -285,7 +285,7 @@ def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
 
 
 def _hide_machine(path: Path) -> Path:
-    """Returns a path as a page may show it: from the folder in which the command runs.
+    """Return a path as a page may show it: from the folder in which the command runs.
 
     Of a path elsewhere on the machine only the name is left.
     """

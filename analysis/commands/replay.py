@@ -38,7 +38,7 @@ _DEFAULT_STAGES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     parser.add_argument(
         "--staleness",
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what was found, writes two tables, and draws a figure for each setting.
+    """Print the effects, write two tables, and draw a figure for each setting.
 
     Raises:
         CommandError: Nothing was replayed otherwise than uniformly, or nowhere to write.

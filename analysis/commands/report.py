@@ -40,7 +40,7 @@ _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "output")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     add_interval_argument(parser)
     add_jobs_argument(parser)
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the page and says where it is.
+    """Write the page and print its path.
 
     Raises:
         CommandError: There are no runs, or nowhere to write.
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_markdown(content: ReportContent, output: Path) -> None:
-    """Writes the page as Markdown, and its figures beside it."""
+    """Write the page as Markdown, and its figures beside it."""
     (output / FIGURES).mkdir(exist_ok=True)
     for picture in list_main_pictures(content):
         drawn = make_bytes_writer(base64.b64decode(picture.data))
@@ -90,7 +90,7 @@ def render_report(
     jobs: int,
     ablations: tuple[AblationReport, ...],
 ) -> str:
-    """The page, for who has judged the runs already.
+    """Return the page, for who has judged the runs already.
 
     Args:
         material: Runs, verdicts and curves.
@@ -104,7 +104,7 @@ def render_report(
 
 
 def format_report_command(options: argparse.Namespace) -> str:
-    """The command line that makes the page again, without what is as by default."""
+    """Return the command line that makes the page again, without what is as by default."""
     words = ["parallax", "report", str(options.results)]
     return shlex.join([*words, *format_changed_options(options, _REPEATED_OPTIONS)])
 

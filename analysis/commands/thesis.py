@@ -25,7 +25,7 @@ FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     parser.add_argument(
         "--output", type=Path, default=Path(), help="folder of the page (default: this one)"
     )
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a summary and writes the page.
+    """Print a summary and write the page.
 
     Raises:
         CommandError: There is nowhere to write.

@@ -41,7 +41,7 @@ _TABLE_FORMATS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command line."""
+    """Declare the command line."""
     add_folder_arguments(parser)
     parser.add_argument(
         "--tables",
@@ -124,7 +124,7 @@ def _format_verdict_counts(words: Sequence[str]) -> str:
 
 
 def write_verdict_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
-    """Writes a table for each question and for each other way to look; returns their paths."""
+    """Write a table for each question and for each other way to look; return their paths."""
     tables = make_verdict_tables(verdicts)
     for name, table in tables.items():
         write_text(output / name, table_to_csv(table))

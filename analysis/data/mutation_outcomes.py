@@ -91,7 +91,7 @@ class _OutcomesFile(msgspec.Struct, frozen=True):
 
 
 def read_outcomes(path: Path) -> list[MutationSetting]:
-    """The settings in a file, or in a study's folder.
+    """Return the settings in a file, or in a study's folder.
 
     Raises:
         OutcomesError: Says what is wrong and what to do.

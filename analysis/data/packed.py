@@ -33,7 +33,7 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
-    """Writes runs to a file, whole or not at all.
+    """Write runs to a file, whole or not at all.
 
     Args:
         found: What was read, of a folder or of another file.
@@ -104,7 +104,7 @@ def _format_folder(path: Path, root: Path) -> str:
 
 
 def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
-    """The text of the run's record; None where there is none that can be read."""
+    """Return the text of the run's record; None where there is none that can be read."""
     if item.record is not None:
         return item.record
     try:
@@ -131,7 +131,7 @@ def read_packed(path: Path) -> RunCollection:
 
 
 def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRun:
-    """Judges one row: a run, or a folder that is not used with its reason."""
+    """Judge one row: a run, or a folder that is not used with its reason."""
     named = translate_row(row)
     run_id = RunId(
         StudyCell(*(_shorten_name(named[name]) for name in _CELL)),
@@ -162,7 +162,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
 
 
 def _shorten_name(name: str | None) -> str:
-    """Returns a name as pages and terminals can show it, also where it is none."""
+    """Return a name as pages and terminals can show it, also where it is none."""
     return "?" if name is None else escape_unprintable(name[:_LONGEST_SHOWN])
 
 
@@ -175,7 +175,7 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
 
 
 def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun | ExcludedRun:
-    """Judges a run of another tool, which has no record."""
+    """Judge a run of another tool, which has no record."""
     settings = parse_settings(row["spec"])
     outcome = judge_foreign(run_id, folder, read_evaluations(row), settings)
     if check_hash(row) is False:
@@ -201,7 +201,7 @@ def _without_repeated_folders(
 def _judge_foreign_together(
     items: Sequence[CompletedRun | ExcludedRun],
 ) -> list[CompletedRun | ExcludedRun]:
-    """Judges runs of other tools beside each other, in their places."""
+    """Judge runs of other tools beside each other, in their places."""
     foreign = [item for item in items if isinstance(item, CompletedRun) and item.provenance is None]
     judged = iter(exclude_copies_and_short_runs(foreign))
     return [

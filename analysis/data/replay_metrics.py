@@ -44,7 +44,7 @@ class ReplayMetrics:
 
 
 def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
-    """All run folders, in their order."""
+    """Return all run folders, in their order."""
     specs = [dict(read_run(item.path).spec) for item in loaded.folders]
     names = _name_strategies([_get_strategy(spec) for spec in specs])
     variants = _find_shared_variants(loaded.folders, specs, names)
@@ -55,7 +55,7 @@ def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
 
 
 def _get_strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the replay strategy that a record names; an unnamed one is called `?`."""
+    """Return the replay strategy that a record names; an unnamed one is called `?`."""
     replay = dict(spec.get("replay") or {"name": UNIFORM})
     return {**replay, "name": str(replay.get("name", "?"))}
 
@@ -76,7 +76,7 @@ def _read_run_metrics(
 
 
 def _name_strategies(strategies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The strategies' names; of several of one name also the fields in which they differ."""
+    """Return the strategies' names; of several of one name also the fields in which they differ."""
     kinds: dict[str, set[str]] = collections.defaultdict(set)
     for one in strategies:
         kinds[one["name"]].add(json.dumps(one, sort_keys=True))

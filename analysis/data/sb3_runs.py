@@ -39,7 +39,7 @@ _ZooYamlLoader.add_multi_constructor(
 
 
 def read_sb3_run(folder: Path) -> CompletedRun | ExcludedRun:
-    """Reads one folder with an evaluations.npz and no run.json.
+    """Read one folder with an evaluations.npz and no run.json.
 
     Args:
         folder: Absolute path; the name of its parent is the algorithm.
@@ -59,7 +59,7 @@ def read_sb3_run(folder: Path) -> CompletedRun | ExcludedRun:
 def judge_foreign(
     run_id: RunId, folder: Path, evaluations: RunEvaluations, spec: dict[str, Any]
 ) -> CompletedRun | ExcludedRun:
-    """Judges a run of another tool by itself, from a folder or from a packed file.
+    """Judge a run of another tool by itself, from a folder or from a packed file.
 
     Args:
         run_id: Which run it is.
@@ -83,7 +83,7 @@ def judge_foreign(
 
 
 def parse_settings(text: str | None) -> dict[str, Any]:
-    """Reads what the Zoo's files said of a run from a packed file.
+    """Read what the Zoo's files said of a run from a packed file.
 
     Raises:
         Unusable: It holds something else than `n_timesteps` and `zoo_seed`, whole numbers.
@@ -108,7 +108,7 @@ def parse_settings(text: str | None) -> dict[str, Any]:
 
 
 def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[CompletedRun | ExcludedRun]:
-    """Finds foreign runs that only stand out beside the others: copies and short ones.
+    """Find foreign runs that only stand out beside the others: copies and short ones.
 
     A run is too short where another of the same task was evaluated at least one interval of
     evaluations later.

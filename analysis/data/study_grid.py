@@ -131,7 +131,7 @@ def requested_run_from_folder(item: CompletedRun | ExcludedRun) -> RequestedRun 
 
 
 def read_grid(path: Path) -> StudyGrid:
-    """Reads the grid of a study.
+    """Read the grid of a study.
 
     Raises:
         Unusable: The file holds none, one that sweeps something else than `NAMES`, or one that is
@@ -181,7 +181,7 @@ def _expand_part(part: Mapping[str, Any]) -> set[RequestedRun]:
 
 
 def _parse_sweep_values(part: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The values of each name, as Hydra reads them."""
+    """Return the values of each name, as Hydra reads them."""
     # Loaded here: of all that reads runs, only this needs it.
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import RangeSweep
@@ -208,7 +208,7 @@ def _parse_sweep_values(part: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _override(name: Any, value: Any) -> str:
-    """Returns one line of the grid as Hydra reads it; a list in YAML is no sweep."""
+    """Return one line of the grid as Hydra reads it; a list in YAML is no sweep."""
     if not isinstance(name, str) or not isinstance(value, str | int | float):
         raise UnusableError(
             f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its "
@@ -231,7 +231,7 @@ def _override(name: Any, value: Any) -> str:
 
 
 def _check_range(name: str, sweep: Any) -> None:
-    """Refuses a range with too many values before they are listed.
+    """Refuse a range with too many values before they are listed.
 
     Raises:
         Unusable: It has too many, or its step leads nowhere.

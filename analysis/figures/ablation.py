@@ -28,7 +28,7 @@ _ROW, _HEAD, _FOOT = 0.24, 0.42, 0.78  # inches
 
 
 def make_ablation_figure_spec(item: AblationVerdict) -> FigureSpec:
-    """The figure of one framework in one setting."""
+    """Return the figure of one framework in one setting."""
     cell = item.cell
     title = f"Effects on {get_label(item.framework)}'s {get_label(cell.algorithm)}, {cell.env}"
     pairs = sorted({effect.result.n for effect in item.effects})
@@ -50,7 +50,7 @@ def make_ablation_figure_spec(item: AblationVerdict) -> FigureSpec:
 
 
 def draw_ablation_figure(item: AblationVerdict) -> Figure:
-    """Draws a row for each effect; those of several interventions stand below a line."""
+    """Draw a row for each effect; those of several interventions stand below a line."""
     effects = (*item.single_effects, *item.joint_effects)
     longest = max(len(_format_effect_name(effect)) for effect in effects)
     left = min(0.25 + 0.068 * longest, 0.55 * PAGE_WIDTH)

@@ -92,7 +92,7 @@ def compute_action_distributions(
 
 
 def draw_action_figure(means: tuple[float, ...], variances: tuple[float, ...]) -> Figure:
-    """Draws one panel per mean and variance."""
+    """Draw one panel per mean and variance."""
     margins = PanelMargins(left=0.5, right=0.45, top=0.32, bottom=0.36, across=0.32, down=0.14)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(

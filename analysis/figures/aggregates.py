@@ -94,7 +94,7 @@ def group_by_setting(
 
 
 def list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
-    """The settings that went into aggregates."""
+    """Return the settings that went into aggregates."""
     return tuple(
         StudyCell(item.study, env, item.algorithm, item.hps, item.variant)
         for item in items
@@ -137,7 +137,7 @@ def _make_profile_figure_spec(
 
 
 def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> Figure:
-    """Draws one panel per set of hyperparameters."""
+    """Draw one panel per set of hyperparameters."""
     styles = get_framework_styles(name for _, item in panels for name in item.names)
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
@@ -169,7 +169,7 @@ def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> 
 
 
 def find_threshold_range(items: Sequence[PerformanceProfiles]) -> tuple[float, float]:
-    """The thresholds between which any profile falls, with one more on either side."""
+    """Return the thresholds between which any profile falls, with one more on either side."""
     thresholds = items[0].thresholds
     falls = np.zeros(len(thresholds), dtype=bool)
     for item in items:
@@ -218,7 +218,7 @@ def _make_aggregate_figure_spec(
 
 
 def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figure:
-    """Draws one panel per aggregate."""
+    """Draw one panel per aggregate."""
     styles = get_framework_styles(name for _, item in rows for name in item.names)
     margins = PanelMargins(left=0.95, top=0.54, bottom=0.36)
     with matplotlib.rc_context(get_paper_rc_settings()):
@@ -289,7 +289,7 @@ def _make_efficiency_figure_spec(
 
 
 def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
-    """Draws one panel per set of hyperparameters."""
+    """Draw one panel per set of hyperparameters."""
     curves = [curve for _, item in panels for curve in item.curves.values()]
     styles = get_framework_styles(name for _, item in panels for name in item.curves)
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
@@ -347,7 +347,7 @@ def _make_improvement_figure_spec(
 
 
 def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
-    """Draws one panel per set of hyperparameters, a row per pair of frameworks."""
+    """Draw one panel per set of hyperparameters, a row per pair of frameworks."""
     pairs = list(dict.fromkeys(pair for _, item in panels for pair in item.pairs))
     margins = PanelMargins(left=1.2, top=0.24, bottom=0.36)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(panels)) / 4

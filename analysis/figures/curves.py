@@ -90,7 +90,7 @@ class CurveGrid:
 def make_curve_grid_figure_spec(
     name: str, title: str, grid: CurveGrid, method: str, context: str, cells: Sequence[StudyCell]
 ) -> FigureSpec:
-    """A page of curves with its caption.
+    """Return a page of curves with its caption.
 
     Args:
         name: Of the files.
@@ -110,7 +110,7 @@ def make_curve_grid_figure_spec(
 
 
 def draw_curve_grid(grid: CurveGrid) -> Figure:
-    """Draws a page of curves."""
+    """Draw a page of curves."""
     names = [line.name for line in grid.lines]
     styles = (
         get_framework_styles(names) if grid.kind == FRAMEWORK_LINES else get_algorithm_styles(names)
@@ -158,7 +158,7 @@ def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[Curve
 
 
 def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
-    """Recipes that several frameworks were run under; those of one framework only as `OWN`.
+    """Return the recipes that several frameworks were run under; others as `OWN`.
 
     Args:
         material: What can be drawn.
@@ -174,7 +174,7 @@ def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) ->
 
 
 def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
-    """The line of a framework in a setting, called by its own name or by its algorithm's."""
+    """Return the line of a framework in a setting, called by its own name or by its algorithm's."""
     at = (cell, framework)
     found = material.curves[at], material.finals[at], material.groups[at]
     return make_curve_line(name, *found, material.bounds[cell.env])
@@ -272,7 +272,7 @@ def _make_ranking_curve_figure_spec(
 
 
 def remove_variant_setting(variant: str, key: str) -> tuple[str, str]:
-    """A variant without one of its settings, and that setting's value; empty where not there."""
+    """Return a variant without one of its settings, and that setting's value, or empty."""
     parts = split_variant(variant)
     value = next((part.partition("=")[2] for part in parts if part.startswith(f"{key}=")), "")
     return ",".join(part for part in parts if not part.startswith(f"{key}=")), value
@@ -356,7 +356,7 @@ _TITLE_WIDTH = 44  # characters, about the width of a panel
 
 
 def format_panel_title(panel: CurvePanel, panels: Sequence[CurvePanel]) -> str:
-    """The setting, without what all panels share."""
+    """Return the setting, without what all panels share."""
     cell, cells = panel.cell, [other.cell for other in panels]
     first = [cell.env, cell.algorithm]
     if len({other.hps for other in cells}) > 1:
@@ -423,7 +423,7 @@ _MIN_WIDTH = 6.0  # inches; a legend and a caption need some room
 
 
 def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
-    """A figure of all panels, with legend above and caption below.
+    """Return a figure of all panels, with legend above and caption below.
 
     Args:
         panels: At least one, with at least one curve among them.

@@ -37,7 +37,7 @@ class ScoreAxisLimits:
 def compute_score_axis_limits(
     lines: Sequence[CurveLine], usual: int, more: Sequence[float] = ()
 ) -> ScoreAxisLimits:
-    """A frame that holds all seeds and means, and intervals unless they are very wide.
+    """Return a frame that holds all seeds and means, and intervals unless they are very wide.
 
     Args:
         lines: At least one.
@@ -62,7 +62,7 @@ def draw_score_dots(
     frame: ScoreAxisLimits,
     usual: int,
 ) -> None:
-    """Draws final scores, each at its height.
+    """Draw final scores, each at its height.
 
     Args:
         axis: Where to.

@@ -98,14 +98,14 @@ FAMILIES = tuple(
 
 
 def list_family_names() -> list[str]:
-    """The names of all families."""
+    """Return the names of all families."""
     return [family.name for family in FAMILIES]
 
 
 def make_family_figure_specs(
     material: StudyResults, only: Sequence[str]
 ) -> dict[str, list[FigureSpec | MissingFigure]]:
-    """The figures of some families, or of all where none is named; names are unique."""
+    """Return the figures of some families, or of all where none is named; names are unique."""
     return {
         family.name: family.sheets(material)
         for family in FAMILIES

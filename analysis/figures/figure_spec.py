@@ -61,7 +61,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Args:
         figure: To be called with the settings in force that the figure was drawn with.
@@ -92,14 +92,14 @@ def reduce_png_colors(content: bytes) -> bytes:
 
 
 def save_figure(figure: Figure, png: Path, pdf: Path) -> None:
-    """Writes both formats of a figure that was drawn with `settings`."""
+    """Write both formats of a figure that was drawn with `settings`."""
     with matplotlib.rc_context(get_rc_settings()):
         for path, kind in ((png, "png"), (pdf, "pdf")):
             write_file_bytes(path, figure_to_bytes(figure, kind))
 
 
 def write_file_bytes(path: Path, content: bytes) -> None:
-    """Writes a whole file or none."""
+    """Write a whole file or none."""
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)
@@ -113,7 +113,7 @@ FigureFiles = dict[str, bytes]  # content by kind
 def render_figure(
     sheet: FigureSpec, kinds: Sequence[str] = ("png", "pdf"), dpi: int = PNG_DPI
 ) -> FigureFiles:
-    """The files of one figure: the same bytes for the same sheet.
+    """Return the files of one figure: the same bytes for the same sheet.
 
     Args:
         sheet: The figure.
@@ -130,7 +130,7 @@ def _figure_to_files(figure: Figure, kinds: Sequence[str], dpi: int) -> FigureFi
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Looks for garbage after a figure, not within it: a fifth of the time of drawing one."""
+    """Look for garbage after a figure, not within it: a fifth of the time of drawing one."""
     on = gc.isenabled()
     gc.freeze()  # nothing that was there before is garbage of the figure
     gc.disable()
@@ -146,7 +146,7 @@ def _pause_garbage_collection() -> Iterator[None]:
 def render_figures(
     sheets: Sequence[FigureSpec], kinds: Sequence[str], dpi: int, jobs: int
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
-    """Draws figures in their order, `jobs` at a time.
+    """Draw figures in their order, `jobs` at a time.
 
     Args:
         sheets: The figures.
@@ -173,5 +173,5 @@ def _collect_files(
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

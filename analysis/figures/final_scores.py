@@ -105,7 +105,7 @@ def _make_interval_figure_spec(
 
 
 def draw_interval_figure(panels: tuple[TaskPanel, ...], labels: tuple[str, ...]) -> Figure:
-    """Draws a page."""
+    """Draw a page."""
     lines = [line for panel in panels for line in panel.all]
     styles = get_framework_styles(line.name for line in lines)
     columns = min(_INTERVAL_COLUMNS, len(panels))
@@ -183,7 +183,7 @@ class OverviewPanel:
 
 
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """The figure of what frameworks share, and that of library defaults."""
+    """Return the figure of what frameworks share, and that of library defaults."""
     shared, own = _select_overview_cells(material)
     title = "Final scores by algorithm, task and framework"
     return [
@@ -260,7 +260,7 @@ def _select_overview_cells(
 
 
 def draw_overview_figure(panels: tuple[OverviewPanel, ...]) -> Figure:
-    """Draws it."""
+    """Draw it."""
     lines = [line for panel in panels for line in panel.lines]
     styles = get_framework_styles(line.name for line in lines)
     columns = min(_OVERVIEW_COLUMNS, len(panels))

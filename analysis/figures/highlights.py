@@ -70,7 +70,7 @@ class HighlightPanels:
 
 
 def draw_highlight_figure(content: HighlightPanels) -> Figure:
-    """Draws curves over final scores, three settings in a row."""
+    """Draw curves over final scores, three settings in a row."""
     names = [line.name for line in content.lines]
     styles = (
         get_framework_styles(names)
@@ -144,7 +144,7 @@ def make_highlight_figure_specs(material: StudyResults) -> list[FigureSpec | Mis
 
 
 def select_most_different(items: list[PairVerdict]) -> list[PairVerdict]:
-    """The pair that differs most in each setting, the smallest corrected p-values first."""
+    """Return the pair that differs most in each setting, the smallest corrected p-values first."""
     known = [item for item in items if not math.isnan(item.p_holm)]
     known.sort(key=lambda item: (item.verdict != DIFFERENT, item.p_holm, item.p_welch, item.cell))
     first = {item.cell: item for item in reversed(known)}
@@ -186,7 +186,7 @@ def _make_algorithm_figure_spec(
 
 
 def find_least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
-    """The task whose ranking is preserved least."""
+    """Return the task whose ranking is preserved least."""
     return min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
 
 
@@ -232,7 +232,7 @@ def make_highlight_figure_spec(
     context: str,
     cells: list[StudyCell],
 ) -> FigureSpec:
-    """A figure of settings with its caption.
+    """Return a figure of settings with its caption.
 
     Args:
         material: What there is.
@@ -276,7 +276,7 @@ class PanelChoice:
 
 
 def parse_panel_choice(text: str) -> PanelChoice:
-    """Reads `[NAME=]ENV:ALGORITHM:HPS,...`.
+    """Read `[NAME=]ENV:ALGORITHM:HPS,...`.
 
     Raises:
         UnknownPanelError: It is not of that form, or mixes two kinds of panels.
@@ -362,7 +362,7 @@ def _make_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...
 def _make_panels_of_frameworks(
     material: StudyResults, env: str, hps: str
 ) -> list[tuple[HighlightPanel, list[StudyCell]]]:
-    """A panel per framework, with all its algorithms."""
+    """Return a panel per framework, with all its algorithms."""
     recipe = LIBRARY_DEFAULTS if hps == OWN_RECIPE else hps
     keys = {
         cell

@@ -26,7 +26,7 @@ _HEADROOM = 0.3
 
 
 def compute_return_limits(curves: Sequence[LearningCurve]) -> tuple[float, float, bool]:
-    """Limits of the return axis that keep the curves readable.
+    """Return the limits of the return axis that keep the curves readable.
 
     Args:
         curves: At least one curve.
@@ -42,7 +42,7 @@ def compute_return_limits(curves: Sequence[LearningCurve]) -> tuple[float, float
 def compute_axis_limits(
     data: FloatArray, ends: FloatArray, headroom: float = _HEADROOM
 ) -> tuple[float, float, bool]:
-    """Limits of an axis that hold all data, and the ends of intervals unless they are far off.
+    """Compute axis limits that contain all data, and ends of intervals unless far off.
 
     Args:
         data: float[n], n at least 1.
@@ -87,7 +87,7 @@ def make_panel_grid(
     sharex: bool | str = False,
     sharey: bool | str = False,
 ) -> tuple[Figure, AxesGrid]:
-    """A figure with rows x columns panels.
+    """Return a figure with rows x columns panels.
 
     Args:
         rows: Number of rows.
@@ -219,7 +219,7 @@ def make_curve_line(
     group: ScoreGroup,
     bounds: tuple[float, float],
 ) -> CurveLine:
-    """A line for a curve, with intervals that end where no return can be.
+    """Return a line for a curve, with intervals that end where no return can be.
 
     Args:
         name: Framework or algorithm.
@@ -244,7 +244,7 @@ def make_curve_line(
 def clip_to_bounds(
     low: FloatArray, high: FloatArray, data: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of intervals, not beyond known bounds; data beyond them widen the bounds.
+    """Return the ends of intervals, not beyond known bounds; data beyond them widen the bounds.
 
     Args:
         low: float[K], lower ends; NaN stays.
@@ -340,18 +340,18 @@ def set_step_ticks(axis: Axes, end: float) -> None:
 
 
 def align_last_tick_label(axis: Axes) -> None:
-    """Moves the last label into its panel, so that it does not run into the next one's first."""
+    """Move the last label into its panel, so that it does not run into the next one's first."""
     for text in axis.get_xticklabels()[-1:]:
         text.set_horizontalalignment("right")
 
 
 def format_return(value: float) -> str:
-    """A return on an axis: 2.5k for 2500."""
+    """Return a return on an axis: 2.5k for 2500."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
 def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -> None:
-    """Names in a corner of a panel the runs used/requested that are not the usual number."""
+    """Name in a corner of a panel the runs used/requested that are not the usual number."""
     odd = [line for line in lines if line.size != (usual, usual)]
     text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:
@@ -367,7 +367,7 @@ def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -
 
 
 def get_usual_size(lines: Sequence[CurveLine]) -> int:
-    """The most frequent number of runs requested."""
+    """Return the most frequent number of runs requested."""
     sizes = [line.size[1] for line in lines]
     return max(sorted(set(sizes), reverse=True), key=sizes.count) if sizes else 0
 

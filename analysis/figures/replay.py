@@ -32,7 +32,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def make_replay_figure_specs(study: ReplayVerdicts) -> tuple[FigureSpec, ...]:
-    """A figure for each setting of a framework: curves, errors, costs."""
+    """Return a figure for each setting of a framework: curves, errors, costs."""
     places: dict[tuple[StudyCell, str], list[ReplayStrategyResult]] = {}
     for way in study.strategy_results:
         places.setdefault((way.cell, way.framework), []).append(way)
@@ -127,7 +127,7 @@ _STALENESS_HEIGHT = 2.6  # inches
 
 
 def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
-    """The figure of one setting."""
+    """Return the figure of one setting."""
     cell = setting.cell
     title = f"Q-value discrepancy of {get_label(cell.algorithm)}, {cell.env}"
     counts = ", ".join(f"{s.strategy.title}: {len(s.seeds)}" for s in setting.strategies)
@@ -145,7 +145,7 @@ def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
 
 
 def draw_staleness_figure(setting: StalenessSetting) -> Figure:
-    """Draws a line for each strategy."""
+    """Draw a line for each strategy."""
     lengths = sorted({item.strategy.burn_in for item in setting.strategies})
     colors = dict(zip(lengths, sns.color_palette("colorblind", len(lengths)), strict=True))
     with matplotlib.rc_context(get_paper_rc_settings()):

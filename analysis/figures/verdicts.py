@@ -129,7 +129,7 @@ def _format_verdict_cell(item: PairVerdict | None) -> tuple[str, str] | None:
 
 
 def draw_verdict_figure(blocks: tuple[VerdictBlock, ...], tasks: tuple[str, ...]) -> Figure:
-    """Draws the matrix."""
+    """Draw the matrix of verdicts."""
     margins = PanelMargins(left=1.42, top=0.68, bottom=0.06, across=0.12)
     width = margins.left + sum(0.46 * len(block.pairs) + 0.12 for block in blocks)
     # Titles stand above the names of pairs.
@@ -261,7 +261,7 @@ def _make_reproduction_bar(name: str, kept: Sequence[ReproductionVerdict]) -> Re
 
 
 def draw_reproduction_figure(bars: tuple[ReproductionBar, ...]) -> Figure:
-    """Draws the bars, one panel per form."""
+    """Draw the bars, one panel per form."""
     margins = PanelMargins(left=0.92, right=0.16, top=0.4, bottom=0.3, across=0.22)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(
@@ -372,7 +372,7 @@ def _make_rank_panel(item: RankingVerdict) -> RankPanel:
 def draw_rank_figure(
     panels: tuple[tuple[RankPanel | None, ...], ...], rows: tuple[str, ...], labels: tuple[str, ...]
 ) -> Figure:
-    """Draws a small panel per task and configuration."""
+    """Draw a small panel per task and configuration."""
     shown = [panel for row in panels for panel in row if panel]
     styles = get_algorithm_styles(name for panel in shown for name, _ in panel.ranks)
     bottom = 0.45 if any(len(panel.frameworks) > _MAX_NAMES_IN_A_ROW for panel in shown) else 0.3

@@ -53,7 +53,7 @@ class RunInventory:
     """Costs and unfinished seeds of existing runs, from which further ones are planned."""
 
     def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
-        """Notes costs and unfinished runs.
+        """Note costs and unfinished runs.
 
         Args:
             loaded: All runs.
@@ -83,7 +83,7 @@ class RunInventory:
 
 
 def _get_cost_keys(cell: StudyCell, framework: str) -> tuple[CostKey, CostKey]:
-    """A setting, and all tasks and hyperparameters of its algorithm."""
+    """Return a setting, and all tasks and hyperparameters of its algorithm."""
     rough = framework, cell.algorithm, cell.variant
     return (*rough, cell.env, cell.hps), rough
 
@@ -234,7 +234,7 @@ def _estimate_goal_size(item: PairVerdict, step: int) -> float:
 
 
 def _make_untested_goals(groups: Sequence[ScoreGroup]) -> list[SeedGoal]:
-    """Frameworks without any usable run, beside each one that has some."""
+    """Return frameworks without any usable run, beside each one that has some."""
     return [
         SeedGoal((group, other), max(2, other.n))
         for members in group_by_cell(groups).values()
@@ -352,7 +352,7 @@ def _format_estimate_range(need: SeedNeed) -> str:
 
 
 def _format_seed_ranges(seeds: Sequence[int]) -> str:
-    """Seeds in few words: 5 to 9, 12."""
+    """Return the seeds in few words: 5 to 9, 12."""
     parts: list[list[int]] = []
     for seed in seeds:
         if parts and parts[-1][-1] == seed - 1:

@@ -42,7 +42,7 @@ class SeedSweep:
     seeds: tuple[int, ...]
 
     def command(self) -> str:
-        """The command line, for a POSIX shell."""
+        """Return the command line, for a POSIX shell."""
         options = {
             "framework": self.frameworks,
             "algorithm": self.algorithms,
@@ -78,7 +78,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
 
 
 def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
-    """A shell script with all sweeps.
+    """Return a shell script with all sweeps.
 
     Args:
         sweeps: What to run.
@@ -92,7 +92,7 @@ def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
 
 
 def _merge_axis(sweeps: Sequence[SeedSweep], axis: str) -> list[SeedSweep]:
-    """Joins sweeps that differ in one kind of value only."""
+    """Join sweeps that differ in one kind of value only."""
     found: dict[SeedSweep, list[str]] = collections.defaultdict(list)
     for sweep in sweeps:
         nothing: dict[str, Any] = {axis: ()}
@@ -128,7 +128,7 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
 
 
 def _find_results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
-    """The folder above the study, if the run lies where the harness puts it."""
+    """Return the folder above the study, if the run lies where the harness puts it."""
     said = RunPath(
         spec["study"],
         spec["env"],
@@ -149,7 +149,7 @@ def _format_seeds(seeds: Sequence[int]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value in Hydra's grammar."""
+    """Return a value in Hydra's grammar."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list | tuple):

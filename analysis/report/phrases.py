@@ -64,7 +64,7 @@ class QuestionAnswer:
 
 
 def format_p_value(value: float) -> str:
-    """A p-value as people write it."""
+    """Return a p-value as people write it."""
     if math.isnan(value):
         return "p unknown"
     return "p < 0.0001" if value < 1e-4 else f"p = {value:.2g}"
@@ -88,7 +88,7 @@ def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
 def group_by_variant(
     items: Iterable[Item], cells: Sequence[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> list[tuple[str, list[Item]]]:
-    """Items by algorithm and variant, each with these in words.
+    """Return items by algorithm and variant, each with these in words.
 
     Args:
         items: What is grouped.
@@ -138,7 +138,7 @@ def split_main_variants(
 
 
 def format_higher_minus_lower_interval(difference: float, low: float, high: float) -> str:
-    """Ends of an interval for "higher - lower", in brackets.
+    """Return the ends of an interval for "higher - lower", in brackets.
 
     Args:
         difference: Its middle, of either sign.
@@ -151,7 +151,7 @@ def format_higher_minus_lower_interval(difference: float, low: float, high: floa
 
 
 def describe_recipe(hps: str) -> str:
-    """A set of hyperparameters in words."""
+    """Return a set of hyperparameters in words."""
     if hps == LIBRARY_DEFAULTS:
         return "library defaults"
     known = {"original": "the original papers' values", "zoo": "RL Baselines3 Zoo's values"}
@@ -164,7 +164,7 @@ def format_count(count: int, noun: str) -> str:
 
 
 def describe_group_sizes(groups: Iterable[ScoreGroup]) -> str:
-    """A sentence on how many runs are behind each mean."""
+    """Return a sentence on how many runs are behind each mean."""
     return f"n = {format_range(group.n for group in groups)} runs used per mean."
 
 
@@ -181,7 +181,7 @@ def make_answer(
     parts: Sequence[LinkedSentence],
     findings: Sequence[LinkedSentence],
 ) -> QuestionAnswer:
-    """An answer that shows the first findings and counts the others."""
+    """Return an answer that shows the first findings and counts the others."""
     shown = tuple(findings[:MAX_FINDINGS])
     return QuestionAnswer(name, question, headline, tuple(parts), shown, len(findings) - len(shown))
 
@@ -199,11 +199,11 @@ class RunLinks:
     page_folder: Path
 
     def of(self, groups: Iterable[ScoreGroup]) -> tuple[int, ...]:
-        """Numbers of groups, each once, in order."""
+        """Return the numbers of groups, each once, in order."""
         return tuple(sorted({self.numbers[group.cell, group.framework] for group in groups}))
 
     def get_cell_numbers(self, cells: Iterable[StudyCell]) -> tuple[int, ...]:
-        """Numbers of all groups in some settings, in order."""
+        """Return the numbers of all groups in some settings, in order."""
         wanted = set(cells)
         return tuple(number for (cell, _), number in self.numbers.items() if cell in wanted)
 
@@ -217,7 +217,7 @@ class RunLinks:
 
 
 def make_links(verdicts: StudyVerdicts, page_folder: Path) -> RunLinks:
-    """Numbers all groups in their order.
+    """Return links to all groups, which are numbered in their order.
 
     Args:
         verdicts: Holds the groups.

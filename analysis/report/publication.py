@@ -82,12 +82,12 @@ class StudyPublication:
         return (*self.sheets, *(one.figure_spec for one in self.causes))
 
     def find_figure_specs(self, name: str) -> tuple[FigureSpec, ...]:
-        """The figure of this name, if there is one."""
+        """Return the figure of this name, if there is one."""
         return tuple(sheet for sheet in self.sheets if sheet.name == name)
 
 
 def make_publication_texts(study: StudyPublication) -> dict[str, str]:
-    """The page and the tables by their names in the folder."""
+    """Return the page and the tables by their names in the folder."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
     scores = make_score_tables(verdicts, study.material.method)
     tables = {f"{table.name}.csv": score_table_to_csv(table) for table in scores}
@@ -101,12 +101,12 @@ def make_publication_texts(study: StudyPublication) -> dict[str, str]:
 
 
 def round_to_ten_digits(text: str) -> str:
-    """Numbers cut to ten significant digits: the last ones may be others on another machine."""
+    """Round numbers to ten significant digits: the last ones vary between machines."""
     return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.10g}", text)
 
 
 def make_publication_page(study: StudyPublication) -> str:
-    """The page."""
+    """Return the page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
     findings = headline.select_headline_findings(verdicts)
     same, own = verdicts.main_consistency, verdicts.main_defaults
@@ -158,7 +158,7 @@ def make_publication_page(study: StudyPublication) -> str:
 
 
 def make_readme_section(study: StudyPublication, up: str) -> str:
-    """The section of a README, without the marks around it.
+    """Return the section of a README, without the marks around it.
 
     Args:
         study: What is published.
@@ -181,7 +181,7 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
 
 
 def splice_readme_section(text: str, section_text: str) -> str | None:
-    """A README with the section between the marks; None where it lacks them.
+    """Return a README with the section between the marks; None where it lacks them.
 
     Args:
         text: The README.
@@ -268,7 +268,7 @@ def _render_image(sheet: FigureSpec, folder: str) -> str:
 
 
 def _warn_of_equal_runs(study: StudyPublication) -> str:
-    """A warning where all runs of a mean are equal, as at the most that a task allows."""
+    """Return a warning where all runs of a mean are equal, as at the most that a task allows."""
     groups = study.material.verdicts.groups
     count = sum(group.n > 1 and not group.moments.sd for group in groups)
     if not count:

@@ -26,7 +26,7 @@ SECTION_FAMILIES = {
 
 
 def render_page(content: ReportContent) -> str:
-    """The whole page, which loads nothing from anywhere.
+    """Return the whole page, which loads nothing from anywhere.
 
     Args:
         content: What is on it.
@@ -95,7 +95,7 @@ def _render_run_row(run: RunRow) -> markupsafe.Markup:
 
 
 def _insert_nonbreaking_spaces(text: str) -> str:
-    """Keeps numbers such as n = 5 on one line."""
+    """Keep numbers such as n = 5 on one line."""
     for sign in "=<>":
         text = text.replace(f" {sign} ", f"\N{NO-BREAK SPACE}{sign}\N{NO-BREAK SPACE}")
     return text

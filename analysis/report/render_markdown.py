@@ -31,12 +31,12 @@ MAIN_FAMILIES = (
 
 
 def list_main_pictures(content: ReportContent) -> list[ReportPicture]:
-    """The figures that the text shows, in its order."""
+    """Return the figures that the text shows, in its order."""
     return [picture for family in MAIN_FAMILIES for picture in content.pictures[family]]
 
 
 def render_markdown(content: ReportContent, folder: str) -> str:
-    """The text.
+    """Return the text.
 
     Args:
         content: What is on the page.

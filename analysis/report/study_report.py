@@ -83,7 +83,7 @@ def draw_pictures(
     jobs: int,
     progress: ProgressWrapper,
 ) -> dict[str, tuple[ReportPicture, ...]]:
-    """Draws figures.
+    """Draw figures.
 
     Args:
         found: Figures by family.
@@ -170,7 +170,7 @@ def gather_content(
     progress: ProgressWrapper,
     ablations: tuple[AblationReport, ...] = (),
 ) -> ReportContent:
-    """Draws the figures and words the answers.
+    """Draw the figures and phrase the answers.
 
     Args:
         material: Runs, verdicts and curves.

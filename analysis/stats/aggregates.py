@@ -117,7 +117,7 @@ def compute_aggregates(
 
 
 def compute_percentile_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Ends of the percentile interval over the last axis."""
+    """Return the ends of the percentile interval over the last axis."""
     tail = (1 - level) / 2
     low, high = np.quantile(values, [tail, 1 - tail], axis=-1)
     return low, high
@@ -346,7 +346,7 @@ def compute_sample_efficiency(
     resamples: int = EFFICIENCY_RESAMPLES,
     level: float = 0.95,
 ) -> SampleEfficiency:
-    """Curves with percentile intervals from the stratified bootstrap.
+    """Return curves with percentile intervals from the stratified bootstrap.
 
     Args:
         scores: Per implementation float[k] steps, and one float[n, k] of normalised scores per
@@ -382,7 +382,7 @@ def _compute_efficiency_curve(
 
 
 def thin_evaluations(count: int, most: int = MAX_CURVE_STEPS) -> list[int]:
-    """Places of at most so many of `count` evaluations, evenly apart, the last among them.
+    """Return indices of at most so many of `count` evaluations, evenly spaced, with the last.
 
     Args:
         count: Evaluations.

@@ -74,7 +74,7 @@ def improvement_from_moments(first: SampleMoments, second: SampleMoments) -> Flo
 def compute_improvement_interval(
     theta: ArrayLike, n: ArrayLike, m: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """The 95% interval for a probability of improvement.
+    """Return the 95% interval for a probability of improvement.
 
     Newcombe's method 5 (Statistics in Medicine 25, 2006, 559-573): the ends are where the
     estimate is 1.96 standard errors away, with the error that belongs to the end. It does
@@ -182,7 +182,7 @@ def estimate_seeds_needed(
     rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
     grid: FloatArray | None = None,
 ) -> FloatArray:
-    """Seeds per framework after which a verdict, either way, is likely.
+    """Return seeds per framework after which a verdict, either way, is likely.
 
     Args:
         gap: float[k], differences of means.
@@ -262,7 +262,7 @@ _COARSE_GRID = np.unique(np.round(np.geomspace(2, MAX_SEEDS, 60)))
 
 
 def _make_size_grid() -> FloatArray:
-    """Every size up to 50, then steps of about 3%, rounded up: more is not known anyway."""
+    """Return every size up to 50, then steps of about 3%, rounded up: more is not known anyway."""
     coarse = np.unique(np.ceil(np.geomspace(50, MAX_SEEDS, 100)))
     return np.concatenate([np.arange(2.0, 50.0), coarse])
 

@@ -34,7 +34,7 @@ def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any]:
-    """Ends of the percentile interval (Efron and Tibshirani 1993, chapter 13).
+    """Return the ends of the percentile interval (Efron and Tibshirani 1993, chapter 13).
 
     Args:
         means: float[resamples, ...].
@@ -46,7 +46,7 @@ def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any
 
 
 def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> tuple[Any, Any]:
-    """Ends of the BCa interval (Efron 1987), each column on its own.
+    """Return the ends of the BCa interval (Efron 1987), each column on its own.
 
     Args:
         samples: float[n, ...], n at least 2.
@@ -111,7 +111,7 @@ def compute_interval(
     method: str = "t",
     rng: np.random.Generator | None = None,
 ) -> ConfidenceInterval:
-    """The 95% interval for the mean of independent values.
+    """Return the 95% interval for the mean of independent values.
 
     Args:
         values: float[n], finite.
@@ -161,7 +161,7 @@ def compute_interval_bounds(
 
 
 def compute_welch_interval(first: FloatArray, second: FloatArray) -> ConfidenceInterval:
-    """The 95% interval for the difference of two means without assuming equal variances.
+    """Return the 95% interval for the difference of two means without assuming equal variances.
 
     Degrees of freedom after Welch (1947) and Satterthwaite (1946).
 

@@ -54,7 +54,7 @@ def compute_mid_ranks(signs: FloatArray) -> FloatArray:
 
 
 def compute_tau_b(first: FloatArray, second: FloatArray) -> float:
-    """Kendall's (1945) tau-b of two rankings given as signs of all pairs.
+    """Return Kendall's (1945) tau-b of two rankings given as signs of all pairs.
 
     Args:
         first: float[k, k] of -1, 0 and 1.
@@ -137,7 +137,7 @@ def compute_same_order_probability(orders: Sequence[FloatArray]) -> FloatArray:
 def simulate_tied_orders(
     items: SampleMoments, samples: int, resamples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Orders of resampled means of items whose true means are all the same.
+    """Return the orders of resampled means of items whose true means are all the same.
 
     Args:
         items: Moments of k samples; their means do not count.
@@ -229,14 +229,14 @@ def simulate_gap_changes(
 
 
 def _compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray) -> FloatArray:
-    """Welch's p-values of squared standard errors and what their freedom is made of."""
+    """Return Welch's p-values of squared standard errors and what their freedom is made of."""
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
     return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
 
 
 def _adjust_holm_rows(p: FloatArray) -> FloatArray:
-    """Holm's adjusted p-values over the last axis."""
+    """Return Holm's adjusted p-values over the last axis."""
     order = np.argsort(p, axis=-1)
     factors = np.arange(p.shape[-1], 0, -1)
     adjusted = np.maximum.accumulate(np.take_along_axis(p, order, -1) * factors, axis=-1)

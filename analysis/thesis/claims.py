@@ -40,7 +40,7 @@ from parallax.analysis.verdicts.study import StudyVerdicts
 
 
 def judge_ppo_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
-    """The statements about PPO, tested at a level."""
+    """Return the statements about PPO, tested at a level."""
     checks = (_judge_double_pendulum, _judge_value_clipping, _judge_extreme_differences)
     return tuple(check(table, options) for check in checks)
 
@@ -110,7 +110,7 @@ def _judge_extreme_differences(table: GroupTable, options: VerdictOptions) -> Th
 
 
 def judge_td3_and_sac_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
-    """The statements about TD3 and SAC, tested at a level."""
+    """Return the statements about TD3 and SAC, tested at a level."""
     checks = (
         _judge_td3_of_sb3,
         _judge_td3_of_torchrl,
@@ -249,7 +249,7 @@ def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisC
 
 
 def _count_farthest(findings: Sequence[ClaimComparison], name: str) -> int:
-    """Settings in which the two others are closer to each other than either is to `name`."""
+    """Count settings in which the others are closer to each other than either to `name`."""
     gaps: dict[tuple[str, ...], dict[frozenset[str], float]] = {}
     for item in findings:
         pair = frozenset((item.first[3], item.second[3]))

@@ -66,7 +66,7 @@ class ThesisClaim:
 def compare_pairs(
     table: GroupTable, pairs: Sequence[tuple[CellKey, CellKey]]
 ) -> tuple[ClaimComparison, ...]:
-    """Welch's test for each pair, Holm-corrected over them."""
+    """Return Welch's test for each pair, Holm-corrected over them."""
     sides = [stack_moments([table[pair[side]].moments for pair in pairs]) for side in (0, 1)]
     item = two_sample.compute_contrast([sides[0]], [sides[1]])
     p = two_sample.compute_two_sided_p(item)
@@ -84,14 +84,14 @@ def key_from_group(group: ScoreGroup) -> CellKey:
 
 
 def list_tasks(table: GroupTable) -> list[str]:
-    """All tasks, sorted."""
+    """Return all tasks, sorted."""
     return sorted({key[1] for key in table})
 
 
 def list_framework_pairs(
     table: GroupTable, algorithm: str, is_wanted: Callable[[str, str, str, str], bool]
 ) -> list[tuple[CellKey, CellKey]]:
-    """Pairs of frameworks in each setting of an algorithm.
+    """Return the pairs of frameworks in each setting of an algorithm.
 
     Args:
         table: All cells.
@@ -108,7 +108,7 @@ def list_framework_pairs(
 
 
 def select_significant(findings: Sequence[ClaimComparison], alpha: float) -> list[ClaimComparison]:
-    """The findings that stay significant after the correction."""
+    """Return the findings that stay significant after the correction."""
     return [finding for finding in findings if finding.p_holm < alpha]
 
 
@@ -134,7 +134,7 @@ def count_significant(
 def judge_some_differ(
     findings: Sequence[ClaimComparison], count: OmnibusCount, alpha: float
 ) -> str:
-    """The verdict on "some of these differ"."""
+    """Return the verdict on "some of these differ"."""
     if select_significant(findings, alpha):
         return SUPPORTED
     return UNNAMED if count.p < alpha else NOT_SUPPORTED

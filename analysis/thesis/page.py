@@ -40,12 +40,12 @@ _FAMILY_PHRASES = {
 
 
 def render_table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
-    """A Markdown table; nothing in it is read as a number."""
+    """Return a Markdown table; nothing in it is read as a number."""
     return format_table(rows, headings)
 
 
 def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
-    """The section on reproduction: heading, text and tables."""
+    """Return the section on reproduction: heading, text and tables."""
     items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
     for item in items:
@@ -80,7 +80,7 @@ def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
 
 
 def render_consistency(verdicts: StudyVerdicts) -> list[str]:
-    """The section on consistency: heading, text and tables."""
+    """Return the section on consistency: heading, text and tables."""
     rows = []
     for family in FAMILIES:
         options = dataclasses.replace(verdicts.options, family=family)
@@ -147,7 +147,7 @@ def _describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions
 
 
 def render_ranking(verdicts: StudyVerdicts) -> list[str]:
-    """The section on ranking: heading, text and tables."""
+    """Return the section on ranking: heading, text and tables."""
     envs = sorted({item.env for item in verdicts.rankings})
     cells = {(item.env, item.hps): item for item in verdicts.rankings}
     rows = [
@@ -175,7 +175,7 @@ CAPPED_TASK, MAX_RETURN = "InvertedPendulum", 1000.0  # no return there is below
 
 
 def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
-    """The section on recovered deviations."""
+    """Return the section on recovered deviations."""
     own = [group for group in groups if split_version(group.cell.env)[0] == CAPPED_TASK]
     possible = sum(_is_possible_deviation(group) for group in own)
     solved = sum(float(group.moments.sd) == 0 for group in own)
@@ -214,7 +214,7 @@ not published.
 
 
 def render_thesis_page(verdicts: StudyVerdicts) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Args:
         verdicts: What the thesis' tables answer.

@@ -102,7 +102,10 @@ class PairVerdict:
 
     @property
     def is_limited_by_unobserved_failures(self) -> bool:
-        """Return whether only possible unobserved failures prevent equivalence (5%, uncorrected)."""
+        """Return whether only possible unobserved failures prevent equivalence.
+
+        The level is 5%, uncorrected.
+        """
         return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unobserved_failures
 
 

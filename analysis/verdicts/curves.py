@@ -62,7 +62,7 @@ class CurvePanel:
 def make_panels(
     loaded: LoadedRuns, method: str, rng: np.random.Generator
 ) -> tuple[CurvePanel, ...]:
-    """The curves of every setting that has a folder."""
+    """Return the curves of every setting that has a folder."""
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
     requested: dict[StudyCell, collections.Counter[str]] = {}
     for item in loaded.folders:

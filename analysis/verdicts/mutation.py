@@ -115,7 +115,7 @@ class MutationVerdict:
 
 
 def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
-    """Judges all mutants of a setting.
+    """Judge all mutants of a setting.
 
     Args:
         setting: What was played.

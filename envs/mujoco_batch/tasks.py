@@ -201,14 +201,14 @@ class MujocoTask:
 
 
 def find_mujoco_task(spec: EnvSpec | None) -> MujocoTask | None:
-    """The task behind `spec`, if it is in the table and made as Gymnasium registers it."""
+    """Return the task behind `spec`, if it is in the table and made as Gymnasium registers it."""
     if spec is None or spec.kwargs or spec.additional_wrappers:
         return None
     return MUJOCO_TASKS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None
 
 
 def _make_mujoco_tasks() -> dict[str, MujocoTask]:
-    """Every task's version 4 and version 5, by Gymnasium's module and class."""
+    """Return every task's version 4 and version 5, by Gymnasium's module and class."""
     cheetah = MujocoTask(partial(compute_runner_outcome, hidden=1, effort=0.1))
     swimmer = MujocoTask(partial(compute_runner_outcome, hidden=2, effort=1e-4))
     hop = partial(compute_walker_outcome, healthy=is_hopper_healthy)

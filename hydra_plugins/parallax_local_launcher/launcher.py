@@ -19,7 +19,7 @@ class LocalLauncher(SweepLauncher):
         self.malloc = malloc
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
-        """Runs the sweep."""
+        """Run the sweep."""
         from parallax.harness.cli.hydra_app import report_outcomes
         from parallax.harness.sweep.sweep import run_sweep
 

@@ -34,7 +34,7 @@ class SlurmLauncher(SweepLauncher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Reads the profile too, before the time is spent to compose many runs.
+        """Read the profile too, before the time is spent to compose many runs.
 
         Raises:
             SpecError: The profile or a setting is not valid.
@@ -57,7 +57,7 @@ class SlurmLauncher(SweepLauncher):
         self._preflight = read_preflight_options(*self._preflight_options)
 
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
-        """Queues the sweep."""
+        """Queue the sweep."""
         from parallax.slurm.launch import launch_sweep
 
         launch_sweep(

@@ -74,7 +74,7 @@ class OnceSweeper(Sweeper):
         return returned
 
     def _combine_runs(self, arguments: Sequence[str]) -> list[list[str]]:
-        """The combinations of all parts, without those that an earlier part has."""
+        """Return the combinations of all parts, without those that an earlier part has."""
         general, asked = (
             self._parse_choices(_overrides_from_values(self._params)),
             self._parse_choices(arguments),

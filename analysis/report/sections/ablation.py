@@ -256,7 +256,7 @@ def _format_share(share: MeanRatio | None, effect: InterventionEffect) -> str:
 
 
 def find_explanations(found: Sequence[AblationReport]) -> tuple[tuple[str, AblationRow], ...]:
-    """Changes that explain a part of a gap in the study, gaps with the largest share first.
+    """Find changes that explain a part of a gap in the study, largest shares first.
 
     That is, their effect is decided and the whole interval of its share is above 0. Of each gap
     that one which explains most, and of changes of one thing that which explains most.
@@ -333,7 +333,7 @@ def render_explanations(found: Sequence[AblationReport], page: str = "") -> str:
 
 
 def _join_names(change: AblationRow) -> str:
-    """Names of changes, such as `a`, `b` and `c` together."""
+    """Return the names of changes, such as `a`, `b` and `c` together."""
     *others, last = (f"`{name}`" for name, _ in change.parts)
     return f"{', '.join(others)} and {last} together" if others else last
 
@@ -349,7 +349,7 @@ def _format_descriptions(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[str]:
-    """The section of one setting in Markdown.
+    """Return the section of one setting in Markdown.
 
     Args:
         one: The setting.
@@ -377,7 +377,7 @@ def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[
 
 
 def list_row_values(change: AblationRow) -> tuple[str, ...]:
-    """A row of the table, without the names."""
+    """Return a row of the table, without the names."""
     return (change.effect, *change.shares, *change.p, change.verdict, change.runs)
 
 

@@ -93,7 +93,7 @@ def compare_frameworks(
 
 
 def find_largest_difference(finals: Mapping[str, FloatArray]) -> LargestDifference | None:
-    """The pair of frameworks with the largest difference of means.
+    """Return the pair of frameworks with the largest difference of means.
 
     The interval belongs to this pair alone: it is not widened for the pair having been
     chosen because it differs most.
@@ -143,7 +143,7 @@ class ComparisonNotes:
 def make_notes(
     loaded: LoadedRuns, comparisons: Sequence[SettingComparison], method: str
 ) -> ComparisonNotes:
-    """All remarks on a table of comparisons."""
+    """Return all remarks on a table of comparisons."""
     found: dict[str, list[StudyCell]] = {}
     for row in comparisons:
         runs = [run for run in loaded.runs if run.id.cell == row.cell]
@@ -227,7 +227,7 @@ def _flatten_mapping(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any
 
 
 def list_compared_frameworks(comparisons: Sequence[SettingComparison]) -> list[str]:
-    """Every framework that appears, sorted."""
+    """Return every framework that appears, sorted."""
     return sorted({score.group.framework for row in comparisons for score in row.scores})
 
 
@@ -240,7 +240,7 @@ def format_title(cells: Sequence[StudyCell]) -> str:
 
 
 def format_setting_lines(cell: StudyCell, cells: Sequence[StudyCell], marks: str) -> list[str]:
-    """A setting in a few short lines, without what `title` says already.
+    """Return a setting in a few short lines, without what `title` says already.
 
     Args:
         cell: The setting.
@@ -280,12 +280,12 @@ def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
 
 
 def format_note_marks(row: SettingComparison, notes: ComparisonNotes) -> str:
-    """Numbers of the remarks on a row, to stand behind its label."""
+    """Return the numbers of the remarks on a row, to stand behind its label."""
     return "".join(f" [{mark}]" for mark in notes.note_numbers[row.cell])
 
 
 def format_note_lines(notes: ComparisonNotes) -> list[str]:
-    """All remarks, the numbered ones first."""
+    """Return all remarks, the numbered ones first."""
     return [f"[{i}] {text}" for i, text in enumerate(notes.numbered_notes, 1)] + list(notes.general)
 
 
@@ -314,7 +314,7 @@ def print_comparison(
     comparisons: Sequence[SettingComparison],
     notes: ComparisonNotes,
 ) -> None:
-    """Prints the table, its notes and the runs that are not used."""
+    """Print the table, its notes and the runs that are not used."""
     cells = [row.cell for row in comparisons]
     names = list_compared_frameworks(comparisons)
     table = Table(
@@ -363,7 +363,7 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
 def comparison_to_markdown(
     loaded: LoadedRuns, comparisons: Sequence[SettingComparison], notes: ComparisonNotes
 ) -> str:
-    """The table, its notes and the runs that are not used."""
+    """Return the table, its notes and the runs that are not used."""
     cells = [row.cell for row in comparisons]
     names = list_compared_frameworks(comparisons)
     rows = [

@@ -121,7 +121,7 @@ def _describe_defaults(verdicts: StudyVerdicts, links: RunLinks) -> tuple[Linked
 
 
 def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
-    """Counts of one algorithm and variant, and whether there is any difference."""
+    """Return the counts of one algorithm and variant, and whether there is any difference."""
     cell = own[0].cell
     text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
     for item in verdicts.omnibus:
@@ -251,7 +251,7 @@ def _describe_finding(
 
 
 def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, list[PairVerdict]]]:
-    """Pairs that one framework's standing apart explains, together, the clearest first.
+    """Return the pairs that one framework's standing apart explains, together, the clearest first.
 
     Within a task and algorithm, the framework that most of the different pairs have on the same
     side takes these, then the next one. Pairs that are equivalent stay together by task.
@@ -413,7 +413,7 @@ def _make_estimate_columns(
 def make_setting_sections(
     verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
 ) -> tuple[ReportSection, ...]:
-    """A section for each algorithm, task and recipe that two frameworks or more were run in.
+    """Return a section for each algorithm, task and recipe that two frameworks or more were run in.
 
     Args:
         verdicts: Those of the study.
@@ -454,7 +454,7 @@ def format_setting_with_recipe(
 
 
 def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
-    """A table of each setting: who is above random actions, how many pairs are decided how."""
+    """Return a table of settings: frameworks better than random, pairs by verdict."""
     if not pairs:
         return ""
     rows = []
@@ -567,7 +567,7 @@ def describe_pair(item: PairVerdict) -> str:
 
 
 def _render_pairs_table(pairs: Sequence[PairVerdict]) -> str:
-    """A table of all pairs, folded."""
+    """Return a table of all pairs, folded."""
     rows = [
         [
             f"{get_label(item.first.framework)} - {get_label(item.second.framework)}",
@@ -613,7 +613,7 @@ def _describe_inconclusive(
 
 
 def format_size_range(items: Sequence[PairVerdict]) -> str:
-    """The least and the largest number of runs behind a mean."""
+    """Return the least and the largest number of runs behind a mean."""
     return format_range(group.n for item in items for group in (item.first, item.second))
 
 

@@ -28,7 +28,7 @@ HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and
 
 
 def select_headline_findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """The findings, in Markdown.
+    """Return the findings, in Markdown.
 
     Args:
         verdicts: Those of the study.

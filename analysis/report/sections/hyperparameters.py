@@ -27,7 +27,7 @@ _MIN_COUNT_DIFFERENCE = (
 
 
 def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> str:
-    """A sentence about what differs between the runs of a setting.
+    """Return a sentence about what differs between the runs of a setting.
 
     Args:
         runs: All runs.
@@ -200,7 +200,7 @@ def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> di
 def _format_equal_field(
     field: str, values: Mapping[str, Sequence[str]], requested: Mapping[str, str]
 ) -> str:
-    """A field that is alike, and its value where the recipe has another."""
+    """Return a field that is alike, and its value where the recipe has another."""
     own = next(iter(values.values()))
     if field not in requested or list(own) == [requested[field]]:
         return f"`{field}`"

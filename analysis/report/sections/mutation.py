@@ -47,7 +47,7 @@ def make_mutation_rows(item: MutationVerdict) -> list[TableRow]:
 
 
 def _make_paper_columns(paper: MuprlTaskResults | None, operator: str) -> TableRow:
-    """The operator's row in the paper, the same beside each of its values."""
+    """Return the operator's row in the paper, the same beside each of its values."""
     cell = paper.operators.get(operator) if paper else None
     names = [field.name for field in dataclasses.fields(MuprlOperatorScores)]
     values = dataclasses.astuple(cell) if cell else (math.nan,) * len(names)

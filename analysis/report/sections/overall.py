@@ -437,7 +437,7 @@ def make_omnibus_table(items: Sequence[OmnibusVerdict]) -> Table[OmnibusVerdict]
 
 
 def format_omnibus(item: OmnibusVerdict) -> str:
-    """The same as a line."""
+    """Return the same as a line."""
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; "

@@ -157,7 +157,7 @@ def _format_study_and_variant(item: RankingVerdict, several: bool) -> str:
 
 
 def _format_algorithm_order(ranked: AlgorithmRanking, item: RankingVerdict) -> str:
-    """Algorithms with their ranks, the best first."""
+    """Return algorithms with their ranks, the best first."""
     pairs = sorted(zip(ranked.ranks, item.algorithms, strict=True))
     return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in pairs)
 
@@ -247,7 +247,7 @@ def _make_chance_columns(
 
 
 def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
-    """A section for each task and configuration in which algorithms can be ranked."""
+    """Return a section for each task and configuration in which algorithms can be ranked."""
     return tuple(
         ReportSection(
             f"{item.env}, {describe_recipe(item.hps)}: "
@@ -259,7 +259,7 @@ def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
 
 
 def describe_unranked(verdicts: StudyVerdicts) -> str:
-    """A sentence on algorithms that stand in no ranking; empty where there are none."""
+    """Return a sentence on algorithms that stand in no ranking; empty where there are none."""
     ranked = {name for item in verdicts.rankings for name in item.algorithms}
     others = sorted({group.cell.algorithm for group in verdicts.groups if group.n} - ranked)
     if not others:

@@ -312,7 +312,7 @@ def _format_discrepancy(value: ConfidenceInterval) -> str:
 
 
 def make_staleness_rows(setting: StalenessSetting) -> list[TableRow]:
-    """A row for each strategy, place and stage; stage 0 is the whole training."""
+    """Return a row for each strategy, place and stage; stage 0 is the whole training."""
     return [
         {
             **list_setting_values(setting.cell),

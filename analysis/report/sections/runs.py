@@ -112,13 +112,13 @@ def _format_ranges(values: list[int]) -> str:
 
 
 def count_exclusion_reasons(loaded: LoadedRuns) -> tuple[tuple[str, int], ...]:
-    """Kinds of reasons why folders are not used, the most frequent first."""
+    """Return the kinds of reasons why folders are not used, the most frequent first."""
     kinds = collections.Counter(item.reason.partition(":")[0] for item in loaded.excluded)
     return tuple(sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0])))
 
 
 def list_absent_runs(loaded: LoadedRuns) -> tuple[str, ...]:
-    """Runs without a folder that other frameworks lead one to expect."""
+    """Return runs without a folder that other frameworks lead one to expect."""
     return tuple(str(item) for item in find_missing_seeds(loaded))
 
 
@@ -231,7 +231,7 @@ CountRow = Mapping[str, str | int]
 
 
 def describe_study_names(loaded: LoadedRuns) -> str:
-    """Algorithms, frameworks and tasks that there are runs of."""
+    """Return algorithms, frameworks and tasks that there are runs of."""
     cells = loaded.cells
     algorithms = ", ".join(get_label(name) for name in sorted({cell.algorithm for cell in cells}))
     frameworks = sorted({get_label(item.id.framework) for item in loaded.folders}, key=str.lower)
@@ -268,7 +268,7 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
 
 
 def describe_equal_runs(loaded: LoadedRuns) -> str:
-    """Runs under a framework's own recipe that are those under another, in a sentence."""
+    """Return runs under a framework's own recipe that are those under another, in a sentence."""
     of: dict[tuple[object, ...], list[CompletedRun]] = collections.defaultdict(list)
     for run in loaded.runs:
         cell = run.id.cell
@@ -293,7 +293,7 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
 
 
 def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[CountRow]:
-    """A row for each setting and framework: runs planned, requested, completed and used."""
+    """Return a row for each setting and framework: runs planned, requested, completed and used."""
     found: dict[tuple[str, ...], collections.Counter[str]] = collections.defaultdict(
         collections.Counter
     )
@@ -357,7 +357,7 @@ def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[str
 
 
 def render_provenance(loaded: LoadedRuns) -> list[str]:
-    """Core-hours, and a table of packages, Python, processor and commit; not the host."""
+    """Return core-hours, and a table of packages, Python, processor and commit; not the host."""
     provenance = summarize_provenance(loaded.runs)
     rows = [
         [escape_markdown(name), escape_markdown(value), str(count)]
@@ -406,7 +406,7 @@ class RunRow:
 
 
 def make_run_rows(loaded: LoadedRuns, links: RunLinks) -> tuple[RunRow, ...]:
-    """Every run folder, ordered by group and seed."""
+    """Return every run folder, ordered by group and seed."""
     items = sorted(
         loaded.folders,
         key=lambda i: (

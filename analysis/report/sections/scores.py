@@ -52,7 +52,7 @@ class ScoreCell:
 def make_score_cells(
     verdicts: StudyVerdicts, method: str, rng: np.random.Generator
 ) -> dict[tuple[StudyCell, str], ScoreCell]:
-    """Every group as a cell, with the best and those tied with it marked."""
+    """Return every group as a cell, with the best and those tied with it marked."""
     groups: dict[StudyCell, list[ScoreGroup]] = {}
     for group in verdicts.groups:
         groups.setdefault(group.cell, []).append(group)
@@ -117,7 +117,7 @@ class ScoreTable:
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
-    """A table for each study, algorithm and variant.
+    """Return a table for each study, algorithm and variant.
 
     Args:
         verdicts: Groups, and the verdicts that say which of them are tied.
@@ -217,7 +217,7 @@ def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
 
 
 def score_table_to_markdown(table: ScoreTable) -> str:
-    """A Markdown table with its caption."""
+    """Return a Markdown table with its caption."""
     rows = []
     for hps, framework, cells in table.rows:
         texts = [_format_markdown_cell(cell, table) for cell in cells]
@@ -238,7 +238,7 @@ def score_table_to_csv(table: ScoreTable) -> str:
 
 
 def score_table_to_latex(table: ScoreTable) -> str:
-    """A table for the package booktabs, with at most four tasks beside each other."""
+    """Return a table for the package booktabs, with at most four tasks beside each other."""
     blocks = [
         table.tasks[i : i + _TASKS_PER_BLOCK] for i in range(0, len(table.tasks), _TASKS_PER_BLOCK)
     ]
@@ -253,7 +253,7 @@ def score_table_to_latex(table: ScoreTable) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Text in which LaTeX finds no commands."""
+    """Return text in which LaTeX finds no commands."""
     return "".join(_LATEX_ESCAPES.get(char, char) for char in text)
 
 
