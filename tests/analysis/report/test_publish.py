@@ -86,7 +86,7 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
     command = command_of(folder)
     parser = argparse.ArgumentParser()
     publish.add_arguments(parser)
-    options = parser.parse_args(shlex.split(command)[2:])
+    options = parser.parse_args(shlex.split(command)[3:])
     made = publish.list_output_texts(options, publish.prepare_publication(options))
     for path, text in made.items():
         assert path.read_bytes() == text.encode(), f"{path} is another now; run: {command}"
