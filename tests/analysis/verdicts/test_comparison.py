@@ -85,7 +85,7 @@ def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results
         "The last evaluations are not at the same environment step: "
         "18,432 (cleanrl), 20,480 (sb3, torchrl).",
     )
-    assert set(notes.marks.values()) == {(1,)}
+    assert set(notes.note_numbers.values()) == {(1,)}
 
 
 def test_equal_last_steps_need_no_note(results, make_run):
@@ -98,7 +98,7 @@ def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
     make_run(seed=0)
     make_run(seed=1, hyperparameters={"gamma": 0.9}, eval_episodes=5)
     notes = noted(results)
-    assert len(notes.marks) == 2
+    assert len(notes.note_numbers) == 2
     assert "hyperparameters" not in " ".join(notes.numbered_notes)
     assert "judged apart: gamma 0.9 (1), 0.99 (1) (runs in brackets)." in notes.general[-1]
 
