@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @contextlib.contextmanager
 def explain_missing_extra(extra: str) -> Iterator[None]:
-    """Has an import that fails say how to install what it lacks.
+    """Turn a failed import into an error that names the extra to install.
 
     Args:
         extra: Of this project, which brings the package.

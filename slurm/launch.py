@@ -79,7 +79,7 @@ def launch_sweep(
 
 
 def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, PreparedRun]:
-    """Those runs that are neither complete nor under way; prints how many of each there are.
+    """Return the runs that are neither complete nor under way; print the number of each kind.
 
     Raises:
         RunsFailed: Slurm does not answer, and this is no dry run.

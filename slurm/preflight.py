@@ -306,7 +306,7 @@ class _TrialWorker:
         )
 
     def fileno(self) -> int:
-        """For `wait`."""
+        """Return the file descriptor for `wait`."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 

@@ -203,7 +203,7 @@ def _make_argparse_facade(arguments: Sequence[str]) -> SimpleNamespace:
 
 def _make_tensorboard_facade(monitor: Monitor) -> SimpleNamespace:
     class SummaryWriter:
-        """Hands the script's losses to the monitor; writes no files."""
+        """Stand-in for the summary writer: passes losses to the monitor and writes no files."""
 
         def __init__(self, log_dir: str) -> None:
             pass

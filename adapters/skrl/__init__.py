@@ -30,7 +30,7 @@ class SkrlAdapter(Adapter):
         return explain_missing_device(device, here)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """Those of the class of its options, which have the same unit here."""
+        """Return the defaults of the class of options, which have the same unit here."""
         name = f"{algorithm.upper()}_CFG"
         options = getattr(importlib.import_module(f"skrl.agents.torch.{algorithm}"), name)
         return {

@@ -41,7 +41,7 @@ class ModelSpaces:
 
     @classmethod
     def of(cls, env: Any, seed: int, device: str) -> "ModelSpaces":
-        """Those of an environment of skrl's; random actions come from `seed`."""
+        """Return the spaces of skrl's environment; random actions come from `seed`."""
         action = copy.deepcopy(env.action_space)
         action.seed(seed)
         return cls(env.observation_space, action, device)

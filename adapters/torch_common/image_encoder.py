@@ -20,7 +20,7 @@ class ImageScaling(nn.Module):
         self.brightest = brightest
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Of any numbers, as float32."""
+        """Return images as float32, divided by `brightest`."""
         return images.float() / self.brightest
 
 

@@ -79,7 +79,7 @@ class PrioritizedReplayMixin:
         currents: Sequence[torch.Tensor],
         target: torch.Tensor,
     ) -> list[torch.Tensor]:
-        """Each critic's loss on the last minibatch, each transition with its weight.
+        """Return each critic's loss on the last minibatch, weighted by transition.
 
         Args:
             loss: As PyTorch's, with `reduction`.
@@ -135,7 +135,7 @@ def time_sampling(replayer: ReplaySampler) -> Iterator[None]:
 
 @contextlib.contextmanager
 def record_replay_cost(replayer: ReplaySampler, monitor: Monitor) -> Iterator[None]:
-    """Has a run record what replaying costs within, and how well priorities are predicted."""
+    """Record the costs of replay and the errors of priorities within the context."""
     replayer.set_recorder(monitor.record)
     hook = register_optimizer_step_post_hook(lambda *_: replayer.account.stepped())
     try:

@@ -102,7 +102,7 @@ def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
 
 
 def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """One step of critic and policy at once, then of the targets.
+    """Make one step of critic and policy at once, then of the targets.
 
     Both losses come from the parameters before the step.
 

@@ -114,7 +114,7 @@ def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequenti
 
 
 def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """One step of the network, and perhaps a copy to its target.
+    """Make one step of the network, and copy it to its target if that is due.
 
     Args:
         components: Changed in place.

@@ -53,7 +53,7 @@ def _find_native_names(tensors: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_stored_sequences(memory: SequenceReplayBuffer) -> Mapping[str, NDArray[Any]]:
-    """Of each sequence: where in its episode it begins, how long it is, how likely it is drawn."""
+    """Return each sequence's start in its episode, its length, and its sampling probability."""
     count = len(memory.buffer)
     if not count:
         return {}

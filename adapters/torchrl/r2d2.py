@@ -263,7 +263,7 @@ def _run_updates(
 
 
 def take_gradient_step(components: R2D2Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """One step of the network, and perhaps a copy to its target.
+    """Make one step of the network, and copy it to its target if that is due.
 
     Returns:
         Metrics by their name in the trace.

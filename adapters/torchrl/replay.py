@@ -110,7 +110,7 @@ class WeightedLoss:
 
     @contextlib.contextmanager
     def disable_reduction(self) -> Iterator[None]:
-        """Has losses come back as they are for each transition."""
+        """Let the loss return one value per transition within the context."""
         usual = self.reduction
         self.reduction = "none"
         try:
@@ -228,7 +228,7 @@ def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorD
 
 @contextlib.contextmanager
 def record_buffer_cost(buffer: TensorDictReplayBuffer, monitor: Monitor) -> Iterator[None]:
-    """Has a run record what a strategy costs within; of TorchRL's own buffer nothing."""
+    """Record the costs of a replay strategy within the context; none for TorchRL's buffer."""
     with contextlib.ExitStack() as stack:
         if isinstance(buffer, PrioritizedTensorDictBuffer):
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))

@@ -86,7 +86,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
 
 
 def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """One step of critics, policy and temperature at once, then of the targets.
+    """Make one step of critics, policy and temperature at once, then of the targets.
 
     All three losses come from the parameters before the step.
 

@@ -69,7 +69,7 @@ def make_action_figure_specs(_: StudyResults) -> list[FigureSpec | MissingFigure
 def compute_action_distributions(
     mean: float, variance: float, points: int = 801
 ) -> ActionDistributions:
-    """Both distributions of actions.
+    """Return both distributions of actions.
 
     Args:
         mean: Of the normal distribution.

@@ -453,7 +453,7 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
 
 
 def arrange_panels(panels: Sequence[CurvePanel]) -> list[list[CurvePanel | None]]:
-    """Lays panels out: rows are environments, then hyperparameters; columns are algorithms."""
+    """Arrange panels: rows are environments, then hyperparameters; columns are algorithms."""
     columns = sorted({panel.cell.algorithm for panel in panels})
     rows: dict[tuple[str, str, str], dict[str, list[CurvePanel]]] = {}
     for panel in panels:

@@ -159,7 +159,7 @@ def describe_recipe(hps: str) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Such as `1 pair` or `1,200 pairs`."""
+    """Format a number with its noun, such as `1 pair` or `1,200 pairs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -169,7 +169,7 @@ def describe_group_sizes(groups: Iterable[ScoreGroup]) -> str:
 
 
 def format_verdict_counts(words: Sequence[str], order: Sequence[str]) -> str:
-    """Such as `3 different, 1 equivalent, 20 inconclusive`."""
+    """Format counts of verdicts, such as `3 different, 1 equivalent, 20 inconclusive`."""
     found = collections.Counter(words)
     return ", ".join(f"{found[word]:,} {word}" for word in order)
 

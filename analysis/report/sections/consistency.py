@@ -286,7 +286,7 @@ def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, 
 
 
 def _list_sides(item: PairVerdict) -> list[tuple[ScoreGroup, bool]]:
-    """Both groups, and whether each is the higher one."""
+    """Return both groups, and whether each is the higher one."""
     return [(item.first, item.difference > 0), (item.second, item.difference <= 0)]
 
 

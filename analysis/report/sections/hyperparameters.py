@@ -48,7 +48,7 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> s
 
 
 def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
-    """Of which algorithms hyperparameters differ that should not, in a sentence; else empty."""
+    """Return a sentence on algorithms whose hyperparameters differ unexpectedly, or empty."""
     counts = [
         f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under "
         f"{describe_recipe(hps)}"
@@ -146,7 +146,7 @@ def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
 
 
 def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]:
-    """For each algorithm and set of hyperparameters what differs, as tables."""
+    """Return tables of the differences, for each algorithm and set of hyperparameters."""
     blocks = []
     settings, made = _group_values_by_setting(runs), _count_updates_by_setting(runs)
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
@@ -211,7 +211,7 @@ def _format_equal_field(
 def _count_updates_by_setting(
     runs: Sequence[CompletedRun],
 ) -> dict[SettingKey, dict[str, dict[str, list[int]]]]:
-    """By setting, what was counted and framework: how often each run did it."""
+    """Return each run's counts by setting, name of the count and framework."""
     found: dict[SettingKey, list[CompletedRun]] = {}
     for run in runs:
         cell = run.id.cell
@@ -221,7 +221,7 @@ def _count_updates_by_setting(
 
 
 def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int]]]:
-    """By what was counted and framework: how often each run did it.
+    """Return each run's counts by name of the count and framework.
 
     Without updates of the policy where each gradient step is one, or where there is no policy.
     """

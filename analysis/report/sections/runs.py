@@ -101,7 +101,7 @@ def _make_study_part(
 
 
 def _format_ranges(values: list[int]) -> str:
-    """Such as `0 to 4, 7`."""
+    """Format numbers as ranges, such as `0 to 4, 7`."""
     words: list[list[int]] = []
     for value in values:
         if words and value == words[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Each framework against random actions: words and a table."""
+"""Comparison of each framework with random actions: sentences and a table."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ _VERDICT_LEADS = {
 
 
 def count_better_than_random(items: Sequence[RandomVerdict]) -> str:
-    """Such as `4 of 6`, of those tested; a dash where random actions were not measured."""
+    """Format a count such as `4 of 6` tested; a dash if random actions were not measured."""
     tested = [item for item in items if item.verdict != NOT_TESTED]
     return f"{_count_better(tested)} of {len(tested)}" if tested else MISSING
 
