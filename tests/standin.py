@@ -18,12 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from parallax.harness.contract.adapter import Checkpointable
+from parallax.harness.contract.adapter import Adapter, Checkpointable
 from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
 
 
-class StandinAdapter:
+class StandinAdapter(Adapter):
     name = "standin"
+
+    def extra_action_spaces(self, algorithm):
+        return frozenset()
 
     def supports(self, algorithm):
         return True
