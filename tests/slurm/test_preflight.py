@@ -9,7 +9,7 @@ import pytest
 import support
 from slurm_lab import SWEEP, Lab, wait_until
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.adapters.sb3 import SB3Adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.sweep.folders import initialize_run
 from parallax.slurm.preflight import (
@@ -171,15 +171,16 @@ def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
     monkeypatch.setattr("parallax.slurm.preflight_trials.shorten_hyperparameters", refuse)
     changes = {"train_freq": 500, "policy_learning_rate": 0.001}
     run = support.spec("sb3", "td3", hyperparameters=changes, alignment="exact", steps=10**6)
-    monkeypatch.setattr("parallax.adapters.sb3.SB3Adapter.translate", refuse_odd_networks)
+    translate = SB3Adapter.translate
+
+    def refuse_odd_networks(self, algorithm, hyperparameters, context):
+        if hyperparameters.hidden_sizes == (7, 8):
+            raise SpecError("no")
+        return translate(self, algorithm, hyperparameters, context)
+
+    monkeypatch.setattr(SB3Adapter, "translate", refuse_odd_networks)
     (trial,) = make_trials([run])
     assert trial.prepared.spec.eval_every == trial.prepared.native.total_steps == 500
-
-
-def refuse_odd_networks(self, algorithm, hyperparameters, context):
-    if hyperparameters.hidden_sizes == (7, 8):
-        raise SpecError("no")
-    return load_adapter("sb3").translate(algorithm, hyperparameters, context)
 
 
 def test_what_is_not_shortened_is_as_the_framework_will_get_it():

@@ -186,7 +186,7 @@ def test_rows_that_fail_a_check_are_not_drawn(packed, capsys):
     rows[1]["env"] = "Ant-v5"
     write_rows(rows, packed)
     assert len(draw_runs(packed, 6, 0)) == 6
-    assert main([str(packed), "--runs", "7"]) == 2
+    assert main(["run", "reproduce", str(packed), "--runs", "7"]) == 2
     assert "holds 6 complete runs" in capsys.readouterr().err
 
 

@@ -67,14 +67,15 @@ def test_what_cannot_be_is_one_message(given, message):
 
 def test_ppo_replays_nothing():
     with pytest.raises(
-        SpecError, match=r"replay=per: algorithm=ppo .*Use replay=uniform, or algorithm="
+        SpecError,
+        match=r"replay=per needs a replay buffer, and algorithm=ppo .*Use replay=uniform, or",
     ):
         asked(algorithm="ppo", replay="per")
 
 
 @pytest.mark.parametrize("framework", ["tianshou"])
 def test_framework_that_cannot_is_refused_before_training(framework):
-    message = f"replay=imp cannot be carried by framework={framework} for algorithm=td3: .*Use repl"
+    message = f"replay=imp is not available for algorithm=td3 of framework={framework}: .*Use repl"
     with pytest.raises(SpecError, match=message):
         asked(framework, "td3", replay="imp")
 

@@ -117,7 +117,9 @@ def test_task_of_other_sizes_is_refused(tmp_path):
 
 def test_run_from_before_policies_were_kept_says_so(tmp_path):
     old = recorded.complete_run(tmp_path)
-    with pytest.raises(SpecError, match=r"trained by a version that stored no policy.npz. Train it again"):
+    with pytest.raises(
+        SpecError, match=r"trained by a version that stored no policy.npz. Train it again"
+    ):
         load_policy(old)
 
 
