@@ -48,7 +48,7 @@ def replace_replay_buffer(
     with contextlib.ExitStack() as stack:
 
         def make(*arguments: Any, **settings: Any) -> Any:
-            buffer: Any = made(*arguments, told=replay_settings, **settings)
+            buffer: Any = made(*arguments, replay_settings=replay_settings, **settings)
             buffer.set_error_function(make_error_function(algorithm, names))
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))
             return buffer

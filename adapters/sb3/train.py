@@ -172,7 +172,7 @@ def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
     described = arguments.get("replay_buffer_class")
     if described is None:
         return arguments
-    settings = {"told": described["StrategicBuffer"]}
+    settings = {"replay_settings": described["StrategicBuffer"]}
     return arguments | {
         "replay_buffer_class": PrioritizedReplayBuffer,
         "replay_buffer_kwargs": arguments["replay_buffer_kwargs"] | settings,

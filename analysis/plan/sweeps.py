@@ -1,4 +1,4 @@
-"""Runs to make, as command lines of `python -m harness`."""
+"""Runs to make, as command lines of `python -m parallax train`."""
 
 import collections
 import dataclasses
@@ -51,7 +51,7 @@ class SeedSweep:
             "seed": (_format_seeds(self.seeds),),
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
-        return f"${{PYTHON:-python}} -m harness --multirun {shlex.join([*words, *self.settings])}"
+        return f"${{PYTHON:-python}} -m parallax train --multirun {shlex.join([*words, *self.settings])}"
 
 
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:

@@ -82,7 +82,7 @@ def planned_specs(text):
     """Every run that the script's command lines stand for, by the harness' own reading."""
     found = []
     for line in text.splitlines():
-        if not line.startswith("${PYTHON:-python} -m harness"):
+        if not line.startswith("${PYTHON:-python} -m parallax train"):
             continue
         words = shlex.split(line.split(' "$@"')[0])
         overrides = OverridesParser.create().parse_overrides(words[words.index("--multirun") + 1 :])
@@ -210,7 +210,7 @@ def test_the_script_passes_its_words_on_and_goes_on_after_a_failure(results, tmp
     done = subprocess.run(["sh", str(script), "a=1", "b=x y"], env=environment, check=False)
     assert done.returncode == 3
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert len(calls) == script.read_text().count("-m harness --multirun")
+    assert len(calls) == script.read_text().count("-m parallax train --multirun")
     assert all(call.endswith("a=1 b=x y") for call in calls)
 
 
@@ -245,9 +245,12 @@ def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--max-seeds", "1"], "--batch=5 and --most=1"),
-        (["--sequential", "--max-seeds", "12"], "batch=5 and most=12: give a batch"),
-        (["--sequential", "--batch", "1"], "a multiple of it as the most"),
+        (["--max-seeds", "1"], "--batch=5 and --max-seeds=1"),
+        (
+            ["--sequential", "--max-seeds", "12"],
+            "batch=5 and max_seeds=12 do not fit: give a batch",
+        ),
+        (["--sequential", "--batch", "1"], "a multiple of it as max_seeds"),
     ],
 )
 def test_bad_sizes_are_one_message(results, make_run, capsys, arguments, message):

@@ -21,7 +21,7 @@ stranger = "stranger:StrangerAdapter"
 
 # A framework is what trains; this one is Stable-Baselines3 under another name.
 ADAPTER = """
-from adapters.sb3 import SB3Adapter
+from parallax.adapters.sb3 import SB3Adapter
 
 
 class StrangerAdapter(SB3Adapter):

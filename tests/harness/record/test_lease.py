@@ -27,11 +27,11 @@ from parallax.harness.record.lock import (
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.record.lease import Lease
-from harness.record.folder import Heartbeat, RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.record.folder import HeartbeatWriter, RunFolder
 
-with Lease.acquire(Path(sys.argv[1])) as lease:
-    with Heartbeat(RunFolder(lease), lambda: 7):
+with RunLock.acquire(Path(sys.argv[1])) as lease:
+    with HeartbeatWriter(RunFolder(lease), lambda: 7):
         print("held", flush=True)
         {act}
 """
@@ -160,16 +160,16 @@ def test_of_many_that_try_at_once_one_wins(dead_holder, start, tmp_path):
     code = """
 import sys, time
 from pathlib import Path
-from harness.record.lease import Lease, LeaseHeld
+from parallax.harness.record.lock import LockHeldError, RunLock
 folder = Path(sys.argv[1])
 print("ready", flush=True)
 while not (folder / "go").exists():
     pass
 try:
-    with Lease.acquire(folder):
+    with RunLock.acquire(folder):
         print("won", flush=True)
         time.sleep(2)
-except LeaseHeld:
+except LockHeldError:
     print("lost")
 """
     racers = [

@@ -13,12 +13,12 @@ MOST = 2**29  # bytes of memory beyond what the libraries take
 CODE = """
 import resource, sys
 from pathlib import Path
-from harness.record.files import Unusable
-from harness.record.packed import read_rows
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.packed import read_rows
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     print(sum(1 for _ in read_rows(Path(sys.argv[1]))))
-except Unusable as error:
+except UnusableError as error:
     print(error)
 print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
 """

@@ -24,14 +24,14 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 import support
-from harness.contract.adapter import load_adapter
-from harness.sweep.folders import initialize
-from harness.sweep.process import RunProcess
-from harness.train.prepare import prepare
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.run_process import RunProcess
+from parallax.harness.train.prepare import prepare_run
 
 spec = support.spec(steps=2048, eval_every=2048)
 folder = spec.folder(Path(sys.argv[1]))
-initialize(prepare(spec, load_adapter("sb3")), folder)
+initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
 left, disk = 1024 * int(sys.argv[2]), os.statvfs(folder)
 Path(sys.argv[1], "filler").write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - left)))
 process = RunProcess(spec, folder)
