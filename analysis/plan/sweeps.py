@@ -51,7 +51,8 @@ class SeedSweep:
             "seed": (_format_seeds(self.seeds),),
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
-        return f"${{PYTHON:-python}} -m parallax train --multirun {shlex.join([*words, *self.settings])}"
+        arguments = shlex.join([*words, *self.settings])
+        return f"${{PYTHON:-python}} -m parallax train --multirun {arguments}"
 
 
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:

@@ -53,7 +53,7 @@ def test_existence_and_planning_run_in_small(script, monkeypatch):
     study = existence.study(existence.CASES["one framework apart by a deviation"], rng())
     assert len(existence.rejected(study, 0)) == 2
     planning = script("planning")
-    assert planning.compute_need(3.0, (1.0, 1.0), 1) == 4
+    assert planning.need(3.0, (1.0, 1.0), 1) == 4
     alone, holm = planning.decided(3.0, 4, 1, 40)
     assert 0.6 < alone <= holm
 

@@ -70,5 +70,5 @@ def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes
     recorded.hold(folder, **changes)
     sent = []
     monkeypatch.setattr("parallax.slurm.job.os.kill", lambda pid, number: sent.append(pid))
-    RunJob(LIMITS)._stop(folder)
+    RunJob(LIMITS)._stop_run(folder)
     assert sent == ([os.getpid()] if warned else [])

@@ -63,7 +63,7 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     output = tmp_path / "weights.npz"
     # A process of its own, which need not import everything again.
     alone = multiprocessing.get_context("fork").Process(
-        target=reference().main_variants,
+        target=reference().main,
         args=(output, script, arguments),
         kwargs={"own_wrappers": wrappers == "normalized"},
     )

@@ -68,7 +68,7 @@ def test_loop_goes_on_with_what_its_names_were():
     broken = Boundary(take=2, kill=3)
     with pytest.raises(KilledError):
         broken.run()
-    resumed = Boundary(load_state=broken.state).run()
+    resumed = Boundary(lay_in=broken.state).run()
     assert (whole.calls, resumed.calls) == (6, 4) and resumed.names["done"]
     assert resumed.names["seen"] == whole.names["seen"] == list(range(6))
     assert resumed.names["total"] == resumed.names["noise"] == whole.names["total"]

@@ -33,4 +33,4 @@ def test_updates_of_a_policy_that_is_not_squashed_are_read_as_such(ask):
 
 def test_nothing_is_said_of_networks_that_the_probe_brought(ask):
     for name in ("ppo.activation", "sac.greedy_action"):
-        assert "lent" in ask(name).unmeasured
+        assert "came from the probe" in ask(name).unmeasured

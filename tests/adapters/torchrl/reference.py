@@ -118,7 +118,7 @@ def train(algorithm, env_id, seed, steps, **changes):
     run = Run(algorithm, env_id, seed)
     # The scripts ask for rougher matrix products when they are read.
     torch.set_float32_matmul_precision(precision)
-    run.main_variants(run.config(steps, changes))
+    run.main(run.config(steps, changes))
     return networks.copy_weights(run.loss, NETWORKS[algorithm])
 
 
@@ -133,7 +133,7 @@ class Run:
         self.utils = self._execute(utils, {})
         self._replace_in_utils()
         self.render_script = self._execute(script, {name: types.SimpleNamespace(**self.utils)})
-        self.main_variants = self.render_script["main"]
+        self.main = self.render_script["main"]
         if algorithm == "ppo":
             self._replace_in_ppo()
 

@@ -56,8 +56,8 @@ def test_the_page_tells_in_words_and_a_table(gathered, tmp_path):
     assert "4 of 6 run folders have a diagnosis" in words
     assert "1 with errors, 2 with warnings" in words and "n in 1 run" in words
     table = make_diagnosis_table(gathered, RunLinks({}, tmp_path))
-    assert [values[8].text for values, _ in table.rows] == ["7", "100", "200"]
-    assert all(len(values) == len(table.columns) for values, _ in table.rows)
+    assert [values[8].text for values, _ in table.make_page_rows()] == ["7", "100", "200"]
+    assert all(len(values) == len(table.page_columns) for values, _ in table.make_page_rows())
 
 
 def test_without_a_diagnosis_nothing_is_told(results, make_run):

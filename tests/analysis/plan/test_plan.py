@@ -248,7 +248,7 @@ def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
         (["--max-seeds", "1"], "--batch=5 and --max-seeds=1"),
         (
             ["--sequential", "--max-seeds", "12"],
-            "batch=5 and max_seeds=12 do not fit: give a batch",
+            "batch=5 and max_seeds=12 do not fit",
         ),
         (["--sequential", "--batch", "1"], "a multiple of it as max_seeds"),
     ],

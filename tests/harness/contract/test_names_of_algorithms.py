@@ -8,12 +8,13 @@ import pytest
 from parallax.harness.contract.algorithms import BUILTIN_ALGORITHMS
 
 ROOT = Path(__file__).parents[3]
-ROOMS = ("harness", "analysis", "envs", "slurm", "hydra_plugins")
+PACKAGES = ("harness", "analysis", "envs", "slurm", "hydra_plugins")
 # What an algorithm is; what asks single updates; papers' claims about some of them; and how
 # known ones are called and coloured in figures, where others get a name and a colour as well.
 ELSEWHERE = (
     "harness/contract/algorithms/",
     "harness/probes/",
+    "harness/lockstep/",
     "analysis/thesis/",
     "analysis/data/paper_tables.py",
     "analysis/labels.py",
@@ -34,7 +35,7 @@ def named(source):
 
 
 def files():
-    paths = (path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    paths = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return sorted(p for p in paths if not str(p.relative_to(ROOT)).startswith(ELSEWHERE))
 
 

@@ -39,4 +39,4 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
     code = describe_adapter_code(find_adapter_entry_point("torchrl").value)
     assert code["distribution"] == "parallax-rl" and code["requires"] == []
-    assert {"__init__.py", "train.py", "translate.py"} <= set(code["files"])
+    assert {"__init__.py", "train.py", "settings.py"} <= set(code["files"])
