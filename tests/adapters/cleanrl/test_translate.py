@@ -3,9 +3,8 @@ from dataclasses import replace
 import pytest
 import support
 
-from parallax.adapters.cleanrl import CleanRLAdapter, scripts
+from parallax.adapters.cleanrl import CleanRLAdapter, scripts, settings
 from parallax.adapters.cleanrl import script_runner as bridge
-from parallax.adapters.cleanrl import settings
 from parallax.adapters.cleanrl.settings import make_script_arguments
 from parallax.envs.tasks import load_task
 from parallax.harness.contract.adapter import RunContext
@@ -96,9 +95,7 @@ def test_steps_round_down_to_whole_rollouts():
 
 
 def test_another_version_of_a_script_is_refused(monkeypatch):
-    other = replace(
-        settings.ALGORITHMS["td3"], script=("td3_continuous_action.py", "0" * 64)
-    )
+    other = replace(settings.ALGORITHMS["td3"], script=("td3_continuous_action.py", "0" * 64))
     monkeypatch.setitem(settings.ALGORITHMS, "td3", other)
     with pytest.raises(SpecError, match=r"not the script of cleanrl 1\.2\.0.*pip install"):
         CleanRLAdapter().check_installed()

@@ -1,12 +1,12 @@
 """What the diagnosis found is gathered over run folders; damage is counted, not raised."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.report.phrases import RunLinks
 from parallax.analysis.report.sections.runs import describe_diagnosis, make_diagnosis_table
 from parallax.harness.cli.main import main
 
@@ -51,11 +51,11 @@ def test_a_damaged_diagnosis_is_told_and_an_absent_one_is_not(gathered):
     assert "diagnosis.json cannot be read" in reason and count == 1
 
 
-def test_the_page_tells_in_words_and_a_table(gathered, tmp_path):
+def test_the_page_tells_in_words_and_a_table(gathered):
     words = " ".join(describe_diagnosis(gathered))
     assert "4 of 6 run folders have a diagnosis" in words
     assert "1 with errors, 2 with warnings" in words and "n in 1 run" in words
-    table = make_diagnosis_table(gathered, RunLinks({}, tmp_path))
+    table = make_diagnosis_table(gathered, SimpleNamespace(groups=()))
     assert [values[8].text for values, _ in table.make_page_rows()] == ["7", "100", "200"]
     assert all(len(values) == len(table.page_columns) for values, _ in table.make_page_rows())
 
