@@ -57,7 +57,7 @@ import parallax.harness.worker, parallax.slurm.launch, hydra_plugins.parallax_sw
 files = {{}}
 for name, module in list(sys.modules.items()):
     file = getattr(module, "__file__", None)
-    if file and file.startswith({str(ROOT)!r}):
+    if file and file.startswith({str(ROOT)!r}) and "site-packages" not in file:
         files.setdefault(__import__("os").path.realpath(file), []).append(name)
 for file, names in files.items():
     if len(names) > 1 or names[0].partition(".")[0] not in ("parallax", "hydra_plugins"):
