@@ -23,14 +23,16 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.contract.translation import TranslatedSetting
+from parallax.harness.interventions.catalogue import make_patches
 from parallax.harness.train.prepare import resolve_hyperparameters, resolve_library_recipe
 
 ORIGINAL_RECIPE = "original"
-COMMON_ALIGNMENT, EXACT_ALIGNMENT = ALIGNMENTS
+COMMON_ALIGNMENT, EXACT_ALIGNMENT = "common", "exact"
 EXAMPLE_TASKS = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
 """Tasks whose actions count unless one is named, by the kind of an algorithm's actions."""
 THESIS_TABLE_NUMBERS = {
@@ -53,6 +55,8 @@ each cell is one of:
   tied      the value follows from another option
   constant  the framework has no such option
   emulated  Parallax does what the framework does not offer
+  patched   a declared patch changes the framework's constant
+A cell that ends in "recipe: VALUE" is not the recipe's value.
 
 example:
   parallax alignment --algorithms ppo --hps original --frameworks sb3,cleanrl"""
@@ -65,29 +69,47 @@ class FrameworkColumn:
     Attributes:
         framework: Name of the adapter.
         settings: Rows by unified name; empty where the recipe was refused.
+        recipe: The recipe's own values; None where it was refused.
         refusal: Why the framework refuses the recipe, or an empty text.
     """
 
     framework: str
     settings: Mapping[str, TranslatedSetting]
+    recipe: Hyperparameters | None = None
     refusal: str = ""
 
 
 def translate_recipe(
-    algorithm: str, hps: str, alignment: str, env: str | None, frameworks: Sequence[str]
+    algorithm: str,
+    hps: str,
+    alignment: str,
+    env: str | None,
+    frameworks: Sequence[str],
+    patches: bool = True,
 ) -> list[FrameworkColumn]:
     """Translates a recipe for each framework.
+
+    Args:
+        algorithm: Name of the algorithm.
+        hps: Name of the recipe.
+        alignment: One of `ALIGNMENTS`.
+        env: Name of the task; None for an example.
+        frameworks: Names of adapters.
+        patches: Whether constants of upstream may be patched under `exact` and `lockstep`.
 
     Raises:
         SpecError: A name is not known.
     """
     try:
         env = env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-        context = RunContext(task=load_task(env), steps=1_000_000, seed=0)
+        patch_constants = patches and alignment in (EXACT_ALIGNMENT, "lockstep")
+        context = RunContext(
+            task=load_task(env), steps=1_000_000, seed=0, patch_constants=patch_constants
+        )
     except TaskError as error:
         raise SpecError(str(error)) from error
     requested = load_recipe(algorithm, hps)
-    result = []
+    result: list[FrameworkColumn] = []
     for name in frameworks:
         adapter = load_adapter(name)
         if not adapter.supports(algorithm):
@@ -99,10 +121,12 @@ def translate_recipe(
             effective = resolve_hyperparameters(adapter, algorithm, asked, alignment, context)
             effective = effective.resolve_for_task(context.task)
             native = adapter.translate(algorithm, effective, context)
+            make_patches(adapter, algorithm, effective, native.patched_fields)
         except SpecError as error:
-            result.append(FrameworkColumn(name, {}, str(error)))
+            result.append(FrameworkColumn(name, {}, refusal=str(error)))
         else:
-            result.append(FrameworkColumn(name, {row.field: row for row in native.alignment}))
+            rows = {row.field: row for row in native.alignment}
+            result.append(FrameworkColumn(name, rows, asked.resolve_for_task(context.task)))
     return result
 
 
@@ -225,10 +249,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alignment",
         choices=ALIGNMENTS,
-        default=COMMON_ALIGNMENT,
-        help=f"{COMMON_ALIGNMENT}: the settings that every framework has are set equal, the others "
-        f"stay at the library defaults; {EXACT_ALIGNMENT}: all are set equal (default: "
-        "%(default)s)",
+        help=f"defaults: each framework's own values; {COMMON_ALIGNMENT}: the settings that every "
+        "framework has are set equal, the others stay at the library defaults; "
+        f"{EXACT_ALIGNMENT}: all are set equal; lockstep: as {EXACT_ALIGNMENT}, and known "
+        f"differences of the update are removed (default: {EXACT_ALIGNMENT})",
+    )
+    parser.add_argument(
+        "--no-patches",
+        action="store_true",
+        help="refuse values that upstream fixes in place of patching its constants",
     )
     parser.add_argument(
         "--env",
@@ -256,18 +285,21 @@ def run(options: argparse.Namespace) -> int:
         "--frameworks", options.frameworks, sorted(find_adapter_entry_points())
     )
     if options.paper:
-        if options.hps or options.alignment != COMMON_ALIGNMENT:
+        if options.hps or options.alignment:
             raise SpecError("--paper prints the original papers' values: drop --hps, --alignment.")
         algorithms = select_names("--algorithms", options.algorithms, list(THESIS_TABLE_NUMBERS))
         env = options.env or EXAMPLE_TASKS["continuous"]
         print(format_appendix(algorithms, env, frameworks, form))
         return 0
+    alignment = options.alignment or EXACT_ALIGNMENT
     every: list[FrameworkColumn] = []
     for algorithm in select_names("--algorithms", options.algorithms, list(ALGORITHMS)):
         for hps in options.hps or list_recipe_names(algorithm):
-            columns = translate_recipe(algorithm, hps, options.alignment, options.env, frameworks)
+            columns = translate_recipe(
+                algorithm, hps, alignment, options.env, frameworks, not options.no_patches
+            )
             env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-            print(f"\n{algorithm}, hps={hps}, alignment={options.alignment}, {env}\n")
+            print(f"\n{algorithm}, hps={hps}, alignment={alignment}, {env}\n")
             print(format_alignment_table(algorithm, columns, form))
             print("".join(f"\n- {line}" for line in format_notes(columns)))
             every += columns
@@ -280,7 +312,12 @@ def _format_alignment_cell(side: FrameworkColumn, field: str) -> str:
     if row is None:
         return "refused"
     name = f" ({row.native_name})" if row.native_name else ""
-    return f"{row.kind}: {format_value(row.native_value)}{name}"
+    cell = f"{row.kind}: {format_value(row.native_value)}{name}"
+    wanted = getattr(side.recipe, field)
+    if row.value == wanted:
+        return cell
+    kind = "default" if row.kind == "aligned" else row.kind
+    return f"{kind}: {format_value(row.native_value)}{name}, recipe: {format_value(wanted)}"
 
 
 def _format_appendix_cell(row: TranslatedSetting, value: Any) -> str:

@@ -17,7 +17,7 @@ from parallax.harness.conformance.trainings import (
     train_algorithm,
     translate_hyperparameters,
 )
-from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.adapter import Weights, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
@@ -78,6 +78,31 @@ class HyperparameterConformance:
             )
             return
         raise AssertionError(f"{self.framework} {algorithm}: {field} takes no other value tried")
+
+    def test_patch_changes_its_constant_and_nothing_else(self, algorithm: str) -> None:
+        """With upstream's own value a patch changes nothing; with another one it trains to others.
+
+        As many updates are made as the translation announces.
+        """
+        trained = self.framework, algorithm
+        base = make_base_hyperparameters(*trained)
+        rows = {row.field: row for row in translate_hyperparameters(*trained, base).alignment}
+        plain = train_algorithm(*trained, base)
+        for field in sorted(load_adapter(self.framework).list_patchable_fields(algorithm)):
+            if rows[field].is_fixed:
+                same = train_algorithm(*trained, base, forced_patches=(field,))
+                assert same.digest == plain.digest, f"{field}: the patch changes something else"
+            for value in _list_patch_values(base, field):
+                other = dataclasses.replace(base, **{field: value})
+                native = translate_hyperparameters(*trained, other, patch_constants=True)
+                row = next(row for row in native.alignment if row.field == field)
+                if row.kind != "patched":
+                    continue
+                found = train_algorithm(*trained, other, patch_constants=True)
+                changed = f"{field}={format_value(value)}"
+                assert found.digest != plain.digest, f"{changed} changes nothing"
+                counted = observe_training(*trained, other, patch_constants=True).update_schedule
+                assert counted == native.update_schedule, f"with {changed}"
 
     def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
         """The step sizes of policy, critics and temperature are the configured ones."""
@@ -190,6 +215,11 @@ def _compute_share(before: NDArray[Any], after: NDArray[Any], online: NDArray[An
     share = float(way @ gone / (way @ way))
     strays = np.abs(gone - share * way).max() > 1e-6 + 0.01 * np.abs(gone).max()
     return np.nan if strays else share
+
+
+def _list_patch_values(base: Hyperparameters, field: str) -> list[Any]:
+    """List other values of a field than that which a training has."""
+    return [v for v in type(base).alternatives[field] if v != getattr(base, field)]
 
 
 def _check_refusal(framework: str, algorithm: str, field: str, base: Any) -> None:

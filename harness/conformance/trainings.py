@@ -32,6 +32,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.watchers import NoWatcherError, load_watchers, watch_libraries
+from parallax.harness.interventions.catalogue import make_patches, make_replacement
 from parallax.harness.record.provenance import hash_weights
 
 # Two small rollouts, or as many steps of learning as of random actions.
@@ -108,6 +109,9 @@ class TrainingConditions:
         wrappers: `none` or `normalized`.
         reward_scale: What the task's rewards are multiplied by.
         device: Where networks compute.
+        patch_constants: Whether constants of upstream may be patched.
+        forced_patches: Hyperparameters whose patch is applied although upstream's constant has
+            the requested value.
     """
 
     steps: int = STEPS
@@ -118,12 +122,19 @@ class TrainingConditions:
     wrappers: str = "none"
     reward_scale: float = 1.0
     device: str = CPU
+    patch_constants: bool = False
+    forced_patches: tuple[str, ...] = ()
 
     @property
     def context(self) -> RunContext:
         """Return the context of a translation."""
         return RunContext(
-            load_task(self.env_id), self.steps, self.seed, self.n_envs, device=self.device
+            load_task(self.env_id),
+            self.steps,
+            self.seed,
+            self.n_envs,
+            device=self.device,
+            patch_constants=self.patch_constants,
         )
 
 
@@ -280,7 +291,7 @@ def train_uncached(
     """The same without looking whether it has been done."""
     monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    _run_training(framework, algorithm, native, around, hyperparameters.gamma, monitor)
+    _run_training(framework, algorithm, native, around, hyperparameters, monitor)
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
     assert weights, "no parameters were handed over"
@@ -344,7 +355,7 @@ def observe_cached(
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     try:
         with watch_libraries(monitor.events, load_watchers(get_libraries(framework))):
-            _run_training(framework, algorithm, native, around, hyperparameters.gamma, monitor)
+            _run_training(framework, algorithm, native, around, hyperparameters, monitor)
     except NoWatcherError as reason:
         pytest.skip(str(reason))
     return observer.observed()
@@ -355,8 +366,12 @@ def _run_training(
     algorithm: str,
     native: NativeConfig,
     around: TrainingConditions,
-    gamma: float,
+    hyperparameters: Hyperparameters,
     monitor: _ConformanceMonitor,
 ) -> None:
-    make_env: MakeEnv = lambda: monitor.make_env(gamma)  # noqa: E731
-    load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
+    make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
+    adapter = load_adapter(framework)
+    fields = (*native.patched_fields, *around.forced_patches)
+    patches = make_patches(adapter, algorithm, hyperparameters, fields)
+    with make_replacement(patches).apply_replacement():
+        adapter.train(algorithm, native, around.context, make_env, monitor)

@@ -4,6 +4,7 @@ What it translates with, `ConfigTranslator`, can be had here as well.
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from parallax.envs.tasks import Task
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 
 ENTRY_POINT_GROUP = "parallax.adapters"
+PATCHES_FILE = "patches.yaml"
 CPU = "cpu"
 """The device that every framework trains on, and the only one of most."""
 
@@ -102,6 +105,8 @@ class RunContext:
             (`Adapter.why_unsupported_replay`).
         device: Where networks compute; other than the CPU only for adapters that offer it
             (`Adapter.why_unsupported_device`).
+        patch_constants: Whether hyperparameters that upstream fixes may be changed by the
+            patches of its source that the adapter declares.
     """
 
     task: Task
@@ -110,6 +115,7 @@ class RunContext:
     n_envs: int = 1
     replay: ReplayConfig = UNIFORM_REPLAY
     device: str = CPU
+    patch_constants: bool = False
 
 
 class Monitor(Protocol):
@@ -257,9 +263,21 @@ class Adapter:
         Raises:
             SpecError: Names each field that cannot be honoured and the framework's constant.
         """
-        translator = ConfigTranslator(self.name, hyperparameters)
+        patchable = self.list_patchable_fields(algorithm) if context.patch_constants else ()
+        translator = ConfigTranslator(self.name, hyperparameters, patchable)
         self.set_run_options(translator, context)
         return self._require_settings(algorithm).translate(translator, hyperparameters, context)
+
+    def list_patchable_fields(self, algorithm: str) -> frozenset[str]:
+        """Return hyperparameters that a patch of upstream's source gives any value.
+
+        The patches are in `patches.yaml` beside the adapter, by hyperparameter, one entry per
+        algorithm.
+        """
+        file = self.folder / PATCHES_FILE
+        if not file.is_file():
+            return frozenset()
+        return _read_patchable_fields(file, file.stat().st_mtime_ns).get(algorithm, frozenset())
 
     def set_run_options(self, translator: ConfigTranslator, context: RunContext) -> None:
         """Set native options that no hyperparameter stands for, such as the seed.
@@ -346,6 +364,17 @@ class Adapter:
 
     def _load_module(self, name: str) -> Any:
         return importlib.import_module(f"{self.package}.{name}")
+
+
+@functools.lru_cache(maxsize=32)
+def _read_patchable_fields(file: Path, changed: int) -> Mapping[str, frozenset[str]]:
+    """Return the hyperparameters in a file of patches, by algorithm."""
+    found: dict[str, set[str]] = {}
+    for field, content in (yaml.safe_load(file.read_text("utf-8")) or {}).items():
+        for entry in content if isinstance(content, list) else [content]:
+            for algorithm in entry["algorithms"]:
+                found.setdefault(algorithm, set()).add(field)
+    return {algorithm: frozenset(fields) for algorithm, fields in found.items()}
 
 
 def load_package_module(algorithm: str, name: str) -> Any | None:

@@ -21,6 +21,7 @@ from parallax.harness.contract.fields import (
     check_value,
     format_value,
 )
+from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
 from parallax.harness.record.layout import RESERVED_FOLDERS, SLASH_SUBSTITUTE, RunPath
 
@@ -28,7 +29,9 @@ NO_INTERVENTION = "none"
 INTERVENTION_SEPARATOR = "+"
 """Between the names of interventions that are made together."""
 
-ALIGNMENTS = ("common", "exact")
+ALIGNMENTS = ("defaults", "common", "exact", "lockstep")
+DEFAULTS_RECIPE = "defaults"
+"""Name of the recipe of runs under `alignment=defaults`: each framework has its own."""
 WRAPPERS = ("none", "normalized")
 RUN_DEFAULTS: dict[str, Any] = {
     "alignment": "common",
@@ -64,8 +67,10 @@ class RunSpec:
         algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
         hps: Name of the recipe the hyperparameters started from.
-        alignment: `common`: only what every framework exposes is set, the rest stays at
-            each framework's own default. `exact`: everything is set or refused.
+        alignment: `defaults`: each framework's own hyperparameters. `common`: only what every
+            framework exposes is set, the rest stays at each framework's own default. `exact`:
+            every hyperparameter has the recipe's value. `lockstep`: `exact`, and known
+            differences of the update are removed by interventions.
         seed: Training seed.
         steps: Environment transitions to train for.
         eval_every: Environment transitions between evaluations.
@@ -90,6 +95,8 @@ class RunSpec:
             `wandb`. No part of the identity.
         checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
             a run that goes on from one ends as if it had not been interrupted.
+        patches: Whether constants of upstream may be patched under `exact` and `lockstep`; where
+            they may not, a run that needs a patch is refused. No part of the identity.
     """
 
     hyperparameters: Hyperparameters
@@ -118,6 +125,12 @@ class RunSpec:
     )
     logger: str = dataclasses.field(default="none", compare=False)
     checkpoint_every: float = dataclasses.field(default=DEFAULT_CHECKPOINT_MINUTES, compare=False)
+    patches: bool = dataclasses.field(default=True, compare=False)
+
+    @property
+    def patch_constants(self) -> bool:
+        """Return whether this run may change constants of upstream by patches."""
+        return self.patches and self.alignment in ("exact", "lockstep")
 
     @property
     def variant(self) -> str:
@@ -185,6 +198,10 @@ def make_run_spec(
     overridden = tuple(n for n in names if getattr(requested, n) != getattr(base, n))
     if checked["alignment"] == "common":
         _check_common_overrides(algorithm, requested, overridden)
+    if checked["alignment"] == "defaults":
+        _check_no_overrides(requested, overridden)
+        requested = load_recipe(algorithm, checked["framework"])
+        checked["hps"] = DEFAULTS_RECIPE
     python = values.get("python") or None
     return RunSpec(
         **checked,
@@ -195,6 +212,7 @@ def make_run_spec(
         diagnosis=_check_diagnosis(values.get("diagnosis", NO_DIAGNOSIS)),
         logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", DEFAULT_CHECKPOINT_MINUTES)),
+        patches=_check_patches(values.get("patches", True)),
     )
 
 
@@ -220,6 +238,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         "diagnosis": NO_DIAGNOSIS,
         "logger": "none",
         "checkpoint_every": DEFAULT_CHECKPOINT_MINUTES,
+        "patches": True,
     }
     content = {**RUN_DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
@@ -252,6 +271,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         diagnosis=_check_diagnosis(content["diagnosis"]),
         logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
+        patches=_check_patches(content["patches"]),
     )
 
 
@@ -283,6 +303,12 @@ def _check_minutes(value: Any) -> float:
             f"{_MAX_CHECKPOINT_MINUTES}."
         )
     return float(value)
+
+
+def _check_patches(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(f"patches={format_value(value)} must be true or false.")
+    return value
 
 
 def _check_logger(value: Any) -> str:
@@ -360,6 +386,15 @@ def _check_common_overrides(
                 "alignment=common leaves it at each framework's own default. "
                 "Use alignment=exact to set it."
             )
+
+
+def _check_no_overrides(requested: Hyperparameters, overridden: tuple[str, ...]) -> None:
+    for name in overridden:
+        raise SpecError(
+            f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no "
+            "effect: alignment=defaults trains with each framework's own values. Use "
+            "alignment=exact to set it."
+        )
 
 
 def _format_compact_value(value: Any) -> str:

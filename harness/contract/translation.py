@@ -1,7 +1,7 @@
 """Translation to native settings, and a note on how each unified field was honoured."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from parallax.envs.tasks import Task
@@ -17,7 +17,8 @@ class TranslatedSetting:
         field: Name in the unified schema.
         value: Value in the unified schema.
         kind: `aligned` (a public option), `tied` (it follows from another option), `constant`
-            (the framework fixes it) or `emulated` (set around upstream).
+            (the framework fixes it), `emulated` (set around upstream) or `patched` (upstream
+            fixes it at another value, and a declared patch of its source changes that).
         native_name: The framework's name for it; empty where it is fixed.
         native_value: What was passed, in the framework's own unit.
         note: What a reader must know, in a few words.
@@ -55,6 +56,11 @@ class NativeConfig:
     framework_steps: int
     update_schedule: UpdateSchedule
 
+    @property
+    def patched_fields(self) -> tuple[str, ...]:
+        """Hyperparameters that only a patch of upstream's source gives their value."""
+        return tuple(row.field for row in self.alignment if row.kind == "patched")
+
 
 @dataclasses.dataclass(frozen=True)
 class AlgorithmSettings:
@@ -87,8 +93,22 @@ class ConfigTranslator:
     Refusals are collected, so that a user sees all of them at once.
     """
 
-    def __init__(self, framework: str, hyperparameters: Hyperparameters) -> None:
+    def __init__(
+        self,
+        framework: str,
+        hyperparameters: Hyperparameters,
+        patchable: Collection[str] = (),
+    ) -> None:
+        """Begins a translation that claims nothing yet.
+
+        Args:
+            framework: Name of the adapter, for messages.
+            hyperparameters: In unified units.
+            patchable: Fields for which a patch of upstream's source takes any value.
+        """
         self._framework = framework
+        self._patchable = patchable
+        self._patched: set[str] = set()
         self._hyperparameters = hyperparameters
         self._values = {
             field.name: getattr(hyperparameters, field.name)
@@ -116,12 +136,16 @@ class ConfigTranslator:
         """Sets what the adapter does around upstream; `note` says how."""
         self._claim_field(field, "emulated", name, native, note)
 
+    def is_patchable(self, field: str) -> bool:
+        """Return whether a patch of upstream's source takes any value of `field`."""
+        return field in self._patchable
+
     def declare_constant(self, field: str, constant: Any, note: str = "") -> None:
-        """Declares that the framework fixes `field`; any other value is refused."""
+        """Declares that the framework fixes `field`; any other value is patched or refused."""
         self._declare_fixed(field, constant, "constant", note)
 
     def declare_tied(self, field: str, value: Any, note: str) -> None:
-        """Declares that `field` follows from another option; any other value is refused.
+        """Declares that `field` follows from another option; others are patched or refused.
 
         Args:
             field: The hyperparameter.
@@ -141,7 +165,13 @@ class ConfigTranslator:
             self.declare_constant("conv_filters", None, "its observations are no images")
 
     def reject_value(self, field: str, reason: str) -> None:
-        """Notes that the requested value of `field` cannot be honoured."""
+        """Notes that no option of upstream honours the requested value of `field`.
+
+        Where a patch of upstream's source does, the field is patched.
+        """
+        if field in self._patchable:
+            self._patched.add(field)
+            return
         self._refusals.append(
             f"hyperparameters.{field}={format_value(self._values[field])}: "
             f"in {self._framework} it is {reason}"
@@ -174,11 +204,18 @@ class ConfigTranslator:
         unclaimed = set(self._values) - set(self._rows)
         if unclaimed:
             raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")
-        rows = tuple(self._rows[name] for name in self._values)
+        rows = tuple(self._make_row(name) for name in self._values)
         counted = total_steps if framework_steps is None else framework_steps
         if update_schedule is None:
             update_schedule = self._hyperparameters.compute_update_schedule(total_steps)
         return NativeConfig(self._settings, rows, total_steps, counted, update_schedule)
+
+    def _make_row(self, field: str) -> TranslatedSetting:
+        row = self._rows[field]
+        if field not in self._patched:
+            return row
+        value = self._values[field]
+        return dataclasses.replace(row, value=value, kind="patched", native_value=value)
 
     def _fill_legacy_fields(self) -> None:
         # Adapters that are older than a field do what was done before there was one.

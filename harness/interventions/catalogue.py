@@ -3,11 +3,13 @@
 Three sources give one type, `Intervention`: files `interventions.yaml` (this project's own beside
 this module, for every framework, and one beside each adapter, for that framework's code), muPRL's
 faults of users, and mutants of upstream's update code. A replay strategy needs changes of
-upstream's source as well; they are in `replay.yaml` beside the adapter, in the same form.
+upstream's source as well; they are in `replay.yaml` beside the adapter, in the same form. So are
+patches of constants, by hyperparameter, in `patches.yaml`.
 """
 
 import dataclasses
 import functools
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +17,14 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from parallax.harness.contract.adapter import Adapter, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import (
+    PATCHES_FILE,
+    Adapter,
+    find_adapter_entry_points,
+    load_adapter,
+)
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
+from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions import user_faults
@@ -37,6 +45,7 @@ from parallax.harness.interventions.user_faults import FaultInstance, is_fault_n
 
 INTERVENTIONS_FILE = "interventions.yaml"
 REPLAY_FILE = "replay.yaml"
+LEAVE_OUT_PREFIX = "without."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +64,9 @@ class Intervention:
         answers: Answers of probes that it promises: `as in the paper`, `as in FRAMEWORK`, other
             words of the answer, or a number or list of numbers.
         file: File that it was read from.
+        lockstep: Whether it is a part of the reference form of its algorithms, which
+            `alignment=lockstep` trains.
+        field: Hyperparameter whose constant it patches, or an empty string.
     """
 
     name: str
@@ -66,6 +78,8 @@ class Intervention:
     source: tuple[SourceSegment, ...]
     answers: Mapping[str, Any]
     file: Path
+    lockstep: bool = False
+    field: str = ""
 
     @property
     def kind(self) -> str:
@@ -97,14 +111,22 @@ def list_interventions(adapter: Adapter) -> tuple[Intervention, ...]:
 
 
 def resolve_interventions(
-    text: str, adapter: Adapter, algorithm: str, *, with_replay: bool = False
+    text: str,
+    adapter: Adapter,
+    algorithm: str,
+    *,
+    reference_form: bool = False,
+    with_replay: bool = False,
 ) -> tuple[Intervention, ...]:
     """Resolve the names of interventions that a run has.
 
     Args:
-        text: `none`, or names with `+` between them.
+        text: `none`, or names with `+` between them. `without.NAME` leaves an intervention of
+            the reference form out.
         adapter: Adapter of the run's framework.
         algorithm: Algorithm of the run.
+        reference_form: Whether to add the interventions that bring the framework into the
+            algorithm's reference form, as `alignment=lockstep` does.
         with_replay: Whether to add the changes that replay strategies need, which have no name on
             the command line.
 
@@ -115,14 +137,96 @@ def resolve_interventions(
     names = [] if text == NO_INTERVENTION else text.split(INTERVENTION_SEPARATOR)
     if twice := [name for name in names if names.count(name) > 1]:
         raise SpecError(f"intervention={text} names {twice[0]} twice.")
-    found = [_resolve_name(name, adapter, algorithm) for name in names]
+    form = list_reference_form(adapter, algorithm) if reference_form else ()
+    found = _leave_out(form, names, text)
+    found += [
+        _resolve_name(name, adapter, algorithm)
+        for name in names
+        if not name.startswith(LEAVE_OUT_PREFIX)
+    ]
     if with_replay:
         entries = _load_files(adapter, [adapter.folder / REPLAY_FILE])
         found += [item for item in entries if algorithm in item.algorithms]
     for item in found:
         _check_segments_installed(item)
-    _check_no_conflict(found)
+    check_no_conflict(found)
     return tuple(found)
+
+
+def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention, ...]:
+    """List what turns a framework's update into the reference form of an algorithm.
+
+    docs/explanation/alignment.md writes the forms down.
+    """
+    return tuple(
+        item
+        for item in list_interventions(adapter)
+        if item.lockstep and algorithm in item.algorithms
+    )
+
+
+def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) -> list[Intervention]:
+    """Return a reference form without what is left out of it.
+
+    Raises:
+        SpecError: The form does not have what is left out, or has what is added.
+    """
+    there = [item.name for item in form]
+    left_out = [
+        name.removeprefix(LEAVE_OUT_PREFIX) for name in names if name.startswith(LEAVE_OUT_PREFIX)
+    ]
+    for name in left_out:
+        if name not in there:
+            raise SpecError(
+                f"intervention={text} leaves out {name}, which is no part of what is changed: "
+                f"under alignment=lockstep that is {', '.join(there) or 'nothing'} here."
+            )
+    for name in names:
+        if name in there:
+            raise SpecError(f"intervention={text}: alignment=lockstep has {name} already: drop it.")
+    return [item for item in form if item.name not in left_out]
+
+
+def make_patches(
+    adapter: Adapter, algorithm: str, hyperparameters: Hyperparameters, fields: Sequence[str]
+) -> tuple[Intervention, ...]:
+    """Return the patches that give hyperparameters their value where upstream has a constant.
+
+    In the replacement text, `$name` stands for the value of a hyperparameter as a Python literal.
+
+    Args:
+        adapter: Adapter of the framework.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        fields: Names of the hyperparameters to patch.
+
+    Raises:
+        SpecError: A patch does not fit the installed version.
+    """
+    values = {
+        field.name: repr(getattr(hyperparameters, field.name))
+        for field in dataclasses.fields(hyperparameters)
+    }
+    found = []
+    for item in list_patches(adapter):
+        if item.field in fields and algorithm in item.algorithms:
+            segments = tuple(
+                dataclasses.replace(s, replace=string.Template(s.replace).safe_substitute(values))
+                for s in item.source
+            )
+            found.append(dataclasses.replace(item, source=segments))
+    for item in found:
+        _check_segments_installed(item)
+    return tuple(found)
+
+
+def list_patches(adapter: Adapter) -> tuple[Intervention, ...]:
+    """Load the patches of constants that an adapter declares, with `$name` for values.
+
+    Raises:
+        SpecError: The file holds what is no patch; names file, entry and remedy.
+    """
+    return _load_files(adapter, [adapter.folder / PATCHES_FILE])
 
 
 def find_intervention(
@@ -197,8 +301,12 @@ def _check_segments_installed(item: Intervention) -> None:
             raise SpecError(f"intervention={item.name} cannot be made: {error}") from error
 
 
-def _check_no_conflict(items: Sequence[Intervention]) -> None:
-    """Check that no two interventions set one hyperparameter or change one piece of source."""
+def check_no_conflict(items: Sequence[Intervention]) -> None:
+    """Check that no two interventions set one hyperparameter or change one piece of source.
+
+    Raises:
+        SpecError: Two do; names both.
+    """
     names = INTERVENTION_SEPARATOR.join(item.name for item in items)
     owners: dict[str, str] = {}
     for item in items:
@@ -262,6 +370,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     wrap: list[dict[str, Any]] = []
     source: list[_SegmentEntry] = []
     answers: dict[str, Any] = {}
+    lockstep: bool = False
 
 
 def _load_files(adapter: Adapter, files: Sequence[Path]) -> tuple[Intervention, ...]:
@@ -310,6 +419,9 @@ def _parse_entry(
     name: str, entry: Any, file: Path, framework: str, upstream_modules: Sequence[str]
 ) -> Intervention:
     where = f"{file}: {name}"
+    field = ""
+    if file.name == PATCHES_FILE:
+        field, name = str(name), f"patch.{str(name).replace('_', '-')}"
     if not _is_valid_name(name):
         raise SpecError(f"{where} must be named by small letters, digits, dots and hyphens.")
     if name.startswith(MUTANT_PREFIX) or is_fault_name(name):
@@ -321,6 +433,8 @@ def _parse_entry(
     if not (parsed.set or parsed.wrap or parsed.source):
         raise SpecError(f"{where} changes nothing: give it `set`, `wrap` or `source`.")
     algorithms = list(ALGORITHMS) if parsed.algorithms is None else parsed.algorithms
+    if field:
+        _check_settings(where, {field: None}, algorithms)
     for algorithm in algorithms:
         if algorithm not in ALGORITHMS:
             raise SpecError(
@@ -338,6 +452,8 @@ def _parse_entry(
         ),
         answers=parsed.answers,
         file=file,
+        lockstep=parsed.lockstep,
+        field=field,
     )
 
 

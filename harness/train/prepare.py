@@ -17,6 +17,8 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
     apply_settings,
+    check_no_conflict,
+    make_patches,
     resolve_interventions,
 )
 from parallax.harness.record.files import to_plain_json
@@ -34,7 +36,7 @@ class PreparedRun:
         context: Task and run, as far as the translation knows them.
         hyperparameters: Unified hyperparameters that the framework trains with.
         native: The same in the framework's own terms.
-        interventions: Changes that the run is trained with.
+        interventions: Changes that the run is trained with, patches of constants included.
     """
 
     spec: RunSpec
@@ -62,13 +64,23 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
     check_limits(spec, task, Machine.here() if on_this_machine else ANY)
     check_compatibility(spec, adapter, task, on_this_machine)
     interventions = resolve_interventions(
-        spec.intervention, adapter, spec.algorithm, with_replay=not spec.replay.is_uniform
+        spec.intervention,
+        adapter,
+        spec.algorithm,
+        reference_form=spec.alignment == "lockstep",
+        with_replay=not spec.replay.is_uniform,
     )
-    context = RunContext(task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device)
+    context = RunContext(
+        task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device, spec.patch_constants
+    )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
     check_wrappers(spec, hyperparameters, task)
     native = _translate(spec, adapter, hyperparameters, context)
+    if native.patched_fields:
+        patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
+        interventions += patches
+        check_no_conflict(interventions)
     return PreparedRun(spec, context, hyperparameters, native, interventions)
 
 
@@ -102,11 +114,12 @@ def _translate(
     try:
         return adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
-        if spec.alignment == "common" or "hyperparameters." not in str(error):
+        if spec.alignment in ("defaults", "common") or "hyperparameters." not in str(error):
             raise
+        remedy = "" if spec.patches else "use patches=true, which changes upstream's constants, or "
         raise SpecError(
-            f"{error} Change the value, or use alignment=common, which leaves what not every "
-            "framework exposes at the framework's own default."
+            f"{error} Change the value, or {remedy}use alignment=common, which leaves what not "
+            "every framework exposes at the framework's own default."
         ) from error
 
 
@@ -119,16 +132,20 @@ def resolve_hyperparameters(
 ) -> Hyperparameters:
     """Return the hyperparameters that the framework trains with.
 
-    Under `exact` they are those requested. Under `common` the fields that not every framework
-    exposes come from the framework's own recipe file instead.
+    Under `exact` and `lockstep` they are those requested, under `defaults` the framework's own.
+    Under `common` the fields that not every framework exposes come from the framework's own
+    recipe file instead.
     """
-    if alignment == "exact":
+    if alignment in ("exact", "lockstep"):
         return requested
     if adapter.name not in list_recipe_names(algorithm):
         raise SpecError(
             f"framework={adapter.name} has no recipe hp_configs/{algorithm}/{adapter.name}.yaml, "
-            "which alignment=common takes its defaults from: add it, or use alignment=exact."
+            f"which alignment={alignment} takes its defaults from: add it, or use alignment=exact."
         )
+    if alignment == "defaults":
+        own = load_recipe(algorithm, adapter.name)
+        return adapter.get_library_defaults(algorithm, own, context)
     common = {name: getattr(requested, name) for name in type(requested).common_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
     own = adapter.get_library_defaults(algorithm, own, context)
@@ -153,6 +170,29 @@ def resolve_library_recipe(
     """
     own = adapter.get_library_defaults(algorithm, requested, context)
     return dataclasses.replace(own, **{name: getattr(requested, name) for name in overridden})
+
+
+def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple[Any, Any]]:
+    """List the recipe's values that `alignment=common` replaces although the framework takes them.
+
+    Returns:
+        By hyperparameter, the recipe's value and that of the framework which stands in its place.
+    """
+    spec, used = prepared.spec, prepared.hyperparameters
+    if spec.alignment != "common":
+        return {}
+    lost = {}
+    for field in dataclasses.fields(used):
+        wanted, value = getattr(spec.hyperparameters, field.name), getattr(used, field.name)
+        if wanted == value or field.name in type(used).common_fields:
+            continue
+        changed = dataclasses.replace(used, **{field.name: wanted})
+        try:
+            adapter.translate(spec.algorithm, changed, prepared.context)
+        except SpecError:
+            continue
+        lost[field.name] = (wanted, value)
+    return lost
 
 
 def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
