@@ -44,7 +44,7 @@ RULES = {
     },
     f"{H}.conformance": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep"),
-        *(f"{H}.policies", f"{H}.probes"),
+        *(f"{H}.policies", f"{H}.probes", f"{H}.interventions"),
     },
     f"{H}.detection": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.interventions"),

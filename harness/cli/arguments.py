@@ -27,6 +27,24 @@ def add_algorithms_argument(
     parser.add_argument("--algorithms", type=split_names, metavar="A,B", help=text)
 
 
+def add_level_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `--alignment` and `--hps` of commands that look at single updates."""
+    parser.add_argument(
+        "--alignment",
+        choices=("defaults", "exact", "lockstep"),
+        default="defaults",
+        help="hyperparameters besides those that the measurement sets: defaults: each framework's "
+        "own; exact: those of a recipe, everywhere; lockstep: the same, in the reference form of "
+        "the algorithm (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--hps",
+        metavar="RECIPE",
+        default="original",
+        help="recipe of --alignment exact and lockstep (default: %(default)s)",
+    )
+
+
 def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--trust`."""
     parser.add_argument(

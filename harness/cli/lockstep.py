@@ -8,6 +8,7 @@ from pathlib import Path
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
+    add_level_arguments,
     get_single_name,
 )
 from parallax.harness.contract.adapter import load_adapter
@@ -23,6 +24,7 @@ from parallax.harness.lockstep.comparison import (
     compare_implementations,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDATES
+from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.record.files import write_text
 
 _EPILOG = """\
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw a new minibatch for each update from one stream of transitions that both get; "
         "without it both train on the same minibatch again and again",
     )
+    add_level_arguments(parser)
     add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
     add("--figure", type=Path, metavar="FILE", help="draw the distances to this SVG file")
 
@@ -86,7 +89,9 @@ def run(options: argparse.Namespace) -> int:
         algorithm,
         options.updates,
         lambda distance: print(_format_distance(distance), flush=True),
-        LockstepOptions(options.float64, options.shared),
+        LockstepOptions(
+            options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)
+        ),
     )
     print(_format_verdict(result))
     if options.figure:
@@ -115,7 +120,15 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
             f"value-loss-x0.5,{NO_INTERVENTION}."
         )
     return [
-        LockstepSide(name, resolve_interventions(change, load_adapter(name), algorithm))
+        LockstepSide(
+            name,
+            resolve_interventions(
+                change,
+                load_adapter(name),
+                algorithm,
+                reference_form=options.alignment == "lockstep",
+            ),
+        )
         for name, change in zip(names, changes, strict=True)
     ]
 

@@ -11,6 +11,7 @@ from typing import Self, TextIO
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
+    add_level_arguments,
     split_names,
 )
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
@@ -19,6 +20,7 @@ from parallax.harness.probes import baseline, catalogue, intervention_check, rep
 from parallax.harness.probes.baseline import merge_reports
 from parallax.harness.probes.claims import claims
 from parallax.harness.probes.claims import page as text
+from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import ProbeRequest
@@ -84,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show which answers an intervention changes; `parallax intervention list` has names",
     )
     add("--python", metavar="PATH", help="run one framework in another Python interpreter")
+    add_level_arguments(parser)
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -276,6 +279,7 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
         options.python,
         compares_versions=bool(options.drift),
         intervention=options.intervention or "",
+        level=AlignmentLevel(options.alignment, options.hps),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import Parameters
-from parallax.harness.interventions.catalogue import Intervention, make_replacement
+from parallax.harness.interventions.catalogue import Intervention
 from parallax.harness.lockstep import first_divergence
 from parallax.harness.lockstep.experiments import (
     EXPERIMENT_BUILDERS,
@@ -24,7 +24,12 @@ from parallax.harness.lockstep.experiments import (
 )
 from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.probes import catalogue
-from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.experiments import (
+    OWN_DEFAULTS,
+    AlignmentLevel,
+    ExperimentCache,
+    ProbeRun,
+)
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeAnswer
 
@@ -131,10 +136,12 @@ class LockstepOptions:
         float64: Whether both train in float64.
         shared_stream: Whether each minibatch is drawn anew from one stream of transitions that
             both receive; otherwise all updates use the same minibatch.
+        level: Alignment of the hyperparameters.
     """
 
     float64: bool = False
     shared_stream: bool = False
+    level: AlignmentLevel = OWN_DEFAULTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +246,14 @@ class LockstepTrainings:
     ) -> None:
         """Prepare the caches; nothing is trained yet."""
         self.sides = tuple(sides)
-        self._caches = tuple(ExperimentCache(load_adapter(side.framework)) for side in self.sides)
+        self._caches = tuple(
+            ExperimentCache(
+                load_adapter(side.framework),
+                interventions=side.interventions,
+                level=options.level,
+            )
+            for side in self.sides
+        )
         self._algorithm, self._options = algorithm, options
         self._initial_weights: dict[str, Any] = {}
 
@@ -316,31 +330,28 @@ class LockstepTrainings:
         cycles: frozenset[int] = frozenset(),
     ) -> ProbeRun:
         cache = self._caches[number]
-        with make_replacement(self.sides[number].interventions).apply_replacement():
-            experiment = EXPERIMENT_BUILDERS[self._algorithm](
-                cache, updates, self._options.shared_stream
+        experiment = EXPERIMENT_BUILDERS[self._algorithm](
+            cache, updates, self._options.shared_stream
+        )
+        weights = self._align_std_bias(experiment.weights)
+        if last_bit:
+            weights = {
+                n: _perturb_last_bit(array, self._options.float64) for n, array in weights.items()
+            }
+        return cache.run(
+            dataclasses.replace(
+                experiment,
+                name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}",
+                weights=weights,
+                snapshots=snapshots,
+                float64=self._options.float64,
+                saved_cycles=cycles,
             )
-            weights = self._align_std_bias(experiment.weights)
-            if last_bit:
-                weights = {
-                    n: _perturb_last_bit(array, self._options.float64)
-                    for n, array in weights.items()
-                }
-            return cache.run(
-                dataclasses.replace(
-                    experiment,
-                    name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}",
-                    weights=weights,
-                    snapshots=snapshots,
-                    float64=self._options.float64,
-                    saved_cycles=cycles,
-                )
-            )
+        )
 
     def _make_answer_probe(self, number: int) -> catalogue.AnswerProbe:
         def answer(probe: Probe) -> ProbeAnswer | None:
-            with make_replacement(self.sides[number].interventions).apply_replacement():
-                return catalogue.measure_answer(self._caches[number], probe)
+            return catalogue.measure_answer(self._caches[number], probe)
 
         return answer
 

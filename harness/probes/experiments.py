@@ -1,7 +1,7 @@
 """Scripted trainings that probes read, each run once per framework."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,11 @@ from parallax.harness.contract.probing.scripted_env import (
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
+from parallax.harness.interventions.catalogue import (
+    Intervention,
+    make_patches,
+    make_replacement,
+)
 
 CachedValue = TypeVar("CachedValue")
 UNIT_BOUNDS = ((-1.0,), (1.0,), 0, 0)
@@ -107,17 +112,49 @@ class ProbeRun:
         return np.array([transition.action.reshape(-1) for transition in self.transitions])
 
 
+@dataclasses.dataclass(frozen=True)
+class AlignmentLevel:
+    """Hyperparameters that an implementation is probed with, besides those of the experiments.
+
+    Attributes:
+        name: `defaults`: the framework's own; `exact`: those of a recipe, by patches where
+            upstream fixes them; `lockstep`: the same in the reference form of each algorithm.
+        hps: Name of the recipe.
+    """
+
+    name: str = "defaults"
+    hps: str = "original"
+
+    @property
+    def uses_recipe(self) -> bool:
+        """Return whether the hyperparameters are those of a recipe."""
+        return self.name in ("exact", "lockstep")
+
+
+OWN_DEFAULTS = AlignmentLevel()
+
+
 class ExperimentCache:
     """One framework's runs of experiments, each carried out once.
 
     Attributes:
         adapter: The framework's adapter.
         seed: Seed of all scripted numbers.
+        interventions: Changes that each run of one of their algorithms is made with.
+        level: Alignment of the hyperparameters.
     """
 
-    def __init__(self, adapter: Adapter, seed: int = 0) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        seed: int = 0,
+        interventions: Sequence[Intervention] = (),
+        level: AlignmentLevel = OWN_DEFAULTS,
+    ) -> None:
         self.adapter = adapter
         self.seed = seed
+        self.interventions = tuple(interventions)
+        self.level = level
         self._runs: dict[str, ProbeRun] = {}
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
@@ -160,9 +197,13 @@ class ExperimentCache:
     def _translate_settings(
         self, algorithm: str, context: RunContext, changes: Mapping[str, Any]
     ) -> tuple[Any, NativeConfig]:
-        recipe = load_recipe(algorithm, self.adapter.name)
-        defaults = self.adapter.get_library_defaults(algorithm, recipe, context)
-        hyperparameters = dataclasses.replace(defaults, **changes)
+        if self.level.uses_recipe:
+            context = dataclasses.replace(context, patch_constants=True)
+            base = load_recipe(algorithm, self.level.hps)
+        else:
+            recipe = load_recipe(algorithm, self.adapter.name)
+            base = self.adapter.get_library_defaults(algorithm, recipe, context)
+        hyperparameters = dataclasses.replace(base, **changes)
         return hyperparameters, self.adapter.translate(algorithm, hyperparameters, context)
 
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
@@ -181,7 +222,9 @@ class ExperimentCache:
             float64=experiment.float64,
             saved_cycles=experiment.saved_cycles,
         )
-        with silence_output():
+        changes = [item for item in self.interventions if algorithm in item.algorithms]
+        changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
+        with silence_output(), make_replacement(changes).apply_replacement():
             record = self.adapter.probe(algorithm, native, context, script, monitor)
         lines.update(record.source_lines)
         return ProbeRun(

@@ -24,6 +24,7 @@ import numpy as np
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import add_project_to_path, check_interpreter
+from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel
 from parallax.harness.probes.intervention_check import (
     format_intervention_label,
     get_single_framework,
@@ -62,6 +63,7 @@ class ProbeRequest:
             one, to compare its versions.
         intervention: Names of interventions with `+` between them: the one framework is measured
             without and with them, and so are frameworks that their predictions refer to.
+        level: Alignment of the hyperparameters.
     """
 
     probes: tuple[Probe, ...]
@@ -69,6 +71,7 @@ class ProbeRequest:
     python: str | None = None
     compares_versions: bool = False
     intervention: str = ""
+    level: AlignmentLevel = OWN_DEFAULTS
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -85,12 +88,14 @@ class ProbeTarget:
         entry: `module:class` of its adapter.
         python: Interpreter that it runs in.
         intervention: Names of its interventions; empty for none.
+        level: Alignment of its hyperparameters.
     """
 
     label: str
     entry: str
     python: str = sys.executable
     intervention: str = ""
+    level: AlignmentLevel = OWN_DEFAULTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +118,12 @@ def find_targets(request: ProbeRequest) -> ProbeTargets:
         SpecError: A framework that the request names is unknown or cannot be probed, none can be,
             or an intervention is unknown.
     """
+    found = _find_targets(request)
+    targets = tuple(dataclasses.replace(item, level=request.level) for item in found.targets)
+    return dataclasses.replace(found, targets=targets)
+
+
+def _find_targets(request: ProbeRequest) -> ProbeTargets:
     if request.compares_versions:
         name = get_single_framework("--drift", request.frameworks)
         return ProbeTargets(
@@ -247,7 +258,7 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(t.entry, file, t.intervention).text
+            WorkerTask(t.entry, file, t.intervention, t.level).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)

@@ -25,10 +25,10 @@ from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (
     Intervention,
     find_intervention,
-    make_replacement,
+    list_reference_form,
 )
 from parallax.harness.probes import catalogue
-from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel, ExperimentCache
 from parallax.harness.probes.probe import Probe, build_result, run_probe
 from parallax.harness.probes.results import ProbeResult, make_missing_answer, to_plain
 
@@ -44,23 +44,26 @@ class WorkerTask:
         entry: `module:class` of its adapter.
         file: File descriptor that receives its answers.
         intervention: Names of its interventions; empty for none.
+        level: Alignment of its hyperparameters.
     """
 
     entry: str
     file: int
     intervention: str = ""
+    level: AlignmentLevel = OWN_DEFAULTS
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD` or `MODULE:ADAPTER@FD@INTERVENTION`."""
-        entry, file, *intervention = text.split("@")
-        return cls(entry, int(file), *intervention)
+        """Parse `MODULE:ADAPTER@FD@INTERVENTION@LEVEL@RECIPE`."""
+        entry, file, intervention, *level = text.split("@")
+        return cls(entry, int(file), intervention, AlignmentLevel(*level))
 
     @property
     def text(self) -> str:
         """Inverse of `from_text`."""
-        parts = (self.entry, str(self.file), self.intervention)
-        return "@".join(part for part in parts if part)
+        return "@".join(
+            (self.entry, str(self.file), self.intervention, self.level.name, self.level.hps)
+        )
 
     def load_adapter(self) -> Adapter:
         """Return the framework's adapter."""
@@ -166,15 +169,16 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         _write_line(
             answers, {"versions": [f"{package} {version(package)}" for package in packages]}
         )
-        cache = ExperimentCache(adapter)
         known = {probe.name: probe for probe in catalogue.PROBES}
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
-        with make_replacement(
-            find_task_interventions(adapter, task.intervention, algorithms)
-        ).apply_replacement():
-            for name in names:
-                cache.drop_other_algorithms(known[name].algorithm)
-                _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})
+        changes = find_task_interventions(adapter, task.intervention, algorithms)
+        if task.level.name == "lockstep":
+            form = [item for name in algorithms for item in list_reference_form(adapter, name)]
+            changes += [item for item in form if item not in changes]
+        cache = ExperimentCache(adapter, interventions=changes, level=task.level)
+        for name in names:
+            cache.drop_other_algorithms(known[name].algorithm)
+            _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})
     return 0
 
 

@@ -119,7 +119,10 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"eval_every": 601}, r"eval_every=601 is longer than the run of steps=600"),
         ({"framework": "sb33"}, r"framework=sb33 is not known. Did you mean sb3\?"),
         ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of: ppo, td3, sac, ddpg, dqn"),
-        ({"alignment": "none"}, r"alignment='none' must be one of: common, exact"),
+        (
+            {"alignment": "none"},
+            r"alignment='none' must be one of: defaults, common, exact, lockstep",
+        ),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),
         ({"threads": 0}, r"threads=0 must be at least 1"),
         ({"steps": float("inf")}, r"steps=inf must be a whole number"),
@@ -220,7 +223,7 @@ def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
 
 def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
-    later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay"}
+    later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay", "patches"}
     for name in stored.keys() - RUN_DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):
             spec_from_dict({key: value for key, value in stored.items() if key != name})

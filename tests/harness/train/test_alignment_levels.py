@@ -1,0 +1,95 @@
+"""The four levels of alignment, from the configuration to what a run trains with."""
+
+import pytest
+
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.interventions.catalogue import list_reference_form, resolve_interventions
+from parallax.harness.train.prepare import describe_translation, list_lost_values, prepare_run
+from tests import support
+
+OTHER_EPSILON = {"adam_eps": 1e-7, "rollout_steps": 256, "minibatch_size": 64}
+
+
+def prepare(framework, algorithm, env="Pendulum-v1", **values):
+    spec = support.spec(framework, algorithm, env=env, **values)
+    return prepare_run(spec, load_adapter(framework))
+
+
+def test_defaults_are_the_framework_s_own_whatever_the_recipe():
+    for framework in ("sb3", "cleanrl", "skrl"):
+        run = prepare(framework, "td3", alignment="defaults")
+        assert run.spec.hps == "defaults"
+        assert run.hyperparameters.hidden_sizes == load_recipe("td3", framework).hidden_sizes
+        assert run.native.patched_fields == ()
+
+
+def test_defaults_refuse_values_that_would_have_no_effect():
+    with pytest.raises(SpecError, match=r"hyperparameters.gamma=0.5 would have no effect.*exact"):
+        support.spec("sb3", "td3", alignment="defaults", hyperparameters={"gamma": 0.5})
+
+
+def test_exact_patches_a_constant_and_records_the_patch():
+    run = prepare("cleanrl", "ppo", alignment="exact", hyperparameters=OTHER_EPSILON)
+    row = next(row for row in run.native.alignment if row.field == "adam_eps")
+    assert (row.kind, row.native_value, row.is_fixed) == ("patched", 1e-7, False)
+    recorded = describe_translation(run)["interventions"]["patch.adam-eps"]
+    assert recorded["source"][0]["replace"].endswith("eps=1e-07)")
+
+
+def test_nothing_is_patched_where_the_constant_is_the_recipe_s():
+    run = prepare(
+        "cleanrl", "ppo", alignment="exact", hyperparameters=OTHER_EPSILON | {"adam_eps": 1e-5}
+    )
+    assert "adam_eps" not in run.native.patched_fields
+
+
+def test_patches_false_refuses_with_the_remedy():
+    with pytest.raises(SpecError, match=r"adam_eps=1e-07.*fixed at 1e-05.*patches=true"):
+        prepare("cleanrl", "ppo", alignment="exact", patches=False, hyperparameters=OTHER_EPSILON)
+    with pytest.raises(SpecError, match="patches=no must be true or false"):
+        support.spec("cleanrl", "ppo", patches="no")
+
+
+def test_whether_patches_are_allowed_is_no_part_of_the_identity():
+    spec = support.spec("sb3", "td3", alignment="exact", patches=False)
+    assert spec == support.spec("sb3", "td3", alignment="exact")
+    assert spec_from_dict(spec_to_dict(spec)).patches is False
+    older = {name: value for name, value in spec_to_dict(spec).items() if name != "patches"}
+    assert spec_from_dict(older).patches is True
+
+
+def test_common_says_which_values_of_the_recipe_are_lost():
+    run = prepare("sb3", "dqn", env="CartPole-v1", alignment="common", hps="zoo")
+    lost = list_lost_values(run, load_adapter("sb3"))
+    recipe = load_recipe("dqn", "zoo")
+    assert lost["train_freq"] == (recipe.train_freq, run.hyperparameters.train_freq)
+    assert not set(lost) & type(recipe).common_fields
+    exact = prepare("sb3", "dqn", env="CartPole-v1", alignment="exact", hps="zoo")
+    assert list_lost_values(exact, load_adapter("sb3")) == {}
+
+
+def test_lockstep_adds_the_reference_form():
+    adapter = load_adapter("cleanrl")
+    form = [item.name for item in list_reference_form(adapter, "sac")]
+    assert form
+    run = prepare("cleanrl", "sac", alignment="lockstep")
+    assert set(form) <= {item.name for item in run.interventions}
+    less = prepare("cleanrl", "sac", alignment="lockstep", intervention=f"without.{form[0]}")
+    assert form[0] not in {item.name for item in less.interventions}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("without.huber-loss", "leaves out huber-loss, which is no part of what is changed"),
+        ("{first}", "alignment=lockstep has {first} already: drop it"),
+    ],
+)
+def test_what_the_form_does_not_allow_is_refused(text, message):
+    adapter = load_adapter("cleanrl")
+    first = list_reference_form(adapter, "sac")[0].name
+    with pytest.raises(SpecError, match=message.format(first=first)):
+        resolve_interventions(text.format(first=first), adapter, "sac", reference_form=True)
