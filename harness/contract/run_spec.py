@@ -30,6 +30,11 @@ INTERVENTION_SEPARATOR = "+"
 """Between the names of interventions that are made together."""
 
 ALIGNMENTS = ("defaults", "common", "exact", "lockstep")
+PROTOCOL_FIELDS = ("learning_starts",)
+"""Hyperparameters that belong to the length of a run, and can be set under `defaults` too.
+
+A framework's own warm-up of 25,000 steps would leave nothing to learn in a short run.
+"""
 DEFAULTS_RECIPE = "defaults"
 """Name of the recipe of runs under `alignment=defaults`: each framework has its own."""
 WRAPPERS = ("none", "normalized")
@@ -199,8 +204,9 @@ def make_run_spec(
     if checked["alignment"] == "common":
         _check_common_overrides(algorithm, requested, overridden)
     if checked["alignment"] == "defaults":
-        _check_no_overrides(requested, overridden)
-        requested = load_recipe(algorithm, checked["framework"])
+        _check_defaults_overrides(requested, overridden)
+        protocol = {name: getattr(requested, name) for name in overridden}
+        requested = dataclasses.replace(load_recipe(algorithm, checked["framework"]), **protocol)
         checked["hps"] = DEFAULTS_RECIPE
     python = values.get("python") or None
     return RunSpec(
@@ -388,8 +394,10 @@ def _check_common_overrides(
             )
 
 
-def _check_no_overrides(requested: Hyperparameters, overridden: tuple[str, ...]) -> None:
+def _check_defaults_overrides(requested: Hyperparameters, overridden: tuple[str, ...]) -> None:
     for name in overridden:
+        if name in PROTOCOL_FIELDS:
+            continue
         raise SpecError(
             f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no "
             "effect: alignment=defaults trains with each framework's own values. Use "

@@ -12,7 +12,7 @@ from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
-from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.run_spec import PROTOCOL_FIELDS, RunSpec
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
@@ -144,8 +144,11 @@ def resolve_hyperparameters(
             f"which alignment={alignment} takes its defaults from: add it, or use alignment=exact."
         )
     if alignment == "defaults":
-        own = load_recipe(algorithm, adapter.name)
-        return adapter.get_library_defaults(algorithm, own, context)
+        protocol = {
+            name: getattr(requested, name) for name in PROTOCOL_FIELDS if hasattr(requested, name)
+        }
+        recipe = dataclasses.replace(load_recipe(algorithm, adapter.name), **protocol)
+        return adapter.get_library_defaults(algorithm, recipe, context)
     common = {name: getattr(requested, name) for name in type(requested).common_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
     own = adapter.get_library_defaults(algorithm, own, context)
