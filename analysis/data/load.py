@@ -44,7 +44,12 @@ def get_requested_settings(run: CompletedRun) -> RequestedSettings:
 
 
 def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
-    """Return the configured hyperparameters, before a framework's defaults are filled in."""
+    """Return the configured hyperparameters, before a framework's defaults are filled in.
+
+    Under `alignment=defaults` each framework has its own, which do not have to agree.
+    """
+    if run.spec.get("alignment") == "defaults":
+        return {}
     values = run.spec.get("hyperparameters")
     return {name: _setting_to_text(value) for name, value in (values or {}).items()}
 

@@ -1,0 +1,111 @@
+"""Variance components of levels of alignment, of crossed designs, and Shapley values."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallax.analysis.stats import decomposition
+from parallax.analysis.stats.decomposition import (
+    FrameworkVariance,
+    compute_shapley_values,
+    compute_variance_shares,
+    decompose_spread,
+    estimate_crossed_variance,
+    estimate_framework_variance,
+)
+
+
+def draw(generator, means, seeds, sd=1.0, tasks=1):
+    return [[m + sd * generator.normal(size=seeds) for m in means] for _ in range(tasks)]
+
+
+def test_components_are_unbiased_and_not_cut_at_zero():
+    generator = np.random.default_rng(0)
+    found = [estimate_framework_variance(draw(generator, [0.0] * 6, 5)) for _ in range(2000)]
+    between = np.array([item.between for item in found])
+    assert abs(between.mean()) < 4 * between.std() / np.sqrt(len(between))
+    assert (between < 0).mean() > 0.3
+    assert np.mean([item.within for item in found]) == pytest.approx(1, abs=0.03)
+
+
+def test_unequal_numbers_of_seeds_are_unbiased_too():
+    generator = np.random.default_rng(1)
+    counts, found = [3, 5, 10, 10], []
+    for _ in range(4000):
+        means = 2 * generator.normal(size=4)
+        groups = [m + generator.normal(size=n) for m, n in zip(means, counts, strict=True)]
+        found.append(estimate_framework_variance([groups]).between)
+    assert np.mean(found) == pytest.approx(4, rel=0.1)
+
+
+@given(
+    *(st.floats(0.1, 10) for _ in range(4)),
+)
+def test_shares_add_up_to_one(a, b, c, d):
+    parts = [FrameworkVariance(a, d), FrameworkVariance(b, d), FrameworkVariance(c, d)]
+    assert compute_variance_shares(*parts).array.sum() == pytest.approx(1)
+
+
+def test_intervals_cover_the_true_shares():
+    generator = np.random.default_rng(2)
+    means = {"defaults": [0, 1, 2, 3, 4, 5], "exact": [0, 0, 1, 1, 2, 2], "lockstep": [0] * 6}
+    true = compute_variance_shares(
+        *(FrameworkVariance(float(np.var(m, ddof=1)), 1.0) for m in means.values())
+    ).array
+    covered = []
+    for _ in range(60):
+        levels = {name: draw(generator, m, 10) for name, m in means.items()}
+        found = decompose_spread(levels, generator, resamples=200)
+        covered.append((found.low <= true) & (true <= found.high))
+    assert (np.mean(covered, axis=0) > 0.8).all()
+
+
+def test_too_few_seeds_or_frameworks_are_refused():
+    with pytest.raises(ValueError, match="two frameworks with two seeds"):
+        estimate_framework_variance([[np.zeros(3), np.zeros(1)]])
+    with pytest.raises(ValueError, match="no task"):
+        estimate_framework_variance([])
+
+
+def test_crossed_components_are_those_of_the_design():
+    generator = np.random.default_rng(3)
+    found = []
+    for _ in range(500):
+        recipe, code = 2 * generator.normal(size=6), generator.normal(size=6)
+        both = 0.5 * generator.normal(size=(6, 6))
+        cells = recipe[:, None] + code[None, :] + both
+        scores = cells[..., None] + 0.3 * generator.normal(size=(6, 6, 5))
+        item = estimate_crossed_variance(scores)
+        found.append([item.recipe, item.implementation, item.interaction, item.seeds])
+    assert np.mean(found, axis=0) == pytest.approx([4, 1, 0.25, 0.09], rel=0.15)
+    with pytest.raises(ValueError, match="at least two"):
+        estimate_crossed_variance(np.zeros((1, 6, 5)))
+
+
+@given(st.lists(st.floats(-100, 100), min_size=8, max_size=8))
+def test_shapley_values_add_up_to_the_gap(scores):
+    names = "abc"
+    subsets = [frozenset(c) for size in range(4) for c in itertools.combinations(names, size)]
+    values = dict(zip(subsets, scores, strict=True))
+    found = compute_shapley_values(values)
+    gap = values[frozenset(names)] - values[frozenset()]
+    assert sum(found.values()) == pytest.approx(gap, abs=1e-9)
+
+
+def test_shapley_values_of_effects_that_add_are_the_effects():
+    effects = {"a": 1.0, "b": -2.0}
+    values = {
+        frozenset(c): sum(effects[name] for name in c)
+        for size in range(3)
+        for c in itertools.combinations("ab", size)
+    }
+    assert compute_shapley_values(values) == pytest.approx(effects)
+    with pytest.raises(ValueError, match="every subset of a, b"):
+        compute_shapley_values({key: v for key, v in values.items() if len(key) != 1})
+
+
+def test_names_of_shares_are_those_of_the_attributes():
+    assert decomposition.SHARE_NAMES == ("hyperparameters", "code", "residual", "seeds")
