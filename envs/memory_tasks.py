@@ -26,9 +26,9 @@ class _PartialObservation:
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         made: Any = self
-        whole, kept = made.observation_space, list(self.seen)
+        whole, seen = made.observation_space, list(self.seen)
         made.observation_space = gymnasium.spaces.Box(
-            whole.low[kept], whole.high[kept], dtype=np.float32
+            whole.low[seen], whole.high[seen], dtype=np.float32
         )
 
     def reset(self, **arguments: Any) -> tuple[Observation, dict[str, Any]]:

@@ -88,17 +88,17 @@ def _serve_requests(control: socket.socket) -> list[str] | None:
     """Forks and reports; returns in every child its arguments, in the server at last None."""
     children: list[_ChildProcess] = []
     control.send(READY_MESSAGE)
-    asked = True
-    while asked or children:
-        sources: list[_ChildProcess | socket.socket] = [*children, *([control] if asked else [])]
+    is_open = True
+    while is_open or children:
+        sources: list[_ChildProcess | socket.socket] = [*children, *([control] if is_open else [])]
         ready, _, _ = select.select(sources, [], [])
         for child in [child for child in children if child in ready]:
             child.report()
             children.remove(child)
         if control in ready:
             message, files, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 3)
-            asked = bool(message)
-            if asked and not _fork_child(children, *files):
+            is_open = bool(message)
+            if is_open and not _fork_child(children, *files):
                 control.close()
                 arguments: list[str] = json.loads(message)
                 return [*arguments, *map(str, files[2:])]

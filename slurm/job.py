@@ -188,10 +188,10 @@ class RunJob:
 
     def _has_new_checkpoint(self, folder: Path) -> bool:
         """Return whether the current run has saved a checkpoint beyond the one it started from."""
-        kept, record = find_last_checkpoint(folder), read_run(folder).record
-        if kept is None or kept == self._kept or record is None:
+        checkpoint, record = find_last_checkpoint(folder), read_run(folder).record
+        if checkpoint is None or checkpoint == self._kept or record is None:
             return False
-        return kept.step > (record.resumed_from or 0)
+        return checkpoint.step > (record.resumed_from or 0)
 
     def _has_exhausted_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in collect_attempts(read_run(folder))]

@@ -253,8 +253,8 @@ def run_slurm(*command: str) -> str | None:
 
 def make_slurm_environment() -> dict[str, str]:
     """Return the environment for Slurm's commands, without what narrows what they look at."""
-    kept = {
+    variables = {
         name: value for name, value in os.environ.items() if not name.startswith(_FILTER_VARIABLES)
     }
     # Otherwise the indices of an array are cut off after 64 characters.
-    return kept | {"SLURM_BITSTR_LEN": "0"}
+    return variables | {"SLURM_BITSTR_LEN": "0"}

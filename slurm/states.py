@@ -111,9 +111,9 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
         if state == "running":
             # The job that has it is the holder's, and none where it is trained without one.
             job_id = holder.job or None if holder else None
-    kept = None if state in ("running", "completed") else find_last_checkpoint(folder)
-    if kept is not None:
-        reason = "; ".join(filter(None, [reason, f"will go on from step {kept.step:,}"]))
+    checkpoint = None if state in ("running", "completed") else find_last_checkpoint(folder)
+    if checkpoint is not None:
+        reason = "; ".join(filter(None, [reason, f"will go on from step {checkpoint.step:,}"]))
     return RunState(
         folder,
         state,
@@ -130,7 +130,7 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
         job_id,
         record.resumed_from if record else None,
         record.resumptions if record else 0,
-        kept.step if kept else None,
+        checkpoint.step if checkpoint else None,
     )
 
 

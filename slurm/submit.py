@@ -61,7 +61,7 @@ def submit_arrays(
             before it are queued.
     """
     records: list[SubmissionRecord] = []
-    asked = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))
+    requested = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))
     for array in arrays:
         record = create_record(study_folder, array, settings)
         done = sum(len(element) for r in records for element in r.elements)
@@ -73,7 +73,7 @@ def submit_arrays(
             raise RunsFailedError(
                 f"{record.folder} cannot be written ({error.strerror}). {left}"
             ) from error
-        executor = _make_executor(record, array, asked)
+        executor = _make_executor(record, array, requested)
         try:
             jobs = executor.map_array(
                 RunJob(_make_job_limits(array, settings)), _list_folders(array)

@@ -44,10 +44,10 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
     lacking = sorted(known.keys() - weights.keys())
     surplus = sorted(weights.keys() - known.keys())
     if lacking or surplus:
-        told = (("there are none for", lacking), ("there is no", surplus))
+        problems = (("there are none for", lacking), ("there is no", surplus))
         raise SpecError(
             "the weights are of another network: "
-            + "; ".join(f"{words} {', '.join(names[:5])}" for words, names in told if names)
+            + "; ".join(f"{words} {', '.join(names[:5])}" for words, names in problems if names)
         )
     for name, leaf in known.items():
         if tuple(leaf.shape) != weights[name].shape:

@@ -73,8 +73,8 @@ class _ScriptedDraws:
         # Distributions of several dimensions may be drawn with these in front of the rows.
         size = len(self._world.scripted_data.low)
         turned = len(shape) > 1 and shape[-1] != size == shape[-2]
-        laid = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
-        numbers = self._world.draw_numbers(kind, int(np.prod(shape))).reshape(laid)
+        drawn_shape = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+        numbers = self._world.draw_numbers(kind, int(np.prod(shape))).reshape(drawn_shape)
         return numbers.swapaxes(-1, -2) if turned else numbers
 
 

@@ -51,13 +51,13 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
                 fixed[_SETTING_NAMES[own]] = (
                     abs(float(value)) if own == "step_size" else float(value)
                 )
-    for told in _find_injected_settings(opt_state):
+    for settings in _find_injected_settings(opt_state):
         fixed |= {
             _INJECTED_NAMES[own]: float(value)
-            for own, value in told.items()
+            for own, value in settings.items()
             if own in _INJECTED_NAMES
         }
-        names = names or ["Adam"] * ("b1" in told)
+        names = names or ["Adam"] * ("b1" in settings)
     return (names[0] if names else "optax"), fixed
 
 
@@ -167,8 +167,8 @@ def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
                         _patch_attribute(kind, name, wrapped(vars(kind)[name], tellers))
                     )
         if LossBackward in tellers:
-            told = _wrap_value_and_grad(jax.value_and_grad, tellers)
-            stack.enter_context(_patch_attribute(jax, "value_and_grad", told))
+            watched = _wrap_value_and_grad(jax.value_and_grad, tellers)
+            stack.enter_context(_patch_attribute(jax, "value_and_grad", watched))
         if LayerForward in tellers:
             stack.enter_context(nn.intercept_methods(_CallInterceptor(tellers)))
         yield
@@ -256,7 +256,7 @@ class _CallInterceptor:
 
 def _wrap_apply_gradients(apply: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(apply)
-    def told(state: TrainState, *, grads: Any, **more: Any) -> TrainState:
+    def watched(state: TrainState, *, grads: Any, **more: Any) -> TrainState:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(grads)):
             return apply(state, grads=grads, **more)  # it is being compiled
         eager_execution.track_state(state)
@@ -267,19 +267,19 @@ def _wrap_apply_gradients(apply: Any, tellers: dict[Any, Callable[[Any], None]])
             tellers[AfterOptimizerStep](AfterOptimizerStep())
         return after
 
-    return told
+    return watched
 
 
 def _wrap_replace(replace: Any, tellers: Any) -> Any:
     @functools.wraps(replace)
-    def told(state: TrainState, **changes: Any) -> TrainState:
+    def watched(state: TrainState, **changes: Any) -> TrainState:
         after: TrainState = replace(state, **changes)
         leaves = jax.tree_util.tree_leaves(changes)
         if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             eager_execution.set_newest_state(after)
         return after
 
-    return told
+    return watched
 
 
 def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
@@ -304,7 +304,7 @@ def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
 
 def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(value_and_grad)
-    def told(function: Any, *settings: Any, **named: Any) -> Any:
+    def watched(function: Any, *settings: Any, **named: Any) -> Any:
         differentiated = value_and_grad(function, *settings, **named)
 
         @functools.wraps(differentiated)
@@ -317,7 +317,7 @@ def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any],
 
         return call
 
-    return told
+    return watched
 
 
 @contextlib.contextmanager

@@ -88,8 +88,8 @@ class PrioritizedReplayMixin:
         """
         with torch.no_grad():
             gaps = torch.stack([(current - target).flatten() for current in currents])
-        told = self.replayer.compute_loss_weights(gaps.numpy())
-        weights = torch.as_tensor(told, dtype=target.dtype).reshape(target.shape)
+        loss_weights = self.replayer.compute_loss_weights(gaps.numpy())
+        weights = torch.as_tensor(loss_weights, dtype=target.dtype).reshape(target.shape)
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
     def at(self, places: Indices, env: Any = None) -> ReplaySamples:

@@ -54,12 +54,12 @@ def make_checkpointable(
         reader = StateReader((*kinds, *TORCH_CODECS), external_objects())
         return {name: reader.read(part, name) for name, part in parts.items()}
 
-    def lay_in(told: State) -> None:
-        if told.keys() != parts.keys():
-            raise StateMismatchError(f"the state has the parts {', '.join(told)}")
+    def lay_in(states: State) -> None:
+        if states.keys() != parts.keys():
+            raise StateMismatchError(f"the state has the parts {', '.join(states)}")
         writer = StateWriter((*kinds, *TORCH_CODECS), (*types, *TYPES))
         for name, part in parts.items():
-            writer.write(part, told[name], name)
+            writer.write(part, states[name], name)
 
     return Checkpointable(state, lay_in)
 
@@ -125,14 +125,16 @@ def _read_optimizer(optimizer: torch.optim.Optimizer, read: ReadNested) -> State
 def _write_optimizer(live: Any, state: State, write: WriteNested) -> Any:
     if live is None or len(_list_optimizer_parameters(live)) != len(state["parameters"]):
         raise StateMismatchError("an optimiser has other parameters than it had")
-    for group, told in zip(live.param_groups, state["groups"], strict=True):
-        for name, value in told.items():
+    for group, group_state in zip(live.param_groups, state["groups"], strict=True):
+        for name, value in group_state.items():
             group[name] = write(group.get(name), value)
-    for parameter, told in zip(_list_optimizer_parameters(live), state["parameters"], strict=True):
-        if told is None:
+    for parameter, parameter_state in zip(
+        _list_optimizer_parameters(live), state["parameters"], strict=True
+    ):
+        if parameter_state is None:
             live.state.pop(parameter, None)
         else:
-            live.state[parameter] = write(dict(live.state.get(parameter, {})), told)
+            live.state[parameter] = write(dict(live.state.get(parameter, {})), parameter_state)
     return live
 
 

@@ -173,12 +173,14 @@ def _make_comparisons(
     if targets.size % rows:
         return []
     several = targets.size // rows  # critics that are computed together
-    told = targets.reshape(several, rows)
+    target_rows = targets.reshape(several, rows)
     predicted = (
         None if prediction is None else _flatten_to_float64(prediction).reshape(several, rows)
     )
     return [
-        LossInputs(kind, told[n], None if predicted is None else predicted[n], inputs, choices)
+        LossInputs(
+            kind, target_rows[n], None if predicted is None else predicted[n], inputs, choices
+        )
         for n in range(several)
     ]
 
@@ -279,10 +281,10 @@ def watch_training(events: TrainingEvents) -> Iterator[None]:
             after = register_optimizer_step_post_hook(lambda *_: stepped(happened))
             hooks.callback(after.remove)
         if forward:
-            told = register_module_forward_pre_hook(
+            hook = register_module_forward_pre_hook(
                 lambda *called: forward(_make_forward_event(*called))
             )
-            hooks.callback(told.remove)
+            hooks.callback(hook.remove)
         if backward:
             hooks.enter_context(_hook_backward(backward))
         yield
@@ -351,13 +353,13 @@ def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
     tensor_class: Any = torch.Tensor
     backward = tensor_class.backward
 
-    def told(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
             place = tensor.data_ptr()
             tell(LossBackward(float(tensor.detach()), place, lambda: find_comparisons(tensor)))
         return backward(tensor, *args, **kwargs)
 
-    tensor_class.backward = told
+    tensor_class.backward = watch_backward
     try:
         yield
     finally:

@@ -97,18 +97,18 @@ def _run_uninterrupted(framework: str, algorithm: str, **asked: Any) -> _Uninter
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
         prepared = _initialize_resumable_run(framework, algorithm, folder, every=0, **asked)
-        adapter, told = _capture_checkpointable(load_adapter(framework))
+        adapter, attached = _capture_checkpointable(load_adapter(framework))
         with RunLock.acquire(folder) as lease:
             execute_run(prepared, adapter, RunFolder(lease))
         reading = read_run(folder)
         assert reading.complete, reading.reason
         files = {name: (folder / name).read_bytes() for name in (EVALUATIONS_FILE, TRACE_FILE)}
-        return _UninterruptedRun(reading.content["weights_sha256"], files, told[0] is not None)
+        return _UninterruptedRun(reading.content["weights_sha256"], files, attached[0] is not None)
 
 
 def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable | None]]:
     """The adapter, and what it will have handed over to go on from."""
-    told: list[Checkpointable | None] = []
+    attached: list[Checkpointable | None] = []
 
     class Listening(type(adapter)):  # type: ignore[misc]
         def train(self, *arguments: Any) -> None:
@@ -116,13 +116,13 @@ def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable 
             attach = monitor.attach
 
             def listen(*parts: Any, **named: Any) -> None:
-                told.append(named.get("checkpointable", (*parts, None, None)[3]))
+                attached.append(named.get("checkpointable", (*parts, None, None)[3]))
                 attach(*parts, **named)
 
             monitor.attach = listen
             super().train(*others, monitor)
 
-    return Listening(), told
+    return Listening(), attached
 
 
 def _initialize_resumable_run(

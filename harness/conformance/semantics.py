@@ -203,7 +203,7 @@ class TargetNoiseConformance:
             measured = float(probe.measure(lab).value[0])
         except UnmeasuredError as reason:
             pytest.skip(f"{noise} was not checked: {reason}")
-        told = getattr(run_target_smoothing(lab, 0).hyperparameters, noise)
-        assert measured == pytest.approx(told, rel=1e-3), (
-            f"{noise}: {measured:.3g} of half the range where {told:g} was told"
+        requested = getattr(run_target_smoothing(lab, 0).hyperparameters, noise)
+        assert measured == pytest.approx(requested, rel=1e-3), (
+            f"{noise}: {measured:.3g} of half the range where {requested:g} was requested"
         )

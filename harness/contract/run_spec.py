@@ -255,14 +255,14 @@ def spec_from_dict(content: Any) -> RunSpec:
         raise SpecError(f"spec {' and '.join(problems)}.")
     checked = _check_fields(content)
     _check_folder_names(checked)
-    asked, overridden = content["hyperparameters"], content["overridden"]
-    if not isinstance(asked, Mapping):
-        raise SpecError(f"hyperparameters={asked!r} must be a mapping.")
+    values, overridden = content["hyperparameters"], content["overridden"]
+    if not isinstance(values, Mapping):
+        raise SpecError(f"hyperparameters={values!r} must be a mapping.")
     requested: Hyperparameters = build_dataclass(
-        ALGORITHMS[checked["algorithm"]], asked, "hyperparameters"
+        ALGORITHMS[checked["algorithm"]], values, "hyperparameters"
     )
     if not isinstance(overridden, list | tuple) or not all(
-        isinstance(name, str) and name in asked for name in overridden
+        isinstance(name, str) and name in values for name in overridden
     ):
         raise SpecError(f"overridden={overridden!r} must list names of hyperparameters.")
     python = content["python"]

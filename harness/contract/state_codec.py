@@ -144,23 +144,27 @@ class StateReader:
     def _read_new_object(self, value: Any, path: str) -> State:
         for number, kind in enumerate(self._kinds):
             if isinstance(value, kind.type):
-                told = kind.read(value, lambda part: self.read(part, f"{path}.*"))
-                return {_KIND: "special", "number": number, "state": told}
+                encoded = kind.read(value, lambda part: self.read(part, f"{path}.*"))
+                return {_KIND: "special", "number": number, "state": encoded}
         if isinstance(value, np.ndarray):
             return self._read_array(value, path)
-        told = {"class": _format_class_name(type(value))}
+        class_name = {"class": _format_class_name(type(value))}
         if isinstance(value, dict):
             pairs = [
                 [_encode_key(key, path), self.read(item, f"{path}[{key!r}]")]
                 for key, item in value.items()
             ]
-            return {_KIND: "dict", **told, "pairs": pairs}
+            return {_KIND: "dict", **class_name, "pairs": pairs}
         if isinstance(value, list | collections.deque):
             parts = [self.read(part, f"{path}[{i}]") for i, part in enumerate(value)]
             longest = getattr(value, "maxlen", None)
-            return {_KIND: "list", **told, "parts": parts, "longest": longest}
+            return {_KIND: "list", **class_name, "parts": parts, "longest": longest}
         if isinstance(value, set | frozenset):
-            return {_KIND: "set", **told, "parts": [_encode_key(part, path) for part in value]}
+            return {
+                _KIND: "set",
+                **class_name,
+                "parts": [_encode_key(part, path) for part in value],
+            }
         names = get_attributes(value)
         if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
             raise UnsupportedStateError(
@@ -168,7 +172,7 @@ class StateReader:
                 f"cannot be told"
             )
         parts_by_name = {name: self.read(part, f"{path}.{name}") for name, part in names.items()}
-        return {_KIND: "object", **told, "attributes": parts_by_name}
+        return {_KIND: "object", **class_name, "attributes": parts_by_name}
 
     def _read_array(self, value: np.ndarray[Any, Any], path: str) -> State:
         if value.dtype.hasobject:
@@ -272,7 +276,7 @@ class StateWriter:
         if kind == "special":
             known = self._kinds[state["number"]]
             fitting = live if isinstance(live, known.type) else None
-            inner = lambda part, told: self.write(part, told, f"{path}.*")  # noqa: E731
+            inner = lambda part, state: self.write(part, state, f"{path}.*")  # noqa: E731
             return known.write(fitting, state["state"], inner)
         if kind == "array":
             return self._write_array(live, state)
@@ -285,12 +289,12 @@ class StateWriter:
         self._register_object(number, target)
         if kind == "dict":
             keys = [self._unkey(key, target, path) for key, _ in state["pairs"]]
-            laid = {
+            written = {
                 key: self.write(dict.get(target, key), item, f"{path}[{key!r}]")
                 for key, (_, item) in zip(keys, state["pairs"], strict=True)
             }
             target.clear()
-            target.update(laid)
+            target.update(written)
         elif kind == "list":
             before = list(target)
             parts = [
@@ -347,11 +351,11 @@ class StateWriter:
         """Return whether numbers from `memory` may be written to what is at `place` now."""
         return self._memory.setdefault(place, memory) == memory
 
-    def _write_attributes(self, target: Any, told: dict[str, State], path: str) -> None:
+    def _write_attributes(self, target: Any, states: dict[str, State], path: str) -> None:
         before = get_attributes(target)
-        for name in before.keys() - told.keys():
+        for name in before.keys() - states.keys():
             object.__delattr__(target, name)
-        for name, state in told.items():
+        for name, state in states.items():
             live = before.get(name, _ABSENT)
             if live is _ABSENT and isinstance(state, dict) and state[_KIND] == "code":
                 if hasattr(type(target), name):

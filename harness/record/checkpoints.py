@@ -223,7 +223,7 @@ class CheckpointStore:
         for number in self._list_numbers(_STATE_SUFFIX):
             if number not in self._kept:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
-        needed = {place.number for kept in self._kept.values() for place in kept.values()}
+        needed = {place.number for places in self._kept.values() for place in places.values()}
         for number in self._list_numbers(_CHUNKS_SUFFIX):
             if number not in needed:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
@@ -246,11 +246,11 @@ def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
     checkpoints = folder / CHECKPOINT_FOLDER
     for number in sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True):
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
-            told = {
+            content = {
                 "number": number,
                 "step": _read_state_file(checkpoints, number).about.get("step"),
             }
-            return msgspec.convert(told, LastCheckpoint)
+            return msgspec.convert(content, LastCheckpoint)
     return None
 
 
@@ -329,8 +329,8 @@ class _StateUnpacker:
     def unpack(self, value: Any) -> Any:
         if isinstance(value, dict):
             if _ENCODING_TAG in value:
-                told = value[_ENCODING_TAG]
-                return int(told) if isinstance(told, str) else self._unpack_array(*told)
+                encoded = value[_ENCODING_TAG]
+                return int(encoded) if isinstance(encoded, str) else self._unpack_array(*encoded)
             return {name: self.unpack(item) for name, item in value.items()}
         if isinstance(value, list):
             return [self.unpack(item) for item in value]

@@ -39,8 +39,8 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         if not all(_is_finding(finding) for finding in findings):
             raise ValueError("a finding lacks what findings have")
         curves = {
-            str(name): tuple((int(step), float(value)) for step, value in told.get("curve", ()))
-            for name, told in content.get("signals", {}).items()
+            str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
+            for name, signal in content.get("signals", {}).items()
         }
         # Ids of before they became names; `diagnosis.json` has the same schema since.
         findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)

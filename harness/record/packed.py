@@ -258,15 +258,15 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
         "completed": True,
         "failed": False,
     }
-    told = {name: row[name] for name in wanted}
+    values = {name: row[name] for name in wanted}
     seconds = record.timings.seconds
-    told["seconds"] = _round(row["seconds"])
+    values["seconds"] = _round(row["seconds"])
     wanted["seconds"] = _round(None if seconds is None or seconds < 0 else seconds)
-    told["final_score"] = _round(row["final_score"])
+    values["final_score"] = _round(row["final_score"])
     wanted["final_score"] = _round(float(evaluations.results[-1].mean()))
-    told["returns, episodes"] = evaluations.results.shape[1]
+    values["returns, episodes"] = evaluations.results.shape[1]
     wanted["returns, episodes"] = spec.eval_episodes
-    for name, value in told.items():
+    for name, value in values.items():
         if value != wanted[name]:
             shown = escape_unprintable(str(value))[:80]
             return (

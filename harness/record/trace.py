@@ -100,13 +100,13 @@ class TraceWriter:
     def write_parquet(self, file: IO[bytes]) -> None:
         """Writes everything that the stream holds, a row group at a time."""
         with pyarrow.parquet.ParquetWriter(file, _TRACE_SCHEMA, write_page_checksum=True) as writer:
-            held: list[Any] = []
+            batches: list[Any] = []
             for batch in _iterate_batches(self._path):
-                held.append(batch)
-                if sum(map(len, held)) >= _ROW_GROUP_ROWS:
-                    writer.write_table(pyarrow.Table.from_batches(held, _TRACE_SCHEMA))
-                    held = []
-            writer.write_table(pyarrow.Table.from_batches(held, _TRACE_SCHEMA))
+                batches.append(batch)
+                if sum(map(len, batches)) >= _ROW_GROUP_ROWS:
+                    writer.write_table(pyarrow.Table.from_batches(batches, _TRACE_SCHEMA))
+                    batches = []
+            writer.write_table(pyarrow.Table.from_batches(batches, _TRACE_SCHEMA))
 
 
 def check_trace_file(path: Path) -> None:

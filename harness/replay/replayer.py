@@ -285,10 +285,10 @@ class ReplaySampler:
         """
         started = self.account.clock()
         errors = reduce_critic_errors(critic_errors, self._critics)
-        told = self.strategy.correct_weights(self.drawn, self._weights, errors)
+        weights = self.strategy.correct_weights(self.drawn, self._weights, errors)
         self.strategy.update(self.drawn, errors)
         self.account.add_seconds("priorities", started)
-        return told
+        return weights
 
     def _make_error_function(self, gaps: ComputeCriticErrors) -> ComputeCurrentErrors:
         def fresh(places: Indices) -> NDArray[Any]:

@@ -114,10 +114,10 @@ class SweepDisplay:
         if spec.diagnosis["mode"] == "off":
             return
         with self._printing:
-            told = self._printed_findings.setdefault(folder, set())
+            printed = self._printed_findings.setdefault(folder, set())
             for finding in read_diagnosis(folder).findings:
-                if finding["level"] != "note" and finding["id"] not in told:
-                    told.add(finding["id"])
+                if finding["level"] != "note" and finding["id"] not in printed:
+                    printed.add(finding["id"])
                     text = (
                         f"        {finding['level']} {finding['id']} at step "
                         f"{finding['first_step']:,} of {spec.title}: {finding['seen']}"

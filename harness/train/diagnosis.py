@@ -44,8 +44,8 @@ class RunDiagnosis:
 
     def state(self) -> dict[str, Any]:
         """Return the current report, for a checkpoint."""
-        told: dict[str, Any] = json.loads(json.dumps(self._build_report(), default=float))
-        return told
+        report: dict[str, Any] = json.loads(json.dumps(self._build_report(), default=float))
+        return report
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from a checkpoint, whose report has the findings until then."""
@@ -66,12 +66,12 @@ class RunDiagnosis:
         if self._loaded_report is None:
             report["findings"] = merge_findings(self._before.findings, report["findings"])
             return report
-        kept = self._loaded_report
-        found = merge_findings(kept["findings"], report["findings"])
+        loaded = self._loaded_report
+        found = merge_findings(loaded["findings"], report["findings"])
         report["findings"] = merge_undone_findings(found, self._before.findings)
-        report["looks"] += kept["looks"]
-        for name, told in kept["signals"].items():
-            report["signals"][name] = merge_signal(told, report["signals"].get(name))
+        report["looks"] += loaded["looks"]
+        for name, signal in loaded["signals"].items():
+            report["signals"][name] = merge_signal(signal, report["signals"].get(name))
         return report
 
 
@@ -172,8 +172,8 @@ def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> di
 def collect_facts(prepared: PreparedRun) -> TrainingFacts:
     """Return the facts about a run that are known before it begins."""
     spec, task = prepared.spec, prepared.context.task
-    asked: Hyperparameters = prepared.hyperparameters
-    known = {name: getattr(asked, name) for name in type(asked).__dataclass_fields__}
+    hp: Hyperparameters = prepared.hyperparameters
+    known = {name: getattr(hp, name) for name in type(hp).__dataclass_fields__}
     exploration = known.get("exploration_initial"), known.get("exploration_final")
     import gymnasium  # as late as the environments themselves
 
@@ -185,7 +185,7 @@ def collect_facts(prepared: PreparedRun) -> TrainingFacts:
         algorithm=spec.algorithm,
         steps=prepared.native.total_steps,
         gamma=known.get("gamma"),
-        has_targets=type(asked).has_targets,
+        has_targets=type(hp).has_targets,
         tau=known.get("tau"),
         target_interval=known.get("target_update_interval", 1 if "tau" in known else None),
         learning_starts=int(known.get("learning_starts", 0)),

@@ -39,8 +39,8 @@ def load_env_states(envs: Environments, state: State) -> None:
     if len(envs) != len(state):
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
     writer = StateWriter(_make_codecs(), _own_types(envs))
-    for env, told in zip(envs, state, strict=True):
-        writer.write(env, told, "env")
+    for env, env_state in zip(envs, state, strict=True):
+        writer.write(env, env_state, "env")
 
 
 def _own_types(envs: Environments) -> list[type[Any]]:
@@ -123,12 +123,12 @@ def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any])
     if live is None:
         raise StateMismatchError("there is no emulator of a game, and was one")
     ale: Any = sys.modules["ale_py"]
-    told = ale.ALEState.__new__(ale.ALEState)
-    told.__setstate__(state["game"])
+    game_state = ale.ALEState.__new__(ale.ALEState)
+    game_state.__setstate__(state["game"])
     # An emulator that has just been made keeps what is no part of a state until a game has begun.
     live.reset_game()
     live.act(ale.Action.NOOP)
-    live.restoreSystemState(told)
+    live.restoreSystemState(game_state)
     return live
 
 

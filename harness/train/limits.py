@@ -107,17 +107,19 @@ def check_episodes(episodes: int) -> None:
 def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: str) -> None:
     """Check sizes in memory; a buffer never has more transitions than the run has steps."""
     transition = task.observation_size * (1 if task.image else 4)
-    asked: Any = spec.hyperparameters
+    hyperparameters: Any = spec.hyperparameters
     for name in ("buffer_size", "rollout_steps", "batch_size", "minibatch_size"):
-        value = getattr(asked, name, None)
+        value = getattr(hyperparameters, name, None)
         if value is None:
             continue
-        held = min(value, spec.steps) if name == "buffer_size" else value
-        if held * transition > machine.memory:
+        count = min(value, spec.steps) if name == "buffer_size" else value
+        if count * transition > machine.memory:
             largest = machine.memory // transition
-            why = f"{held:,} transitions of {spec.env} take {_size(held * transition)}, and {room}"
+            why = (
+                f"{count:,} transitions of {spec.env} take {_size(count * transition)}, and {room}"
+            )
             _check(f"hyperparameters.{name}", value, largest, why)
-    for name, value in dataclasses.asdict(asked).items():
+    for name, value in dataclasses.asdict(hyperparameters).items():
         if name.endswith("hidden_sizes") and value:
             sizes = [task.observation_size, *value]
             weights = sum(a * b for a, b in itertools.pairwise(sizes))

@@ -70,7 +70,7 @@ class TrainingLogger:
         self._sink: LogSink | None = sink
         self._events, self._say = events, say
         events.subscribe(EpisodeEnd, self._write_episode)
-        events.subscribe(ReportedMetrics, lambda told: self._write(told.values))
+        events.subscribe(ReportedMetrics, lambda event: self._write(event.values))
         events.subscribe(EvaluationResult, self._write_evaluation)
         events.subscribe(TrainingEnd, lambda _: self.close(ended=True))
 
@@ -80,10 +80,10 @@ class TrainingLogger:
 
     def state(self) -> Any:
         """Return the state for a checkpoint; None where the sink has failed."""
-        kept: list[Any] = [None]
+        states: list[Any] = [None]
         if self._sink is not None:
-            self._call_sink(lambda sink=self._sink: kept.append(sink.state()))  # type: ignore[misc]
-        return kept[-1]
+            self._call_sink(lambda sink=self._sink: states.append(sink.state()))  # type: ignore[misc]
+        return states[-1]
 
     def load_state(self, state: Any) -> None:
         """Goes on from a checkpoint."""
@@ -99,9 +99,9 @@ class TrainingLogger:
     def _write_episode(self, end: EpisodeEnd) -> None:
         self._write({"episode/return": end.episode_return, "episode/length": float(end.length)})
 
-    def _write_evaluation(self, told: EvaluationResult) -> None:
-        values = {"evaluation/return": float(np.mean(told.returns))}
-        self._write(values | {"evaluation/length": float(np.mean(told.lengths))})
+    def _write_evaluation(self, evaluation: EvaluationResult) -> None:
+        values = {"evaluation/return": float(np.mean(evaluation.returns))}
+        self._write(values | {"evaluation/length": float(np.mean(evaluation.lengths))})
 
     def _write(self, values: Mapping[str, float]) -> None:
         sink = self._sink
@@ -162,8 +162,8 @@ class _TensorBoardSink:
             self._write_event(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        told = [self._summary.Value(tag=name, simple_value=v) for name, v in values.items()]
-        summary = self._summary(value=told)
+        scalars = [self._summary.Value(tag=name, simple_value=v) for name, v in values.items()]
+        summary = self._summary(value=scalars)
         self._write_event(self._event(wall_time=time.time(), step=step, summary=summary))
 
     def _write_event(self, event: Any) -> None:

@@ -52,8 +52,8 @@ class BestPolicy:
         self.policy: StoredPolicy | None = None
         events.subscribe(EvaluationResult, self._compare_evaluation)
 
-    def _compare_evaluation(self, told: EvaluationResult) -> None:
-        mean = float(np.mean(told.returns))
+    def _compare_evaluation(self, evaluation: EvaluationResult) -> None:
+        mean = float(np.mean(evaluation.returns))
         if mean >= self._mean:
             self._mean, self.evaluation, self.policy = mean, self._count, self._learned()
         self._count += 1
@@ -224,9 +224,9 @@ def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:
         folder.record(events.steps, values)
 
     events.subscribe(EpisodeEnd, end_of_episode)
-    events.subscribe(ReportedMetrics, lambda told: folder.record(events.steps, told.values))
+    events.subscribe(ReportedMetrics, lambda event: folder.record(events.steps, event.values))
     events.subscribe(
         EvaluationResult,
-        lambda told: folder.add_evaluation(events.steps, told.returns, told.lengths),
+        lambda event: folder.add_evaluation(events.steps, event.returns, event.lengths),
     )
     events.subscribe(TrainingEnd, lambda _: folder.flush())

@@ -181,11 +181,11 @@ class _RunAttempt:
         learned = monitor.get_stored_policy()
         _check_weights_finite(learned.weights)
         best = monitor.best
-        kept = best.policy if best and best.policy else learned
-        folder.save_policy(kept)
+        saved = best.policy if best and best.policy else learned
+        folder.save_policy(saved)
         return {
             "status": "completed",
-            "weights_sha256": hash_weights(kept.weights),
+            "weights_sha256": hash_weights(saved.weights),
             **({"saved_evaluation": best.evaluation} if best else {}),
         }
 

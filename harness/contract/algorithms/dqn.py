@@ -123,11 +123,11 @@ class DQN(PeriodicTargetUpdates):
 
     def resolve_for_task(self, task: Task) -> Self:
         """Convolutions where observations are images, and none elsewhere."""
-        told = f"hyperparameters.conv_filters={format_value(self.conv_filters)}"
+        setting = f"hyperparameters.conv_filters={format_value(self.conv_filters)}"
         if not task.image:
             if self.conv_filters is not None:
                 raise SpecError(
-                    f"{told} would have no effect: env={task.env_id} shows no images. "
+                    f"{setting} would have no effect: env={task.env_id} shows no images. "
                     "Leave it null."
                 )
             return self
@@ -136,7 +136,7 @@ class DQN(PeriodicTargetUpdates):
         if fits < len(filters):
             height, width = task.image[1:]
             raise SpecError(
-                f"{told}: {len(filters)} convolutions leave nothing of env={task.env_id}, whose "
+                f"{setting}: {len(filters)} convolutions leave nothing of env={task.env_id}, whose "
                 f"images are {height} by {width}. Use at most {fits}."
             )
         return dataclasses.replace(self, conv_filters=filters)
