@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
+FRAMEWORKS = ["sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx"]
 TOP_LEVEL = ["harness", "adapters", "hp_configs", "analysis", "envs", "slurm", "tests"]
 
 
@@ -17,7 +18,16 @@ def test_environment_yml_is_in_step_with_pyproject(project):
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     python, pip, from_pip = environment["dependencies"]
     assert (python, pip) == (f"python{project['requires-python']}", "pip")
-    assert from_pip["pip"] == [*project["dependencies"], "--editable ."]
+    extras = project["optional-dependencies"]
+    frameworks = [*extras["sb3"], *extras["torchrl"]]
+    assert from_pip["pip"] == [*project["dependencies"], *frameworks, "--editable ."]
+
+
+def test_every_framework_has_an_extra_that_all_has(project):
+    (everything,) = project["optional-dependencies"]["all"]
+    names = set(project["entry-points"]["parallax.adapters"])
+    assert set(everything.partition("[")[2].rstrip("]").split(",")) == names
+    assert names <= set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("name", TOP_LEVEL)
@@ -26,7 +36,8 @@ def test_fixed_folders_exist(name):
 
 
 def test_dependencies_have_a_lower_and_an_upper_bound(project):
-    for requirement in project["dependencies"]:
+    extras = [item for name in FRAMEWORKS for item in project["optional-dependencies"][name]]
+    for requirement in (*project["dependencies"], *extras):
         assert "==" in requirement or (">=" in requirement and "<" in requirement), requirement
 
 
