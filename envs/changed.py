@@ -3,6 +3,7 @@
 from typing import Any
 
 import gymnasium
+import gymnasium.wrappers
 
 
 class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -74,3 +75,10 @@ class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode; the seed used is not the one requested."""
         return self.env.reset(**{**arguments, "seed": self._seed})
+
+
+def clip_box_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Wrap a task with continuous actions so that they are cut at its bounds; leave others."""
+    if isinstance(env.action_space, gymnasium.spaces.Box):
+        return gymnasium.wrappers.ClipAction(env)
+    return env

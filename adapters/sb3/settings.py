@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from parallax.adapters.sb3_common.settings import (
+    count_critic_steps,
     count_dqn_target_updates,
     finish_off_policy,
     finish_on_policy,
@@ -70,7 +71,10 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option(
         "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
-    t.set_option("target_kl", "target_kl")
+    # SB3 ends the epochs at 1.5 times its target_kl (stable_baselines3/ppo/ppo.py).
+    converts = hp.target_kl is not None and context.patch_constants
+    limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
+    t.set_option("target_kl", "target_kl", limit, "1.5 times it is the limit" if converts else "")
     translate_adam_eps(t)
     return finish_on_policy(t, hp, context)
 
@@ -107,7 +111,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("policy_learning_rate", "learning_rate")
     for field in ("critic_learning_rate", "temperature_learning_rate"):
         t.declare_tied(field, hp.policy_learning_rate, "one learning_rate for all three")
-    t.declare_constant("policy_delay", 1)
+    t.declare_constant("policy_delay", 1, "policy and temperature learn at each step")
     t.set_option("target_update_interval", "target_update_interval", note="counted in each round")
     if hp.gradient_steps % hp.target_update_interval:
         t.reject_value(
@@ -118,7 +122,10 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("initial_temperature", "ent_coef", initial)
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
     t.set_option("target_entropy", "target_entropy", entropy)
-    return translate_off_policy(t, hp, context)
+    # The first step moves targets; see `target_update_interval` in patches.yaml.
+    critic_steps = count_critic_steps(hp, context)
+    moves = math.ceil(critic_steps / hp.target_update_interval)
+    return translate_off_policy(t, hp, context, target_updates=moves)
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
@@ -146,12 +153,23 @@ couple_defaults_dqn = scale_cycle_to_envs
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.DQN`."""
     translate_dqn_fields(t, hp, context)
-    norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
-    t.set_option("max_grad_norm", "max_grad_norm", norm, note="inf is off")
+    t.set_option(
+        "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
+    )
+    _translate_dueling(t, hp)
     _translate_images(t, context)
     return translate_off_policy(
         t, hp, context, target_updates=count_dqn_target_updates(hp, context)
     )
+
+
+def _translate_dueling(t: ConfigTranslator, hp: DQN) -> None:
+    """Choose a policy class of ours where heads are needed that SB3's own does not have."""
+    if hp.dueling:
+        note = "heads with the last layer's size, in a policy class of one's own"
+        t.emulate_option("dueling", "policy_class", {"DuelingPolicy": []}, note)
+    else:
+        t.set_option("dueling", "policy_class", None, "SB3's own")
 
 
 def _translate_images(t: ConfigTranslator, context: RunContext) -> None:

@@ -1,7 +1,9 @@
 """Trains with SB3's public classes; with uniform replay nothing of SB3 is replaced."""
 
 import contextlib
+import functools
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from parallax.adapters.sb3 import image_encoder as sb3_image_encoder
+from parallax.adapters.sb3 import networks as sb3_networks
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.torch_common import dueling as torch_common_dueling
 from parallax.adapters.torch_common import image_encoder as torch_common_image_encoder
 from parallax.adapters.torch_common.prioritized_buffer import (
     ErrorFunction,
@@ -46,16 +49,20 @@ class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
     """SB3's replay buffer, read at the places that a strategy draws."""
 
 
-def make_error_function(algorithm: str, model: BaseAlgorithm) -> ErrorFunction:
+def make_error_function(
+    algorithm: str, model: BaseAlgorithm, double_q: bool = False
+) -> ErrorFunction:
     """Return a function that computes the TD errors of all critics, as the algorithm's update does.
 
     Args:
         algorithm: `dqn`, `ddpg`, `td3` or `sac`.
         model: SB3's, whose networks are looked up at each call.
+        double_q: Whether DQN's online network chooses the action whose target value counts.
     """
-    values = {"dqn": _compute_next_values_dqn, "sac": _compute_next_values_sac}.get(
-        algorithm, _compute_next_values_td3
-    )
+    values: Callable[[Any, ReplaySamples], torch.Tensor] = {
+        "dqn": functools.partial(_compute_next_values_dqn, double_q=double_q),
+        "sac": _compute_next_values_sac,
+    }.get(algorithm, _compute_next_values_td3)
     live: Any = model
 
     def errors(batch: ReplaySamples) -> torch.Tensor:
@@ -69,9 +76,11 @@ def make_error_function(algorithm: str, model: BaseAlgorithm) -> ErrorFunction:
     return errors
 
 
-def _compute_next_values_dqn(model: Any, batch: ReplaySamples) -> torch.Tensor:
-    best: torch.Tensor = model.q_net_target(batch.next_observations).amax(1, keepdim=True)
-    return best
+def _compute_next_values_dqn(model: Any, batch: ReplaySamples, double_q: bool) -> torch.Tensor:
+    values: torch.Tensor = model.q_net_target(batch.next_observations)
+    if not double_q:
+        return values.amax(1, keepdim=True)
+    return values.gather(1, model.q_net(batch.next_observations).argmax(1, keepdim=True))
 
 
 def _compute_next_values_td3(model: Any, batch: ReplaySamples) -> torch.Tensor:
@@ -144,14 +153,19 @@ def build_model(
     model_class = get_model_class(algorithm)
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    classes = {"Convolutions": sb3_image_encoder.ConvolutionalExtractor}
+    classes = {
+        "Convolutions": sb3_networks.ConvolutionalExtractor,
+        "DuelingPolicy": sb3_networks.DuelingPolicy,
+    }
     arguments = resolve_arguments(native.settings, context.task.action_size, classes)
     # The same class but for the features extractor, which is ours for images.
-    policy = "CnnPolicy" if context.task.image else "MlpPolicy"
+    usual = "CnnPolicy" if context.task.image else "MlpPolicy"
+    policy = arguments.pop("policy_class", None) or usual
     model = model_class(policy, envs, **insert_replay_buffer(arguments))
     buffer = getattr(model, "replay_buffer", None)
     if isinstance(buffer, PrioritizedReplayBuffer):
-        buffer.set_error_function(make_error_function(algorithm, model))
+        double_q = any(row.field == "double_q" and row.value for row in native.alignment)
+        buffer.set_error_function(make_error_function(algorithm, model, double_q))
     return model
 
 
@@ -184,7 +198,12 @@ def save_model(model: BaseAlgorithm, path: Path) -> None:
 
     What it holds of ours is in it; a replay buffer of ours is left out.
     """
-    own = (sb3_image_encoder, torch_common_image_encoder, algorithms_image_encoder)
+    own = (
+        sb3_networks,
+        torch_common_dueling,
+        torch_common_image_encoder,
+        algorithms_image_encoder,
+    )
     is_ours = isinstance(getattr(model, "replay_buffer", None), PrioritizedReplayBuffer)
     left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
     for module in own:

@@ -55,6 +55,12 @@ def translate_adam_eps(t: ConfigTranslator) -> None:
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
 
 
+def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
+    """Return the gradient steps of the critics in the whole run."""
+    total = compute_total_steps(hp, context)
+    return hp.compute_update_schedule(total, compute_first_update(hp)).total_gradient_steps
+
+
 def compute_first_update(hp: OffPolicy) -> int:
     """Return the environment steps at the first update: an update cycle ends past the warm-up."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
@@ -96,24 +102,38 @@ def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> 
     t.set_option("exploration_noise", "action_noise", noise)
 
 
-def make_schedule(start: float, schedule: str) -> Any:
-    """Return a value that stays or goes linearly to 0 over the run, as upstream takes it."""
-    return start if schedule == "constant" else {"LinearSchedule": [start, 0.0, 1.0]}
+def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
+    """Return a value that stays or goes linearly to 0 over the run, as upstream takes it.
+
+    Args:
+        start: The value at the beginning.
+        schedule: Whether it stays or falls.
+        lag: Share of the run by which it falls later.
+    """
+    if schedule == "constant":
+        return start
+    return {"LinearSchedule": [start * (1 + lag), start * lag, 1.0]}
 
 
 def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
     """Set the options of PPO that both frameworks have."""
-    rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule)
+    # Upstream's schedules fall before a rollout's updates, the schema's after them.
+    lag = hp.rollout_steps / context.steps if context.patch_constants else 0.0
+    fall = "falls after each rollout" if lag else "falls before the first updates, too"
+    rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule, lag)
     t.set_option("learning_rate", "learning_rate", rate)
-    t.share_option("learning_rate_schedule", "learning_rate")
+    note = fall if hp.learning_rate_schedule == "linear" else ""
+    t.share_option("learning_rate_schedule", "learning_rate", note)
     steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
     t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
     t.set_option("minibatch_size", "batch_size")
     t.set_option("epochs", "n_epochs")
     t.set_option("gamma", "gamma")
     t.set_option("gae_lambda", "gae_lambda")
-    t.set_option("clip_range", "clip_range", make_schedule(hp.clip_range, hp.clip_range_schedule))
-    t.share_option("clip_range_schedule", "clip_range")
+    clip_range = make_schedule(hp.clip_range, hp.clip_range_schedule, lag)
+    t.set_option("clip_range", "clip_range", clip_range)
+    note = fall if hp.clip_range_schedule == "linear" else ""
+    t.share_option("clip_range_schedule", "clip_range", note)
 
 
 def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
@@ -142,7 +162,6 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
     share = hp.exploration_steps / context.steps
     t.set_option("exploration_steps", "exploration_fraction", share, note)
     t.declare_constant("double_q", False)
-    t.declare_constant("dueling", False)
     t.declare_constant("huber_delta", 1.0)
 
 

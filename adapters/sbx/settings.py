@@ -140,6 +140,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.DQN`."""
     translate_dqn_fields(t, hp, context)
+    t.declare_constant("dueling", False)
     t.declare_constant("max_grad_norm", None, "gradients are not clipped")
     t.set_option(
         "hidden_sizes",

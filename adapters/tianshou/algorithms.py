@@ -10,7 +10,7 @@ import torch
 from tianshou.algorithm import DDPG, DQN, PPO, SAC, TD3, Algorithm
 from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
-from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy, ProbabilisticActorPolicy
 from tianshou.algorithm.modelfree.sac import AutoAlpha, SACPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory, LRSchedulerFactoryLinear
 from tianshou.exploration import GaussianNoise, OUNoise
@@ -20,6 +20,7 @@ from tianshou.utils.net.continuous import (
     ContinuousActorProbabilistic,
     ContinuousCritic,
 )
+from tianshou.utils.net.discrete import DiscreteActor
 from torch import nn
 from torch.distributions import Distribution, Independent, Normal
 
@@ -105,20 +106,11 @@ def build_ppo(settings: NativeSettings, task: Task) -> PPO:
     """Return the algorithm that settings describe."""
     hidden = {**select_options(settings, "Net"), "activation": nn.Tanh}
     body = Net(state_shape=task.observation_size, **hidden)
-    actor = ContinuousActorProbabilistic(
-        preprocess_net=body, action_shape=task.action_size, unbounded=True
-    )
+    build_actor = _build_discrete_actor if task.choices else _build_gaussian_actor
+    actor, last_layer = build_actor(body, task)
     critic = ContinuousCritic(preprocess_net=Net(state_shape=task.observation_size, **hidden))
-    _initialize_networks(actor, critic)
-    with warnings.catch_warnings():
-        # Tianshou takes every actor for a bounded one whose max_action is 1, the default.
-        warnings.filterwarnings("ignore", message="action_scaling and action_bound_method")
-        policy = ProbabilisticActorPolicy(
-            actor=actor,
-            dist_fn=_make_gaussian,
-            deterministic_eval=True,
-            action_space=make_action_space(task),
-        )
+    _initialize_layers([actor, critic], last_layer)
+    policy = _build_discrete_policy(actor, task) if task.choices else _build_policy(actor, task)
     optimizer = make_adam(settings)
     schedule = settings["with_lr_scheduler_factory"]
     if schedule is not None:
@@ -127,16 +119,49 @@ def build_ppo(settings: NativeSettings, task: Task) -> PPO:
     return PPO(policy=policy, critic=critic, optim=optimizer, **select_options(settings, "PPO"))
 
 
+def _build_gaussian_actor(body: Net, task: Task) -> tuple[ContinuousActorProbabilistic, nn.Module]:
+    actor = ContinuousActorProbabilistic(
+        preprocess_net=body, action_shape=task.action_size, unbounded=True
+    )
+    nn.init.constant_(actor.sigma_param, -0.5)
+    return actor, actor.mu
+
+
+def _build_discrete_actor(body: Net, task: Task) -> tuple[DiscreteActor, nn.Module]:
+    actor = DiscreteActor(preprocess_net=body, action_shape=task.choices, softmax_output=False)
+    return actor, actor.last
+
+
+def _build_policy(actor: Any, task: Task) -> ProbabilisticActorPolicy:
+    with warnings.catch_warnings():
+        # Tianshou takes every actor for a bounded one whose max_action is 1, the default.
+        warnings.filterwarnings("ignore", message="action_scaling and action_bound_method")
+        return ProbabilisticActorPolicy(
+            actor=actor,
+            dist_fn=_make_gaussian,
+            deterministic_eval=True,
+            action_space=make_action_space(task),
+        )
+
+
+def _build_discrete_policy(actor: Any, task: Task) -> DiscreteActorPolicy:
+    return DiscreteActorPolicy(
+        actor=actor,
+        deterministic_eval=True,
+        action_space=gymnasium.spaces.Discrete(task.choices),
+    )
+
+
 def _make_gaussian(parameters: tuple[torch.Tensor, torch.Tensor]) -> Distribution:
     return Independent(Normal(*parameters), 1)
 
 
-def _initialize_networks(actor: ContinuousActorProbabilistic, critic: ContinuousCritic) -> None:
-    nn.init.constant_(actor.sigma_param, -0.5)
-    for layer in _find_linear_layers([actor, critic]):
+def _initialize_layers(networks: Sequence[nn.Module], last_policy_layer: nn.Module) -> None:
+    # As examples/mujoco/mujoco_ppo.py, also where actions are discrete.
+    for layer in _find_linear_layers(networks):
         nn.init.orthogonal_(layer.weight, gain=np.sqrt(2))
         nn.init.zeros_(layer.bias)
-    for layer in _find_linear_layers([actor.mu]):
+    for layer in _find_linear_layers([last_policy_layer]):
         layer.weight.data.mul_(0.01)
 
 
@@ -225,14 +250,33 @@ def _build_value_layers(settings: NativeSettings, inputs: int, choices: int) -> 
     )
 
 
-def make_epsilon_schedule(
-    model: DQN[DQNPolicy], settings: NativeSettings
-) -> Callable[[int, int], None]:
-    """Return a function that lowers epsilon linearly, which the trainer calls before collecting."""
+def make_training_fn(
+    algorithm: str, model: Any, settings: NativeSettings
+) -> Callable[[int], None] | None:
+    """Return a function of the steps trained so far, to be called before collecting.
+
+    DQN's lowers epsilon linearly, as in upstream's Atari example, PPO's the range that ratios are
+    clipped to. None where nothing falls.
+    """
     schedule = select_options(settings, "training_fn")
+    if algorithm == "dqn":
+        return _make_epsilon_schedule(model, schedule)
+    if schedule.get("clip_range_steps") is None:
+        return None
+
+    def lower(trained_steps: int) -> None:
+        left = 1 - trained_steps / schedule["clip_range_steps"]
+        model.eps_clip = settings["PPO.eps_clip"] * left
+
+    return lower
+
+
+def _make_epsilon_schedule(
+    model: DQN[DQNPolicy], schedule: Mapping[str, Any]
+) -> Callable[[int], None]:
     initial, fall = schedule["initial"], schedule["initial"] - schedule["final"]
 
-    def lower(epoch: int, trained_steps: int) -> None:
+    def lower(trained_steps: int) -> None:
         gone = min(1.0, (schedule["taken"] + trained_steps) / schedule["steps"])
         model.policy.set_eps_training(initial - gone * fall)
 

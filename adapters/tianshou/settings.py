@@ -138,17 +138,24 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         t.reject_value(
             "minibatch_size", f"a size that varies: {reason} rollout_steps={hp.rollout_steps}"
         )
+    if hp.normalize_advantage and (hp.rollout_steps % hp.minibatch_size or hp.minibatch_size) == 1:
+        t.reject_value("minibatch_size", "at least 2 in each minibatch, to be normalised")
     note = "advantages are computed anew in each"
     t.set_option("epochs", "OnPolicyTrainerParams.update_step_num_repetitions", note=note)
     t.set_option("gamma", "PPO.gamma")
     t.set_option("gae_lambda", "PPO.gae_lambda")
     t.set_option("clip_range", "PPO.eps_clip")
-    t.declare_constant("clip_range_schedule", "constant")
+    falls = hp.clip_range_schedule == "linear"
+    note = "through training_fn, lowered after each rollout" if falls else ""
+    t.emulate_option(
+        "clip_range_schedule", "training_fn.clip_range_steps", total if falls else None, note
+    )
     clips = hp.value_clip_range is not None
     note = "around the predictions at the start of an epoch" if clips else ""
     t.set_option("value_clip_range", "PPO.value_clip", clips, note)
-    if hp.value_clip_range not in (None, hp.clip_range):
-        t.reject_value("value_clip_range", f"null or equal to clip_range={hp.clip_range}")
+    if clips and (falls or hp.value_clip_range != hp.clip_range):
+        reason = f"the range of the ratios: null or equal to clip_range={hp.clip_range}"
+        t.reject_value("value_clip_range", f"{reason}, which is constant")
     t.set_option("normalize_advantage", "PPO.advantage_normalization", note="per minibatch")
     t.set_option("ent_coef", "PPO.ent_coef")
     t.set_option("vf_coef", "PPO.vf_coef", note="times the mean squared error")
@@ -168,12 +175,11 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     """Return the arguments of `tianshou.algorithm.TD3` and what it is put together with."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
     t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
-    t.set_option("target_policy_noise", "TD3.policy_noise", note="target actions are not cut")
+    # Upstream takes a noise_clip of 0 for no clipping.
+    noise = hp.target_policy_noise if hp.target_noise_clip else 0.0
+    note = "target actions are not cut"
+    t.set_option("target_policy_noise", "TD3.policy_noise", noise, note)
     t.set_option("target_noise_clip", "TD3.noise_clip")
-    if hp.target_noise_clip == 0 and hp.target_policy_noise:
-        t.reject_value(
-            "target_noise_clip", "no clipping at all: use target_policy_noise=0 for no noise"
-        )
     translate_actor_critic_fields(t, hp, context, "TD3")
     # The first update has number 0 and includes the policy: `_cnt % update_actor_freq == 0` in
     # tianshou/algorithm/modelfree/td3.py.
@@ -187,7 +193,7 @@ couple_defaults_sac = scale_cycle_to_envs
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.SAC` and what it is put together with."""
     t.set_option("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
-    t.declare_constant("policy_delay", 1)
+    t.declare_constant("policy_delay", 1, "policy and temperature learn at each step")
     t.declare_constant("target_update_interval", 1)
     log_alpha = math.log(hp.initial_temperature)
     t.set_option("initial_temperature", "AutoAlpha.log_alpha", log_alpha, note="its logarithm")
@@ -223,8 +229,9 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()
     note = "in gradient steps; before the update"
-    t.set_option("target_update_interval", "DQN.target_update_freq", interval, note)
-    if interval is None:
+    t.set_option("target_update_interval", "DQN.target_update_freq", interval or 1, note)
+    is_within_cycle = hp.target_update_interval % hp.train_freq != 0
+    if interval is None or (is_within_cycle and t.is_patchable("target_update_interval")):
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
@@ -250,12 +257,16 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own")
     translate_off_policy_fields(t, hp, context, "DQN")
     updates = make_update_schedule(hp, context).total_gradient_steps
-    moves = max(updates - 1, 0) // (interval or 1)
+    if is_within_cycle and t.is_patchable("target_update_interval"):
+        cycles = max(updates // hp.gradient_steps - 1, 0)
+        moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
+    else:
+        moves = max(updates - 1, 0) // (interval or 1)
     return finish_off_policy(t, hp, context, target_updates=moves)
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
-    "ppo": AlgorithmSettings(translate_ppo),
+    "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
     "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
     "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
     "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),

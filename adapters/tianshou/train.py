@@ -29,7 +29,7 @@ from tianshou.utils.torch_utils import policy_within_training_step, torch_train_
 import parallax.adapters.tianshou.train  # noqa: F401  # before anything calls what it compiles
 from parallax.adapters.tianshou.algorithms import (
     build_algorithm,
-    make_epsilon_schedule,
+    make_training_fn,
     select_options,
 )
 from parallax.adapters.torch_common.state import (
@@ -154,7 +154,11 @@ class MonitorLogger(LazyLogger):
 
 def rename_metrics(data: dict[str, Any]) -> dict[str, float]:
     """Return values by their names in the trace; means of Tianshou's rollout statistics."""
-    known = {METRICS[name]: _read_mean(value) for name, value in data.items() if name in METRICS}
+    known = {
+        METRICS[name]: _read_mean(value)
+        for name, value in data.items()
+        if name in METRICS and value is not None  # of SAC's temperature, which may be delayed
+    }
     if "loss" in data and "vf_loss" not in data:  # of DQN
         known["loss/critic"] = _read_mean(data["loss"])
     if "critic1_loss" in data:
@@ -203,7 +207,7 @@ def train(
     priorities = PrioritySchedule(replay, context.steps, buffer) if replay else None
     collector = Collector(model, envs, buffer, exploration_noise=True)
     common = {"training_collector": collector, "verbose": False, "show_progress": False}
-    prepare = None
+    prepare = make_training_fn(algorithm, model, settings)
     if ALGORITHMS[algorithm].family == "on-policy":
         common |= select_options(settings, "OnPolicyTrainerParams")
         make_params: Any = OnPolicyTrainerParams
@@ -211,13 +215,12 @@ def train(
     else:
         collect_random_steps(collector, settings["Collector.collect.n_step"])
         common |= select_options(settings, "OffPolicyTrainerParams")
-        prepare = make_epsilon_schedule(model, settings) if algorithm == "dqn" else None
         make_params, every = OffPolicyTrainerParams, RECORD_EVERY
 
     def head(epoch: int, taken: int) -> None:
         monitor.safe_point()
         if prepare:
-            prepare(epoch, parts["trainer"]._env_step)  # which may just have been restored
+            prepare(parts["trainer"]._env_step)  # which may just have been restored
         if priorities:
             begun = settings["Collector.collect.n_step"]
             priorities.anneal(buffer, begun + parts["trainer"]._env_step)

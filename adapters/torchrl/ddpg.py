@@ -47,6 +47,7 @@ class DDPGComponents:
         loss: Contains policy and critic, and their targets.
         optimizer: Of policy and critic, a group each.
         targets: Moves the target networks.
+        policy_delay: Critic steps per policy and target update; 1 in upstream's script.
     """
 
     actor: TensorDictSequential
@@ -54,6 +55,7 @@ class DDPGComponents:
     loss: DDPGLoss
     optimizer: torch.optim.Optimizer
     targets: SoftUpdate
+    policy_delay: int
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
@@ -90,7 +92,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
         _make_adam(loss.value_network_params, "critic", settings),
     )
     targets = SoftUpdate(loss, eps=settings["SoftUpdate.eps"])
-    return DDPGComponents(actor, _build_noise(settings, spec), loss, optimizer, targets)
+    delay = settings["loop.policy_delay"] or 1
+    return DDPGComponents(actor, _build_noise(settings, spec), loss, optimizer, targets, delay)
 
 
 def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
@@ -104,21 +107,25 @@ def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
 def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """Make one step of critic and policy at once, then of the targets.
 
-    Both losses come from the parameters before the step.
+    Both losses come from the parameters before the step. Where the policy is delayed, the other
+    steps are those of the critic alone.
 
     Args:
         components: Changed in place.
         batch: Transitions as the collector makes them.
-        step: Number of this update, from 1; it makes no difference here.
+        step: Number of this update, from 1.
 
     Returns:
         Metrics by their name in the trace.
     """
+    is_policy_due = step % components.policy_delay == 0
+    names = ("loss_actor", "loss_value") if is_policy_due else ("loss_value",)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)
-    (losses["loss_actor"] + losses["loss_value"]).backward()
+    sum(losses[name] for name in names).backward()
     components.optimizer.step()
-    components.targets.step()
+    if is_policy_due:
+        components.targets.step()
     return {
         "loss/policy": losses["loss_actor"].detach(),
         "loss/critic": losses["loss_value"].detach(),

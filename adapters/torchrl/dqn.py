@@ -14,10 +14,12 @@ from torch import nn
 from torchrl.data import Composite, OneHot
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
-from torchrl.objectives import DQNLoss, HardUpdate
+from torchrl.objectives import DQNLoss, TargetNetUpdater
 
+from parallax.adapters.torch_common.dueling import DuelingHead, build_linear_layers
 from parallax.adapters.torch_common.image_encoder import ImageScaling, count_features
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.networks import build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
@@ -36,7 +38,7 @@ class DQNComponents:
         exploration: Puts random actions in the place of some.
         loss: Holds the network and its target.
         optimizer: Of the network.
-        targets: Copies it to the target.
+        targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
 
@@ -44,7 +46,7 @@ class DQNComponents:
     exploration: EGreedyModule
     loss: DQNLoss
     optimizer: torch.optim.Optimizer
-    targets: HardUpdate
+    targets: TargetNetUpdater
     max_norm: float | None
 
 
@@ -88,17 +90,16 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
     optimizer = torch.optim.Adam(
         loss.parameters(), lr=settings["Adam.lr"], eps=settings["Adam.eps"]
     )
-    interval = settings["HardUpdate.value_network_update_interval"]
-    targets = HardUpdate(loss, value_network_update_interval=interval)
+    targets = build_periodic_targets(loss, settings)
     max_norm = settings["clip_grad_norm_.max_norm"]
     return DQNComponents(actor, exploration, loss, optimizer, targets, max_norm)
 
 
 def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequential:
     """Build the Q-network: ReLU, torch's initialisation, convolutions first for images."""
-    filters, cells = settings.get("ConvNet.num_cells"), settings["MLP.num_cells"]
+    filters = settings.get("ConvNet.num_cells")
     inputs = task.observation_size if filters is None else count_features(task.image, filters)
-    values = MLP(inputs, task.choices, num_cells=cells, activation_class=nn.ReLU)
+    values = _build_value_layers(settings, inputs, task.choices)
     if filters is None:
         return values
     sides, strides = map(list, zip(*compute_kernels(task.image, filters), strict=True))
@@ -113,8 +114,19 @@ def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequenti
     return nn.Sequential(*divided, images, values)
 
 
+def _build_value_layers(
+    settings: Mapping[str, Any], inputs: int, choices: int
+) -> MLP | nn.Sequential:
+    cells = settings["MLP.num_cells"]
+    if not settings["loop.dueling"]:
+        return MLP(inputs, choices, num_cells=cells, activation_class=nn.ReLU)
+    *shared, last = cells
+    layers = [build_linear_layers(inputs, shared[:-1], shared[-1]), nn.ReLU()] if shared else []
+    return nn.Sequential(*layers, DuelingHead([inputs, *shared][-1], [last], choices))
+
+
 def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one step of the network, and copy it to its target if that is due.
+    """Make one step of the network, and move its target if that is due.
 
     Args:
         components: Changed in place.

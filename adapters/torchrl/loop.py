@@ -99,6 +99,15 @@ class LoopProgress:
     updates: int = 0
 
 
+def mark_truncations(data: TensorDictBase, settings: Mapping[str, Any]) -> None:
+    """Mark ends by a time limit as terminal ones, in place, if that is configured.
+
+    Value estimators bootstrap everywhere but behind a terminal state.
+    """
+    if settings.get("loop.truncation_is_terminal"):
+        data["next", "terminated"] = data["next", "done"].clone()
+
+
 make_buffer = make_replay_buffer
 """Makes an empty replay buffer; see `parallax.adapters.torchrl.replay`."""
 
@@ -128,6 +137,7 @@ def iterate_training_batches(
     per_round = settings["script.num_updates"]
     for data in collector:
         collected_frames(data.numel())
+        mark_truncations(data, settings)
         buffer.extend(data.reshape(-1))
         progress.collected += data.numel()
         if progress.collected < settings["Collector.init_random_frames"]:

@@ -1,5 +1,6 @@
-"""Networks of the recipes, their greedy policy and their parameters."""
+"""Networks of the recipes, their targets, their greedy policy and their parameters."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.modules import MLP, ProbabilisticActor, TanhModule, ValueOperator
-from torchrl.objectives import LossModule
+from torchrl.objectives import HardUpdate, LossModule, SoftUpdate, TargetNetUpdater
 
 from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
 from parallax.envs.tasks import Task
@@ -45,15 +46,54 @@ def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> Tensor
     )
 
 
+class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
+    """Moves targets at intervals of environment steps, at the end of update cycles.
+
+    TorchRL's `HardUpdate` copies, and counts gradient steps.
+    """
+
+    def __init__(self, loss: LossModule, settings: Mapping[str, Any]) -> None:
+        """Begin with no update made.
+
+        Args:
+            loss: Holds the networks.
+            settings: Native settings of the update cycles.
+        """
+        with warnings.catch_warnings():
+            # A target that moves by more than half is none that upstream expects.
+            warnings.filterwarnings("ignore", message="Found an eps value < 0.5")
+            super().__init__(loss, eps=settings["SoftUpdate.eps"])
+        self.interval = settings["loop.target_update_interval"]
+        self.cycle = settings["script.num_updates"]
+        self.frames = settings["Collector.frames_per_batch"]
+        self.counter = 0
+
+    def step(self) -> None:
+        """Count a gradient step; move the targets if that is due."""
+        self.counter += 1
+        cycles, rest = divmod(self.counter, self.cycle)
+        frames = cycles * self.frames
+        if not rest and frames // self.interval > (frames - self.frames) // self.interval:
+            super().step()
+
+
+def build_periodic_targets(loss: LossModule, settings: Mapping[str, Any]) -> TargetNetUpdater:
+    """Return what moves a target network at intervals: upstream's class where it serves."""
+    if settings["loop.target_update_interval"] is not None:
+        return PeriodicSoftUpdate(loss, settings)
+    interval = settings["HardUpdate.value_network_update_interval"]
+    return HardUpdate(loss, value_network_update_interval=interval)
+
+
 def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
     """Return the actor without noise, under the current weights.
 
-    A stochastic actor gives its squashed location. Its distribution is queried, so no
-    random number is drawn and the exploration type around the call does not matter: the call
-    may come while a collector explores.
+    A stochastic actor gives its squashed location, or the likeliest of discrete actions. Its
+    distribution is queried, so no random number is drawn and the exploration type around the call
+    does not matter: the call may come while a collector explores.
     """
 
-    def policy(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+    def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
         batch = torch.as_tensor(observations, dtype=torch.float32)
         with torch.no_grad():
             inputs = TensorDict({"observation": batch}, [len(batch)])
@@ -61,6 +101,8 @@ def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Poli
                 actions = actor.get_dist(inputs).deterministic_sample
             else:
                 actions = actor(inputs)["action"]
+        if not actions.dtype.is_floating_point:  # one-hot
+            return np.asarray(actions.argmax(dim=-1).numpy(), dtype=np.int64)
         return np.asarray(actions.numpy(), dtype=np.float32)
 
     return policy

@@ -9,9 +9,15 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule
 from torch import nn
-from torchrl.data import LazyTensorStorage, SamplerWithoutReplacement, TensorDictReplayBuffer
+from torchrl.data import (
+    Composite,
+    LazyTensorStorage,
+    OneHot,
+    SamplerWithoutReplacement,
+    TensorDictReplayBuffer,
+)
 from torchrl.envs import DoubleToFloat, ExplorationType, RewardSum, StepCounter
-from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
+from torchrl.modules import MLP, OneHotCategorical, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss, group_optimizers
 from torchrl.objectives.value import GAE
 
@@ -20,6 +26,7 @@ from parallax.adapters.torchrl.loop import (
     MetricMeans,
     make_collector,
     make_loop_checkpointable,
+    mark_truncations,
     seed_generators,
 )
 from parallax.adapters.torchrl.networks import attach_monitor, build_action_spec, make_greedy_policy
@@ -54,13 +61,15 @@ class PPOComponents:
 
 def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
     """Return networks, loss and optimisers as they are before the first update."""
-    actor, critic = _build_actor(settings, task), _build_critic(settings, task)
+    build_actor = _build_discrete_actor if task.choices else _build_actor
+    actor, critic = build_actor(settings, task), _build_critic(settings, task)
     advantages = GAE(
         gamma=settings["GAE.gamma"],
         lmbda=settings["GAE.lmbda"],
         value_network=critic,
         average_gae=False,
-        vectorized=True,
+        # The vectorised form divides by powers of gamma times lambda.
+        vectorized=settings["GAE.gamma"] * settings["GAE.lmbda"] >= 1e-7,
     )
     loss = ClipPPOLoss(
         actor,
@@ -78,6 +87,20 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
     per_epoch = math.ceil(frames / settings["TensorDictReplayBuffer.batch_size"])
     total_updates = rollouts * settings["script.ppo_epochs"] * per_epoch
     return PPOComponents(actor, advantages, loss, optimizer, settings, total_updates)
+
+
+def _build_discrete_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
+    # Logits of a categorical distribution, as in upstream's ppo_atari.py; its task counts actions,
+    # where this adapter's tasks have them one-hot.
+    network = _build_mlp(task.observation_size, task.choices, settings, ACTOR_GAIN)
+    return ProbabilisticActor(
+        TensorDictModule(network, in_keys=["observation"], out_keys=["logits"]),
+        in_keys=["logits"],
+        spec=Composite(action=OneHot(task.choices)),
+        distribution_class=OneHotCategorical,
+        default_interaction_type=ExplorationType.RANDOM,
+        return_log_prob=True,
+    )
 
 
 def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
@@ -123,6 +146,8 @@ __all__ = [
     "PPOComponents",
     "anneal_schedules",
     "build_components",
+    "exceeds_target_kl",
+    "find_scheduled_step",
     "iterate_minibatches",
     "train",
     "update",
@@ -154,11 +179,43 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     state = make_loop_checkpointable(collector, components, buffer, progress, means)
     attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
     for rollout in collector:
+        mark_truncations(rollout, settings)
         for batch in iterate_minibatches(components, buffer, rollout):
+            if exceeds_target_kl(components, batch):
+                break
             progress.updates += 1
-            means.add(update(components, batch, progress.updates))
+            means.add(update(components, batch, find_scheduled_step(components, progress)))
+        progress.collected += rollout.numel()
         monitor.record(means.take())
     collector.shutdown()
+
+
+def exceeds_target_kl(components: PPOComponents, batch: TensorDictBase) -> bool:
+    """Return whether the policy has moved too far to learn from a minibatch.
+
+    By Schulman's estimate, http://joschu.net/blog/kl-approx.html; upstream's script has no end.
+    """
+    target_kl = components.settings["loop.target_kl"]
+    if target_kl is None:
+        return False
+    with torch.no_grad():
+        now = components.actor.get_dist(batch).log_prob(batch["action"])
+        log_ratios = now - batch["action_log_prob"]
+        return bool((log_ratios.exp() - 1 - log_ratios).mean() > target_kl)
+
+
+def find_scheduled_step(components: PPOComponents, progress: LoopProgress) -> int:
+    """Return the number of the update by which schedules fall, from 1.
+
+    It is that of a rollout's first update for all of them where schedules fall after rollouts.
+    """
+    settings = components.settings
+    if not settings["loop.anneal_after_rollouts"]:
+        return progress.updates
+    frames = settings["Collector.frames_per_batch"]
+    rollouts = max(settings["script.total_frames"] // frames, 1)
+    done: int = progress.collected // frames
+    return done * (components.total_updates // rollouts) + 1
 
 
 def iterate_minibatches(

@@ -13,7 +13,7 @@ from torchrl.data import Composite, OneHot
 from torchrl.envs import BurnInTransform, DoubleToFloat, InitTracker
 from torchrl.modules import EGreedyModule, set_recurrent_mode
 from torchrl.modules.functional import signed_hyperbolic, signed_parabolic
-from torchrl.objectives import HardUpdate
+from torchrl.objectives import TargetNetUpdater
 from torchrl.objectives.common import LossModule
 
 from parallax.adapters.torchrl import loop
@@ -22,9 +22,10 @@ from parallax.adapters.torchrl.loop import (
     MetricMeans,
     make_collector,
     make_loop_checkpointable,
+    mark_truncations,
     seed_generators,
 )
-from parallax.adapters.torchrl.networks import attach_monitor
+from parallax.adapters.torchrl.networks import attach_monitor, build_periodic_targets
 from parallax.adapters.torchrl.recurrent import (
     INPUT_KEYS,
     STATE_KEYS,
@@ -158,7 +159,7 @@ class R2D2Components:
         exploration: Puts random actions in the place of some, of each actor as often as it does.
         loss: Holds the network and its target.
         optimizer: Of the network.
-        targets: Copies it to the target.
+        targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
 
@@ -167,7 +168,7 @@ class R2D2Components:
     exploration: EGreedyModule
     loss: SequenceLoss
     optimizer: torch.optim.Optimizer
-    targets: HardUpdate
+    targets: TargetNetUpdater
     max_norm: float | None
 
 
@@ -210,6 +211,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     policy = GreedyRecurrentPolicy(components.network, context.task.choices)
     attach_monitor(monitor, policy, components.loss, NETWORKS, state)
     for data in collector:
+        mark_truncations(data, settings)
         memory.extend(data)
         progress.collected += data.numel()
         if progress.collected >= settings["loop.learning_starts"]:
@@ -231,8 +233,7 @@ def build_components(settings: Mapping[str, Any], task: Task, actors: int = 1) -
     optimizer = torch.optim.Adam(
         loss.parameters(), lr=settings["Adam.lr"], eps=settings["Adam.eps"]
     )
-    interval = settings["HardUpdate.value_network_update_interval"]
-    targets = HardUpdate(loss, value_network_update_interval=interval)
+    targets = build_periodic_targets(loss, settings)
     max_norm = settings["clip_grad_norm_.max_norm"]
     return R2D2Components(network, actor, exploration, loss, optimizer, targets, max_norm)
 

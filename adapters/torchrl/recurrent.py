@@ -15,6 +15,7 @@ from torchrl.data.tensor_specs import TensorSpec
 from torchrl.envs import Transform
 from torchrl.modules import MLP, LSTMModule, QValueModule, set_recurrent_mode
 
+from parallax.adapters.torch_common.dueling import DuelingHead
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.tasks import Task
 from parallax.harness.contract.replay import PrioritizedReplay
@@ -187,21 +188,6 @@ class StepEmbedding(nn.Module):
         if not self._sees_last_step:
             return features
         return torch.cat([features, action.to(features.dtype), reward.to(features.dtype)], dim=-1)
-
-
-class DuelingHead(nn.Module):
-    """The value of a state plus what actions are better or worse than their mean."""
-
-    def __init__(self, inputs: int, cells: list[int], choices: int) -> None:
-        super().__init__()
-        self.value = MLP(inputs, 1, num_cells=cells, activation_class=nn.ReLU)
-        self.advantage = MLP(inputs, choices, num_cells=cells, activation_class=nn.ReLU)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return action values [..., actions]."""
-        advantage: torch.Tensor = self.advantage(features)
-        value: torch.Tensor = self.value(features)
-        return value + advantage - advantage.mean(dim=-1, keepdim=True)
 
 
 def build_recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:

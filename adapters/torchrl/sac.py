@@ -35,12 +35,16 @@ class SACComponents:
         loss: Holds both critics, their targets and the temperature.
         optimizer: Of policy, critics and temperature, a group each.
         targets: Moves the target networks.
+        policy_delay: Critic steps per step of policy and temperature; 1 in upstream's script.
+        target_update_interval: Critic steps per target update; 1 in upstream's script.
     """
 
     actor: ProbabilisticActor
     loss: SACLoss
     optimizer: torch.optim.Optimizer
     targets: SoftUpdate
+    policy_delay: int
+    target_update_interval: int
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
@@ -82,27 +86,38 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
         # Upstream gives the temperature's Adam no constant, so it has torch's.
         _make_adam([loss.log_alpha], "alpha", settings, 1e-8),
     )
-    return SACComponents(actor, loss, optimizer, SoftUpdate(loss, eps=settings["SoftUpdate.eps"]))
+    return SACComponents(
+        actor,
+        loss,
+        optimizer,
+        SoftUpdate(loss, eps=settings["SoftUpdate.eps"]),
+        policy_delay=settings["loop.policy_delay"] or 1,
+        target_update_interval=settings["loop.target_update_interval"] or 1,
+    )
 
 
 def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """Make one step of critics, policy and temperature at once, then of the targets.
 
-    All three losses come from the parameters before the step.
+    All three losses come from the parameters before the step. Where policy and temperature are
+    delayed, the other steps are those of the critics alone.
 
     Args:
         components: Changed in place.
         batch: Transitions as the collector makes them.
-        step: Number of this update, from 1; it makes no difference here.
+        step: Number of this update, from 1.
 
     Returns:
         Metrics by their name in the trace.
     """
+    is_policy_due = step % components.policy_delay == 0
+    names = ("loss_actor", "loss_qvalue", "loss_alpha") if is_policy_due else ("loss_qvalue",)
     losses = components.loss(batch)
-    (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).backward()
+    sum(losses[name] for name in names).backward()
     components.optimizer.step()
     components.optimizer.zero_grad(set_to_none=True)
-    components.targets.step()
+    if step % components.target_update_interval == 0:
+        components.targets.step()
     return {
         "loss/policy": losses["loss_actor"].detach(),
         "loss/critic": losses["loss_qvalue"].detach(),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import RunContext
-from parallax.harness.contract.algorithms.base import OffPolicy
+from parallax.harness.contract.algorithms.base import OffPolicy, PeriodicTargetUpdates
 from parallax.harness.contract.algorithms.ddpg import DDPG
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.algorithms.ppo import PPO
@@ -65,11 +65,56 @@ def translate_off_policy(
     t.set_option("gradient_steps", "script.num_updates", note=note)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
-    t.declare_constant("bootstrap_truncation", True)
+    translate_truncation(t)
     total = round_up_to_batches(t, "train_freq", frames, context)
     counts = {"random_steps": min(starts, total), **counts}
     update_schedule = dataclasses.replace(hp.compute_update_schedule(total), **counts)
     return t.finish(total, update_schedule=update_schedule)
+
+
+def translate_truncation(t: ConfigTranslator) -> None:
+    """Ends by a time limit, which TorchRL bootstraps through unless they are marked as terminal."""
+    is_terminal = None if t.value("bootstrap_truncation") else True
+    note = "marked as terminal by this adapter's loop" if is_terminal else ""
+    t.emulate_option("bootstrap_truncation", "loop.truncation_is_terminal", is_terminal, note)
+
+
+def translate_periodic_targets(
+    t: ConfigTranslator, hp: PeriodicTargetUpdates, context: RunContext
+) -> dict[str, int]:
+    """Targets that move at intervals, by TorchRL's `HardUpdate` where it serves.
+
+    Returns:
+        The number of target updates, as a part of the update schedule.
+    """
+    interval = hp.target_interval_in_updates()
+    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
+    counts = {"target_updates": updates // (interval or 1)}
+    is_within_cycle = hp.target_update_interval % hp.train_freq != 0
+    # Within an update cycle HardUpdate copies several times, where no environment step is taken.
+    if t.value("tau") < 1 or (is_within_cycle and (interval is None or context.patch_constants)):
+        t.emulate_option("target_update_interval", "loop.target_update_interval", note=_OWN_LOOP)
+        t.set_option(
+            "tau", "SoftUpdate.eps", 1 - t.value("tau"), note="weight of the old target, 1 - tau"
+        )
+        return {}
+    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
+    note = "in gradient steps, one less than there are between copies"
+    name = "HardUpdate.value_network_update_interval"
+    t.set_option("target_update_interval", name, (interval or 1) - 1, note)
+    t.set_extra_options(**{"loop.target_update_interval": None})
+    t.set_option("tau", "SoftUpdate.eps", None, note="HardUpdate copies")
+    return counts
+
+
+_OWN_LOOP = "in this adapter's loop"
+
+
+def translate_delay(t: ConfigTranslator, field: str) -> None:
+    """Set an interval in critic steps, which is 1 in upstream's script."""
+    value = t.value(field)
+    note = "1 in upstream's script" if value == 1 else _OWN_LOOP
+    t.emulate_option(field, f"loop.{field}", None if value == 1 else value, note)
 
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
@@ -110,7 +155,11 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     """Return the arguments of the components of PPO's recipe."""
     t.set_option("learning_rate", "Adam.lr")
     linear = hp.learning_rate_schedule == "linear"
-    t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note="at each minibatch")
+    # The schema's schedules fall after a rollout's updates.
+    after_rollouts = True if context.patch_constants else None
+    fall = "after each rollout, by this adapter's loop" if after_rollouts else "at each minibatch"
+    t.set_extra_options(**{"loop.anneal_after_rollouts": after_rollouts})
+    t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note=fall)
     t.set_option("rollout_steps", "Collector.frames_per_batch")
     uneven = hp.rollout_steps % hp.minibatch_size
     note = "each epoch's last minibatch is smaller" if uneven else ""
@@ -118,14 +167,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("epochs", "script.ppo_epochs", note="advantages are computed anew in each")
     t.set_option("gamma", "GAE.gamma")
     t.set_option("gae_lambda", "GAE.lmbda")
-    if hp.gamma * hp.gae_lambda < 1e-7:
-        field = "gamma" if hp.gamma < hp.gae_lambda else "gae_lambda"
-        t.reject_value(
-            field, "too small for its vectorised advantages: gamma gae_lambda is 1e-7 or more"
-        )
     t.set_option("clip_range", "ClipPPOLoss.clip_epsilon")
     linear = hp.clip_range_schedule == "linear"
-    note = "at each minibatch, also with a constant learning rate" if linear else ""
+    note = f"{fall}, also with a constant learning rate" if linear else ""
     t.set_option("clip_range_schedule", "script.anneal_clip_epsilon", linear, note)
     note = "around the predictions at the start of an epoch" if hp.value_clip_range else ""
     t.set_option("value_clip_range", "ClipPPOLoss.clip_value", note=note)
@@ -134,10 +178,11 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("vf_coef", "ClipPPOLoss.critic_coeff", note="times the mean squared error")
     note = "torch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
-    t.declare_constant("target_kl", None, "no early end of the epochs")
+    note = _OWN_LOOP if hp.target_kl is not None else "upstream's script has no early end"
+    t.emulate_option("target_kl", "loop.target_kl", note=note)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
-    t.declare_constant("bootstrap_truncation", True)
+    translate_truncation(t)
     # The script's schedules end with the last whole rollout; the steps collected are rounded up.
     t.set_extra_options(**{"script.total_frames": context.steps})
     return t.finish(round_up_to_batches(t, "rollout_steps", hp.rollout_steps, context))
@@ -183,8 +228,8 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("policy_learning_rate", "Adam(actor).lr")
     t.set_option("critic_learning_rate", "Adam(critic).lr")
     t.set_option("temperature_learning_rate", "Adam(alpha).lr")
-    t.declare_constant("policy_delay", 1)
-    t.declare_constant("target_update_interval", 1)
+    translate_delay(t, "policy_delay")
+    translate_delay(t, "target_update_interval")
     t.set_option("initial_temperature", "SACLoss.alpha_init")
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
     t.set_option(
@@ -219,7 +264,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     process = hp.exploration_noise_kind == "ornstein-uhlenbeck"
     note = "shrinks to a tenth over the first 1,000,000 steps" if process else ""
     t.share_option("exploration_noise_kind", name, note)
-    t.declare_constant("policy_delay", 1)
+    translate_delay(t, "policy_delay")
     translate_soft_targets(t)
     return translate_off_policy(t, hp, context)
 
@@ -230,19 +275,7 @@ LOSS_FUNCTIONS = {None: "l2", 1.0: "smooth_l1"}
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of the components of DQN's recipe."""
     t.set_option("learning_rate", "Adam.lr")
-    t.declare_constant("tau", 1.0)
-    interval = hp.target_interval_in_updates()
-    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
-    native = (interval or 1) - 1
-    note = "in gradient steps, one less than there are between copies"
-    name = "HardUpdate.value_network_update_interval"
-    t.set_option("target_update_interval", name, native, note)
-    if interval is None:
-        t.reject_value(
-            "target_update_interval",
-            "a number of gradient steps: there are "
-            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
-        )
+    counts = translate_periodic_targets(t, hp, context)
     t.set_option("exploration_initial", "EGreedyModule.eps_init")
     t.set_option("exploration_final", "EGreedyModule.eps_end")
     note = "lowered after each batch of the collector"
@@ -250,15 +283,16 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     if hp.exploration_final > hp.exploration_initial:
         t.reject_value("exploration_final", "at most exploration_initial")
     t.set_option("double_q", "DQNLoss.double_dqn")
-    t.declare_constant("dueling", False)
-    t.set_option("huber_delta", "DQNLoss.loss_function", LOSS_FUNCTIONS.get(hp.huber_delta))
+    note = "heads with the last layer's size, of this adapter" if hp.dueling else ""
+    t.emulate_option("dueling", "loop.dueling", True if hp.dueling else None, note)
+    loss_function = LOSS_FUNCTIONS.get(hp.huber_delta, "smooth_l1")
+    t.set_option("huber_delta", "DQNLoss.loss_function", loss_function)
     if hp.huber_delta not in LOSS_FUNCTIONS:
         t.reject_value("huber_delta", "null or 1.0")
     note = "torch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     t.set_conv_filters("ConvNet.num_cells", context.task)
-    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
-    return translate_off_policy(t, hp, context, target_updates=updates // (interval or 1))
+    return translate_off_policy(t, hp, context, **counts)
 
 
 R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
@@ -273,18 +307,7 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
     if missing := explain_missing_sum_tree():
         raise SpecError(f"framework=torchrl algorithm=r2d2: {missing}.")
     t.set_option("learning_rate", "Adam.lr")
-    t.declare_constant("tau", 1.0)
-    interval = hp.target_interval_in_updates()
-    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
-    note = "in gradient steps, one less than there are between copies"
-    name = "HardUpdate.value_network_update_interval"
-    t.set_option("target_update_interval", name, (interval or 1) - 1, note)
-    if interval is None:
-        t.reject_value(
-            "target_update_interval",
-            "a number of gradient steps: there are "
-            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
-        )
+    counts = translate_periodic_targets(t, hp, context)
     t.set_option("value_rescaling", "signed_hyperbolic.epsilon")
     t.set_option("lstm_size", "LSTMModule.hidden_size")
     for field in ("burn_in", "head_sizes", *_R2D2_LOOP_FIELDS):
@@ -298,10 +321,13 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
             "learning_starts",
             f"at least sequence_length times n_envs, {first}: there is no sequence before",
         )
-    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
-    counts = {"random_steps": 0, "target_updates": updates // (interval or 1)}
     return translate_off_policy(
-        t, hp, context, learning_starts_name="loop.learning_starts", **counts
+        t,
+        hp,
+        context,
+        learning_starts_name="loop.learning_starts",
+        random_steps=0,
+        **counts,
     )
 
 
@@ -314,7 +340,7 @@ _R2D2_LOOP_FIELDS = (
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
-    "ppo": AlgorithmSettings(translate_ppo),
+    "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
     "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
     "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
     "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),

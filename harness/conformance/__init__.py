@@ -17,12 +17,13 @@ import pytest
 
 # pytest explains failed assertions of these modules only if it knows them before their import.
 _PARTS = (
-    *("determinism", "hyperparameters", "images", "resuming"),
+    *("determinism", "extra_actions", "hyperparameters", "images", "resuming"),
     *("run_folders", "semantics", "update_counts"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from parallax.harness.conformance.determinism import DeterminismConformance  # noqa: E402
+from parallax.harness.conformance.extra_actions import ExtraActionConformance  # noqa: E402
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
 from parallax.harness.conformance.images import ImageConformance  # noqa: E402
 from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E402
@@ -50,6 +51,7 @@ class AdapterConformance(
     RunFolderConformance,
     ResumeConformance,
     ImageConformance,
+    ExtraActionConformance,
 ):
     """Tests that every adapter must pass. Subclass it and set `framework`."""
 
@@ -75,6 +77,9 @@ class AdapterConformance(
         if "noisy_algorithm" in names:
             noisy = [a for a in supported if "exploration_noise" in field_names(ALGORITHMS[a])]
             metafunc.parametrize("noisy_algorithm", noisy)
+        if "further_actions" in names:
+            kinds = [(a, kind) for a in supported for kind in adapter.extra_action_spaces(a)]
+            metafunc.parametrize("further_actions", kinds)
         if "image_algorithm" in names:
             seeing = [a for a in supported if "conv_filters" in field_names(ALGORITHMS[a])]
             metafunc.parametrize("image_algorithm", seeing)

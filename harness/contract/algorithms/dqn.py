@@ -27,8 +27,8 @@ class DQN(PeriodicTargetUpdates):
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Gradient steps in a round.
-        target_update_interval: Environment transitions between target updates. The paper
-            counts updates, of which there is one in 4 transitions.
+        target_update_interval: Environment transitions between target updates, of which there is
+            at most one per cycle. The paper counts updates, one in 4 transitions.
         exploration_initial: Share of random actions at the start.
         exploration_final: Share of random actions in the end.
         exploration_steps: Environment transitions over which the share falls linearly, from
@@ -38,7 +38,8 @@ class DQN(PeriodicTargetUpdates):
         dueling: Whether the value of a state and the advantages of actions come from heads
             of their own, each with the last of `hidden_sizes` (Wang et al. 2016,
             arXiv:1511.06581).
-        huber_delta: Error from which the loss is linear; null is a squared loss.
+        huber_delta: Error from which the Huber loss is linear, half the squared error below it;
+            null is the whole squared error.
         max_grad_norm: Gradient norm to clip at; null is off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, after the convolutions if there are some.

@@ -20,21 +20,22 @@ class PPO(Hyperparameters):
 
     Attributes:
         learning_rate: Adam step size of policy and value network, at the start of the run.
-        learning_rate_schedule: `constant`, or `linear` from the start value to 0.
+        learning_rate_schedule: `constant`, or `linear`: the start value in the first rollout's
+            updates, and less by equal steps after each rollout, to 0 after the last.
         rollout_steps: Environment transitions per round, all environments together.
         minibatch_size: Transitions per gradient step.
         epochs: Passes over each rollout.
         gamma: Discount factor per environment step.
         gae_lambda: Exponential weight of generalised advantage estimation.
         clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
-        clip_range_schedule: `constant`, or `linear` from the start value to 0.
+        clip_range_schedule: The same of the clip range.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
         normalize_advantage: Whether advantages get zero mean and unit deviation.
-        ent_coef: Weight of the entropy bonus.
-        vf_coef: Weight of what the framework calls the value loss. CleanRL's value loss
-            contains a further factor 1/2.
-        max_grad_norm: Gradient norm to clip at; null is off.
-        target_kl: Approximate KL divergence that ends the epochs early; null is off.
+        ent_coef: Weight of the entropy, summed over the dimensions of an action.
+        vf_coef: Weight of the mean squared error of the values, without a factor 1/2.
+        max_grad_norm: Norm of the gradients of all networks together to clip at; null is off.
+        target_kl: Approximate KL divergence of a minibatch, mean(ratio - 1 - log ratio), from
+            which on a rollout makes no further updates; null is off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, of policy and value network alike.
         bootstrap_truncation: Whether a time limit is bootstrapped through.

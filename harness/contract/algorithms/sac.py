@@ -23,8 +23,8 @@ class SAC(OffPolicy):
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Critic gradient steps in a round.
-        policy_delay: Critic steps between policy updates. CleanRL makes up for the delay
-            with as many policy steps at once.
+        policy_delay: Critic steps between updates of policy and temperature. CleanRL makes up
+            for the delay with as many of them at once.
         target_update_interval: Critic steps between target updates.
         initial_temperature: Temperature at the start; it is learned from there.
         target_entropy: Entropy the temperature steers to, in nats; null is minus the

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -5,18 +6,21 @@ import support
 
 from parallax.adapters.sb3 import SB3Adapter
 from parallax.envs.tasks import load_task
+from parallax.harness.conformance.trainings import (
+    make_base_hyperparameters,
+    observe_training,
+    translate_hyperparameters,
+)
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 
 
-def translate(algorithm, steps=10_000, **changes):
-    from dataclasses import replace
-
-    hyperparameters = replace(load_recipe(algorithm, "sb3"), **changes)
+def translate(algorithm, steps=10_000, patches=False, **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "sb3"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3)
+    context = RunContext(task, steps, seed=3, patch_constants=patches)
     return SB3Adapter().translate(algorithm, hyperparameters, context)
 
 
@@ -77,6 +81,29 @@ def test_target_interval_that_sb3_would_ignore_is_refused():
     with pytest.raises(SpecError, match="target_update_interval=2"):
         translate("sac", target_update_interval=2)
     translate("sac", target_update_interval=2, gradient_steps=4)
+
+
+def test_patches_take_what_sb3_fixes():
+    changes = {"critic_learning_rate": 0.01, "policy_delay": 3, "target_update_interval": 2}
+    native = translate("sac", 1_000, patches=True, learning_starts=100, **changes)
+    assert native.patched_fields == tuple(sorted(changes, key=list(changes).index))
+    schedule = native.update_schedule  # updates of the steps 101 to 1000; the first moves targets
+    assert schedule.total_gradient_steps == 900
+    assert (schedule.policy_updates, schedule.target_updates) == (300, 450)
+    plain = translate("sac", 1_000, patches=True, learning_starts=100)
+    assert plain.patched_fields == () and plain.settings == translate("sac", 1_000).settings | {
+        "learning_starts": 100
+    }
+
+
+def test_target_updates_are_counted_over_the_run_where_rounds_are_short():
+    changes = {"learning_starts": 64, "gradient_steps": 1, "train_freq": 1}
+    base = dataclasses.replace(make_base_hyperparameters("sb3", "sac"), **changes)
+    for interval in (3, 64):
+        hyperparameters = dataclasses.replace(base, target_update_interval=interval)
+        native = translate_hyperparameters("sb3", "sac", hyperparameters, patch_constants=True)
+        seen = observe_training("sb3", "sac", hyperparameters, patch_constants=True)
+        assert seen.update_schedule == native.update_schedule
 
 
 @pytest.mark.parametrize(

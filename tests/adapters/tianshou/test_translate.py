@@ -14,10 +14,10 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 
 
-def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", **changes):
+def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", patches=False, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, hps), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3, n_envs=n_envs)
+    context = RunContext(task, steps, seed=3, n_envs=n_envs, patch_constants=patches)
     return TianshouAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -89,10 +89,9 @@ def test_value_clipping_shares_the_range_of_the_ratio():
         translate("ppo", value_clip_range=0.1)
 
 
-def test_a_noise_bound_of_zero_would_be_no_bound():
-    with pytest.raises(SpecError, match=r"target_noise_clip=0\.0: .*use target_policy_noise=0"):
-        translate("td3", target_noise_clip=0.0)
-    translate("td3", target_noise_clip=0.0, target_policy_noise=0.0)
+def test_a_noise_bound_of_zero_is_no_noise_where_upstream_takes_it_for_no_bound():
+    assert translate("td3", target_noise_clip=0.0).settings["TD3.policy_noise"] == 0.0
+    assert translate("td3").settings["TD3.policy_noise"] == 0.2
 
 
 def test_temperature_is_learned_from_its_logarithm():
@@ -109,9 +108,45 @@ def test_update_ratio_is_per_transition():
     assert settings[f"{prefix}.update_step_num_gradient_steps_per_sample"] == 2
 
 
-def test_clip_range_has_no_schedule():
-    with pytest.raises(SpecError, match=r"clip_range_schedule=linear: in tianshou .* constant"):
-        translate("ppo", clip_range_schedule="linear")
+def test_clip_range_falls_to_zero_over_the_run():
+    pytest.importorskip("tianshou")
+    import types
+
+    from parallax.adapters.tianshou.algorithms import make_training_fn
+
+    linear = {"rollout_steps": 1000, "minibatch_size": 50, "clip_range_schedule": "linear"}
+    settings = translate("ppo", 9_500, **linear, value_clip_range=None).settings
+    model = types.SimpleNamespace()
+    lower = make_training_fn("ppo", model, settings)
+    for trained, left in ((0, 1.0), (5000, 0.5), (9000, 0.1)):
+        lower(trained)
+        assert model.eps_clip == pytest.approx(0.2 * left)
+    assert make_training_fn("ppo", model, translate("ppo").settings) is None
+    with pytest.raises(SpecError, match=r"value_clip_range=0\.2: .* which is constant"):
+        translate("ppo", 9_500, **linear, value_clip_range=0.2)
+
+
+def test_patches_take_what_tianshou_fixes():
+    native = translate("sac", 1_000, patches=True, policy_delay=3, target_update_interval=2)
+    assert native.patched_fields == ("policy_delay", "target_update_interval")
+    steps = native.update_schedule.total_gradient_steps
+    assert native.update_schedule.policy_updates == steps // 3
+    assert native.update_schedule.target_updates == steps // 2
+    sizes = {"rollout_steps": 100, "minibatch_size": 64}
+    assert "minibatch_size" in translate("ppo", patches=True, **sizes).patched_fields
+    with pytest.raises(SpecError, match="at least 2 in each minibatch"):
+        translate("ppo", rollout_steps=65, minibatch_size=64, normalize_advantage=True)
+
+
+@pytest.mark.parametrize(("interval", "moves"), [(10, 7), (300, 5), (512, 3)])
+def test_targets_move_at_most_once_in_a_cycle_of_steps(interval, moves):
+    # As RL Zoo's recipe has it: 128 gradient steps after every 256 steps.
+    cycle = {"train_freq": 256, "gradient_steps": 128, "learning_starts": 1000}
+    native = translate(
+        "dqn", 1000 + 8 * 256, patches=True, target_update_interval=interval, **cycle
+    )
+    assert native.update_schedule.total_gradient_steps == 8 * 128
+    assert native.update_schedule.target_updates == moves
 
 
 @pytest.mark.parametrize(

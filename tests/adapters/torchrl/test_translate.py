@@ -15,10 +15,10 @@ PENDULUM = "InvertedPendulum-v4"  # actions within +-3
 CHEETAH = "HalfCheetah-v4"  # actions within +-1
 
 
-def translate(algorithm, steps=10_000, task=None, n_envs=1, **changes):
+def translate(algorithm, steps=10_000, task=None, n_envs=1, patches=False, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
     usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task or usual, steps, 3, n_envs)
+    context = RunContext(task or usual, steps, 3, n_envs, patch_constants=patches)
     return TorchRLAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -89,14 +89,24 @@ def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
         ("sac", "target_update_interval", 2),
     ],
 )
-def test_what_the_components_fix_is_refused_by_name(algorithm, field, value):
-    with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=.*: in torchrl it is fixed at"):
-        translate(algorithm, **{field: value})
+def test_what_upstreams_scripts_do_not_have_is_in_this_adapters_loops(algorithm, field, value):
+    assert row(translate(algorithm, **{field: value}), field).kind == "emulated"
+    own = row(translate(algorithm), field)
+    assert own.native_value is None and own.native_name.startswith("loop.")
 
 
-def test_all_refusals_are_told_at_once():
-    with pytest.raises(SpecError, match=r"policy_delay=2.*target_update_interval=3"):
-        translate("sac", policy_delay=2, target_update_interval=3)
+def test_delays_are_counted():
+    schedule = translate("sac", 50_000, policy_delay=2, target_update_interval=3).update_schedule
+    steps = schedule.total_gradient_steps
+    assert (schedule.policy_updates, schedule.target_updates) == (steps // 2, steps // 3)
+
+
+def test_other_deltas_than_one_are_patched():
+    with pytest.raises(SpecError, match=r"huber_delta=0\.5: in torchrl it is null or 1\.0"):
+        translate("dqn", huber_delta=0.5)
+    native = translate("dqn", huber_delta=0.5, patches=True)
+    assert native.patched_fields == ("huber_delta",)
+    assert native.settings["DQNLoss.loss_function"] == "smooth_l1"
 
 
 def test_gradient_clipping_is_emulated_and_off_by_default():

@@ -1,0 +1,53 @@
+"""Networks for SB3's policies that SB3 does not ship: convolutions and dueling heads."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import torch
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, create_mlp
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from torch import nn
+
+from parallax.adapters.torch_common.dueling import DuelingHead
+from parallax.adapters.torch_common.image_encoder import build_convolutions, count_features
+
+
+class ConvolutionalExtractor(BaseFeaturesExtractor):
+    """Convolutions over images with channels first and numbers between 0 and 1."""
+
+    def __init__(self, observation_space: gymnasium.spaces.Box, filters: Sequence[int]) -> None:
+        """Draw its weights from torch's generator.
+
+        Args:
+            observation_space: Images [channels, height, width].
+            filters: Of each convolution.
+        """
+        super().__init__(observation_space, count_features(observation_space.shape, filters))
+        self.layers = build_convolutions(observation_space.shape, filters)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        """Return features float32[N, features_dim]."""
+        found: torch.Tensor = self.layers(observations)
+        return found
+
+
+class DuelingQNetwork(QNetwork):
+    """DQN's network with a head for the value of a state and one for the actions' advantages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take the arguments of `QNetwork`; each head has the last layer of `net_arch`."""
+        super().__init__(*args, **kwargs)
+        *shared, last = self.net_arch
+        width, choices = [self.features_dim, *shared][-1], int(self.action_space.n)
+        layers = create_mlp(self.features_dim, -1, shared, self.activation_fn)
+        self.q_net = nn.Sequential(*layers, DuelingHead(width, [last], choices))
+
+
+class DuelingPolicy(DQNPolicy):
+    """DQN's policy with such networks."""
+
+    def make_q_net(self) -> QNetwork:
+        """Build a network, with features of its own."""
+        arguments = self._update_features_extractor(self.net_args, features_extractor=None)
+        return DuelingQNetwork(**arguments).to(self.device)
