@@ -59,10 +59,11 @@ def make_error_function(
         model: SB3's, whose networks are looked up at each call.
         double_q: Whether DQN's online network chooses the action whose target value counts.
     """
-    values: Callable[[Any, ReplaySamples], torch.Tensor] = {
+    choices: dict[str, Callable[[Any, ReplaySamples], torch.Tensor]] = {
         "dqn": functools.partial(_compute_next_values_dqn, double_q=double_q),
         "sac": _compute_next_values_sac,
-    }.get(algorithm, _compute_next_values_td3)
+    }
+    values = choices.get(algorithm, _compute_next_values_td3)
     live: Any = model
 
     def errors(batch: ReplaySamples) -> torch.Tensor:

@@ -212,10 +212,9 @@ def find_scheduled_step(components: PPOComponents, progress: LoopProgress) -> in
     settings = components.settings
     if not settings["loop.anneal_after_rollouts"]:
         return progress.updates
-    frames = settings["Collector.frames_per_batch"]
-    rollouts = max(settings["script.total_frames"] // frames, 1)
-    done: int = progress.collected // frames
-    return done * (components.total_updates // rollouts) + 1
+    frames: int = settings["Collector.frames_per_batch"]
+    rollouts: int = max(settings["script.total_frames"] // frames, 1)
+    return progress.collected // frames * (components.total_updates // rollouts) + 1
 
 
 def iterate_minibatches(

@@ -7,6 +7,7 @@ and not a component, carries out the option; our loops do so then.
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.envs.tasks import Task
@@ -81,7 +82,7 @@ def translate_truncation(t: ConfigTranslator) -> None:
 
 def translate_periodic_targets(
     t: ConfigTranslator, hp: PeriodicTargetUpdates, context: RunContext
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Targets that move at intervals, by TorchRL's `HardUpdate` where it serves.
 
     Returns:
@@ -94,9 +95,7 @@ def translate_periodic_targets(
     # Within an update cycle HardUpdate copies several times, where no environment step is taken.
     if t.value("tau") < 1 or (is_within_cycle and (interval is None or context.patch_constants)):
         t.emulate_option("target_update_interval", "loop.target_update_interval", note=_OWN_LOOP)
-        t.set_option(
-            "tau", "SoftUpdate.eps", 1 - t.value("tau"), note="weight of the old target, 1 - tau"
-        )
+        translate_soft_targets(t)
         return {}
     # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
     note = "in gradient steps, one less than there are between copies"
