@@ -136,6 +136,8 @@ def find(plant) -> Find:
     """Asks the probe that is meant for a plant, then all others until one changes its answer."""
     lab = ExperimentCache(load_adapter(plant.framework))
     for name in dict.fromkeys([plant.probe, *every(plant.algorithm)]):
+        if name not in PROBES:
+            continue
         before = unplanted(plant.framework, name)
         try:
             with plant.planted():
@@ -160,6 +162,22 @@ def tally(plants) -> int:
     missed = len(plants) - meant - other
     print(f"{meant} of {len(plants)} found by the probe meant, {other} by another, {missed} missed")
     return 0 if not missed else 1
+
+
+def tally_named(plants, subjects=()) -> int:
+    """Plants faults of some subjects; prints for each whether it was found, and named."""
+    found = named = asked = 0
+    for plant in plants:
+        if subjects and plant.subject not in subjects:
+            continue
+        catch = find(plant)
+        right = bool(catch.probe) and plant.says in catch.meaning
+        asked, found, named = asked + 1, found + bool(catch.probe), named + right
+        word = "named" if right else "found" if catch.probe else "MISSED"
+        print(f"{word:6} {plant.subject}: {plant.framework} {plant.algorithm} {plant.name}")
+        print(f"       {catch.probe}: {catch.meaning}", flush=True)
+    print(f"{found} of {asked} found, {named} named, {asked - found} missed")
+    return 0 if found == asked else 1
 
 
 def unchanged(name, before: ProbeAnswer, after: ProbeAnswer) -> bool:
@@ -222,6 +240,10 @@ def main(arguments) -> int:
             return seeds(int(count))
         case ["misses"]:
             return tally(misses.PLANTS)
+        case ["blind", *subjects]:
+            from tests.plants import blind_spots
+
+            return tally_named(blind_spots.PLANTS, subjects)
         case ["fresh"]:
             from tests.plants import fresh
 

@@ -19,6 +19,7 @@ from parallax.adapters.jax_common.parameters import (
     get_parameter_arrays,
     weights_from_states,
 )
+from parallax.adapters.jax_common.scripted_rng import SEEDING_FUNCTIONS, watch_keys
 from parallax.adapters.jax_common.scripted_rng import script_jax_rng as drawn
 from parallax.adapters.jax_common.watch import FlaxLayer
 from parallax.harness.contract.adapter import Array, Weights
@@ -169,6 +170,14 @@ class JaxRecorder(recorder.TrainingRecorder):
         """Script and record within; leave nothing behind."""
         world = self._script.world
         self._subscribe(None)
+        if world.scripted_data.own_rng:
+            with (
+                self._watch_rng(SEEDING_FUNCTIONS, {}) as watch,
+                jax_watch.watch_training(self._events),
+                watch_keys(watch.check_key),
+            ):
+                yield
+            return
         with jax_watch.watch_training(self._events), script_numpy_rng(world), drawn(world):
             yield
 

@@ -5,7 +5,7 @@ those of other libraries do. Compiled functions request them anew at each call.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from jax.experimental import io_callback
 from numpy.typing import NDArray
 
 from parallax.adapters.jax_common.eager_execution import is_traced
+from parallax.harness.contract.probing.rng_watch import WatchedFunctions
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 from parallax.harness.contract.probing.scripted_rng import RotatingPermutations
 
@@ -32,6 +33,39 @@ def script_jax_rng(world: ScriptedWorld) -> Iterator[None]:
     try:
         for name, draw in draws.items():
             setattr(jax.random, name, _script_after_start(world, draw, originals[name]))
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(jax.random, name, original)
+
+
+SEEDING_FUNCTIONS: WatchedFunctions = (
+    (jax.random, "PRNGKey", "jax.random.PRNGKey"),
+    (jax.random, "key", "jax.random.key"),
+)
+"""Functions that make a key from a number."""
+DRAW_FUNCTIONS = ("normal", "uniform", "randint", "permutation", "choice", "categorical", "split")
+"""Functions of `jax.random` whose keys are watched; splitting a key twice gives the same keys."""
+
+
+@contextlib.contextmanager
+def watch_keys(check_key: Callable[[str, Hashable], None]) -> Iterator[None]:
+    """Report the keys with which functions of `jax.random` are called within the context."""
+    originals = {name: getattr(jax.random, name) for name in DRAW_FUNCTIONS}
+
+    def watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(key: Any, *args: Any, **kwargs: Any) -> Any:
+            if not is_traced(key):
+                arguments = [str(argument) for argument in args if np.ndim(argument) == 0]
+                data = np.asarray(jax.random.key_data(key)).tobytes()
+                check_key(f"jax.random.{name}", (data, *arguments))
+            return original(key, *args, **kwargs)
+
+        return call
+
+    try:
+        for name, original in originals.items():
+            setattr(jax.random, name, watch(name, original))
         yield
     finally:
         for name, original in originals.items():

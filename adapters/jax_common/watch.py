@@ -27,10 +27,19 @@ from parallax.harness.contract.events import (
     TrainedParameter,
     TrainingEvents,
 )
+from parallax.harness.contract.probing.protocol import STATE_STEPS
 
-_SETTING_NAMES = {"step_size": "lr", "eps": "eps", "b1": "beta1", "b2": "beta2"}
+_SETTING_NAMES = {
+    **{"step_size": "lr", "eps": "eps", "b1": "beta1", "b2": "beta2"},
+    **{"eps_root": "eps_root", "nesterov": "nesterov", "weight_decay": "weight_decay"},
+}
 _INJECTED_NAMES = {"learning_rate": "lr", "eps": "eps", "b1": "beta1", "b2": "beta2"}
-_OPTIMIZER_NAMES = {"scale_by_adam": "Adam", "scale_by_rms": "RMSProp", "trace": "SGD"}
+_OPTIMIZER_NAMES = {
+    "scale_by_adam": "Adam",
+    "scale_by_amsgrad": "AMSGrad",
+    "scale_by_rms": "RMSProp",
+    "trace": "SGD",
+}
 
 
 def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
@@ -284,6 +293,7 @@ def _wrap_replace(replace: Any, tellers: Any) -> Any:
 
 def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
     name, settings = read_optimizer_settings(state.tx, state.opt_state)
+    settings[STATE_STEPS] = max(_find_step_counts(state.opt_state), default=0.0)
 
     @functools.cache  # computed once per parameter, or never
     def gradients() -> list[Any]:
@@ -300,6 +310,14 @@ def _make_step_event(state: TrainState, grads: Any) -> BeforeOptimizerStep:
         for i, leaf in enumerate(jax.tree_util.tree_leaves(state.params))
     )
     return BeforeOptimizerStep(name, (ParameterGroup(state.tx, settings, parameters),))
+
+
+def _find_step_counts(opt_state: Any) -> Iterator[float]:
+    if hasattr(opt_state, "mu") and hasattr(opt_state, "count"):
+        yield float(opt_state.count)
+    elif isinstance(opt_state, tuple):
+        for part in opt_state:
+            yield from _find_step_counts(part)
 
 
 def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:

@@ -60,12 +60,17 @@ def read_stored_data(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
         return {name: np.array(array, dtype=float) for name, array in arrays.items()}
     buffer = model.replay_buffer
     size = buffer.size()
+    arrays = {
+        "observations": buffer.observations,
+        "actions": buffer.actions,
+        "rewards": buffer.rewards,
+        "next_observations": buffer.next_observations,
+        "terminated": buffer.dones * (1 - buffer.timeouts),
+    }
+    # [places, environments, ...]: the rows of all environments, in the order of their steps.
     return {
-        "observations": buffer.observations[:size, 0].astype(float),
-        "actions": buffer.actions[:size, 0].astype(float),
-        "rewards": buffer.rewards[:size, 0].astype(float),
-        "next_observations": buffer.next_observations[:size, 0].astype(float),
-        "terminated": (buffer.dones * (1 - buffer.timeouts))[:size, 0].astype(float),
+        name: array[:size].reshape(size * array.shape[1], *array.shape[2:]).astype(float)
+        for name, array in arrays.items()
     }
 
 

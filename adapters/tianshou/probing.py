@@ -65,7 +65,8 @@ def probe_training(
         def locate() -> dict[str, TensorLocation]:
             if not buffers:  # environments are reset once when they are seeded
                 return {}
-            _script_random_choices(buffers[0], script.world)
+            if not script.world.scripted_data.own_rng:
+                _script_random_choices(buffers[0], script.world)
             return locate_tensors(algorithm, models[0])
 
         def stored() -> Mapping[str, NDArray[Any]]:

@@ -5,7 +5,7 @@ Nothing of a framework is named here.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from parallax.harness.contract.events import LayerForward, LossBackward
 from parallax.harness.contract.probing import recorder
 from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
 from parallax.harness.contract.probing.recorder import find_upstream_line
+from parallax.harness.contract.probing.rng_watch import WatchedFunctions
 from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
 
 _FLOAT32, _FLOAT64 = torch.float32, torch.float64
@@ -171,6 +172,18 @@ def locate_linear_layers(network: str, layers: Mapping[str, Any]) -> dict[str, T
     }
 
 
+_RNG_WATCH: tuple[WatchedFunctions, Mapping[str, Callable[[], Hashable]]] = (
+    (
+        (torch, "manual_seed", "torch.manual_seed"),
+        (torch, "set_rng_state", "torch.set_rng_state"),
+        (torch.random, "manual_seed", "torch.manual_seed"),
+        (torch.random, "set_rng_state", "torch.set_rng_state"),
+    ),
+    {"torch": lambda: torch.get_rng_state().numpy().tobytes()},
+)
+"""Functions that seed torch's generator, and a reader of its state."""
+
+
 class TorchRecorder(recorder.TrainingRecorder):
     """Records one training.
 
@@ -198,6 +211,11 @@ class TorchRecorder(recorder.TrainingRecorder):
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
         """Script and record within; leave nothing behind."""
+        if self._script.world.scripted_data.own_rng:
+            self._subscribe(None)
+            with self._watch_rng(*_RNG_WATCH), torch_watch.watch_training(self._events):
+                yield
+            return
         world, pause, around = self._script.world, ScriptedRngPause(), None
         if self._script.traces_lines or world.scripted_data.n_discrete_actions:
             self._dictating = ScriptedRngMode(world)

@@ -28,6 +28,7 @@ from parallax.harness.contract.events import (
     TrainedParameter,
     TrainingEvents,
 )
+from parallax.harness.contract.probing.protocol import STATE_STEPS
 
 _FIT_STEPS, _FIT_LEARNING_RATE, _FIT_ROWS = 40, 1e-2, 8
 
@@ -323,7 +324,11 @@ def _follows_linear_layer(inputs: tuple[Any, ...]) -> bool | None:
 
 def _make_step_event(optimizer: torch.optim.Optimizer) -> BeforeOptimizerStep:
     groups = [
-        ParameterGroup(group, _read_group_settings(group), _describe_parameters(group))
+        ParameterGroup(
+            group,
+            _read_group_settings(group) | {STATE_STEPS: _count_state_steps(optimizer, group)},
+            _describe_parameters(group),
+        )
         for group in optimizer.param_groups
     ]
     return BeforeOptimizerStep(type(optimizer).__name__, tuple(groups))
@@ -340,11 +345,31 @@ def _describe_parameter(tensor: torch.Tensor) -> TrainedParameter:
     return TrainedParameter(tensor.data_ptr(), tensor.numel(), read)
 
 
+_IMPLEMENTATION_OPTIONS = ("params", "foreach", "fused", "capturable", "differentiable")
+"""Entries of a parameter group that do not change what a step computes."""
+
+
 def _read_group_settings(group: Mapping[str, Any]) -> dict[str, float]:
-    numbers = {name: float(group[name]) for name in ("lr", "eps", "weight_decay") if name in group}
+    # Every number among the group's options, by its name there: amsgrad, maximize, momentum, ...
+    numbers = {
+        name: float(value)
+        for name, value in group.items()
+        if name not in _IMPLEMENTATION_OPTIONS
+        and (isinstance(value, int | float) or (_is_scalar(value)))
+    }
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
     return numbers
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1
+
+
+def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> float:
+    # Steps that the state remembers, the most of any parameter; 0 where it was never used or reset.
+    counts = [optimizer.state[p].get("step", 0.0) for p in group["params"] if p in optimizer.state]
+    return float(max(counts, default=0.0))
 
 
 @contextlib.contextmanager

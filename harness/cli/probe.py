@@ -29,7 +29,7 @@ from parallax.harness.record.files import write_texts_atomically
 _EPILOG = """\
 exit codes:
   0  every probe ran; with --baseline or --drift: no answer changed
-  1  an answer changed
+  1  an answer changed, or with --seeds flips
   2  bad input
   3  a probe failed to run
 
@@ -85,6 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="show which answers an intervention changes; `parallax intervention list` has names",
     )
+    add(
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="measure on N sets of scripted numbers and list the answers that are not the same on "
+        "all of them (default: 1)",
+    )
     add("--python", metavar="PATH", help="run one framework in another Python interpreter")
     add_level_arguments(parser)
 
@@ -97,6 +105,10 @@ def check_options(options: argparse.Namespace) -> None:
     """
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
+    if options.seeds < 1:
+        raise SpecError(f"--seeds {options.seeds} must be at least 1.")
+    if options.seeds > 1 and (options.intervention or options.drift or options.answers):
+        raise SpecError("--seeds measures installed frameworks: drop the other comparison.")
     if options.intervention:
         intervention_check.get_single_framework(
             f"--intervention {options.intervention}", options.frameworks
@@ -244,9 +256,17 @@ def run(options: argparse.Namespace) -> int:
     new = options.update_baseline and not options.baseline.exists()
     stored = baseline.load_report(options.baseline) if options.baseline and not new else None
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)
+    flips = baseline.list_seed_flips(found, options.seeds)
+    if options.seeds > 1:  # the page and the files show the first numbers alone
+        first = [name for name in found.versions if " seed " not in name]
+        found = baseline.select_answers(found, [probe.name for probe in probes], first)
     print("\n".join(report.format_report(found, options.all)))
     write_output_files(render_files(found, options))
-    changed = print_comparison(found, stored, options, probes)
+    changed = print_comparison(found, stored, options, probes) or bool(flips)
+    if options.seeds > 1:
+        print(
+            f"\nOn {options.seeds} sets of numbers: {len(flips)} answers flip.", *flips, sep="\n  "
+        )
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED_EXIT
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
@@ -280,6 +300,7 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
         compares_versions=bool(options.drift),
         intervention=options.intervention or "",
         level=AlignmentLevel(options.alignment, options.hps),
+        seeds=options.seeds,
     )
 
 

@@ -22,6 +22,7 @@ from parallax.harness.probes.results import (
     list_entry_names,
     report_from_dict,
 )
+from parallax.harness.probes.runner import format_seed_label
 
 CHANGE_TOLERANCE = 1e-3
 """Change of an answer, as a share of its largest number, that another CPU model may cause."""
@@ -194,3 +195,26 @@ def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | 
     if answers[0] is None or answers[1] is None or any(a and a.failed for a in answers):
         return None
     return answers[0], answers[1]
+
+
+def list_seed_flips(report: ProbeReport, seeds: int) -> list[str]:
+    """Return one line per answer that on other scripted numbers is not that of the first.
+
+    An answer flips if it agrees with its source on one set of numbers and differs on another, or if
+    it cannot be measured on one of them.
+    """
+    lines = []
+    for result in report.results:
+        for name in report.versions:
+            first = result.answers.get(name)
+            for seed in range(1, seeds):
+                other = result.answers.get(format_seed_label(name, seed))
+                if first and other and _read_outcome(first) != _read_outcome(other):
+                    lines.append(f"{result.probe}, {name}, seed {seed}: {describe_answer(other)}")
+    return lines
+
+
+def _read_outcome(answer: ProbeAnswer) -> str:
+    if answer.unmeasured:
+        return "unmeasured"
+    return "agrees" if answer.comparison.kind == AGREES else "differs"

@@ -24,6 +24,7 @@ from parallax.harness.probes.families import (
     counts,
     initialisation,
     optimisation,
+    randomness,
     settings,
     storage,
 )
@@ -117,6 +118,7 @@ PPO_PROBES: tuple[Probe, ...] = (
     ),
     *ppo_schedules.OPTION_PROBES,
     settings.make_default_settings_probe("ppo"),
+    *randomness.make_randomness_probes("ppo", ppo_experiments.choose_base_settings),
     ppo_rollouts.STORED_REWARD_PROBE,
 )
 
@@ -148,6 +150,9 @@ TD3_PROBES: tuple[Probe, ...] = (
         "td3", td3_experiments.run_update, td3_experiments.run_out_of_bounds
     ),
     storage.make_full_buffer_probe("td3", td3_experiments.run_full_buffer),
+    *storage.make_parallel_storage_probes(
+        "td3", td3_experiments.run_parallel_update, td3_experiments.run_full_parallel_buffer
+    ),
     *optimisation.make_gradient_probes(
         "td3",
         td3_experiments.run_update,
@@ -194,6 +199,9 @@ TD3_PROBES: tuple[Probe, ...] = (
         part=LOOP,
     ),
     settings.make_default_settings_probe("td3"),
+    *randomness.make_randomness_probes(
+        "td3", lambda cache: td3_experiments.DRAWING_SETTINGS["td3"]
+    ),
     settings.make_tau_probe("td3", td3_experiments.run_count_experiment),
     td3_actions.EXPLORATION_UNIT_PROBE,
     *td3_updates.SETTING_PROBES,
@@ -236,6 +244,9 @@ SAC_PROBES: tuple[Probe, ...] = (
         "sac", sac_experiments.run_update, sac_experiments.run_frozen_policy
     ),
     storage.make_full_buffer_probe("sac", sac_experiments.run_full_buffer),
+    *storage.make_parallel_storage_probes(
+        "sac", sac_experiments.run_parallel_update, sac_experiments.run_full_parallel_buffer
+    ),
     *optimisation.make_gradient_probes(
         "sac",
         sac_experiments.run_update,
@@ -287,6 +298,9 @@ SAC_PROBES: tuple[Probe, ...] = (
         events=(CRITIC_LOSS,),
     ),
     settings.make_default_settings_probe("sac"),
+    *randomness.make_randomness_probes(
+        "sac", lambda cache: {"hidden_sizes": (256, 256), "policy_delay": 1}
+    ),
     settings.make_tau_probe("sac", sac_experiments.run_count_experiment),
     sac_updates.POLICY_STEPS_PROBE,
 )
@@ -332,6 +346,9 @@ DDPG_PROBES: tuple[Probe, ...] = (
     ),
     *storage.make_storage_probes("ddpg", ddpg.run_update, ddpg.run_out_of_bounds),
     storage.make_full_buffer_probe("ddpg", ddpg.run_full_buffer),
+    *storage.make_parallel_storage_probes(
+        "ddpg", ddpg.run_parallel_update, ddpg.run_full_parallel_buffer
+    ),
     *optimisation.make_gradient_probes(
         "ddpg", ddpg.run_update, ("policy", "critic1"), f"{ddpg.DDPG_PAPER}, section 7: rectified"
     ),
@@ -361,6 +378,9 @@ DDPG_PROBES: tuple[Probe, ...] = (
         ),
     ),
     settings.make_default_settings_probe("ddpg"),
+    *randomness.make_randomness_probes(
+        "ddpg", lambda cache: td3_experiments.DRAWING_SETTINGS["ddpg"]
+    ),
     settings.make_tau_probe("ddpg", ddpg.run_count_experiment),
 )
 
@@ -371,6 +391,9 @@ DQN_PROBES: tuple[Probe, ...] = (
     *dqn_exploration.COUNT_PROBES,
     *storage.make_storage_probes("dqn", dqn_experiments.run_update, None),
     storage.make_full_buffer_probe("dqn", dqn_experiments.run_full_buffer),
+    *storage.make_parallel_storage_probes(
+        "dqn", dqn_experiments.run_parallel_update, dqn_experiments.run_full_parallel_buffer
+    ),
     *optimisation.make_gradient_probes(
         "dqn", dqn_experiments.run_update, ("critic1",), f"{DQN_PAPER}, methods: rectified"
     ),
@@ -395,6 +418,7 @@ DQN_PROBES: tuple[Probe, ...] = (
         ),
     ),
     settings.make_default_settings_probe("dqn"),
+    *randomness.make_randomness_probes("dqn", dqn_experiments.choose_base_settings),
 )
 
 R2D2_PROBES: tuple[Probe, ...] = (

@@ -45,6 +45,7 @@ run_full_buffer = functools.partial(experiments.run_full_buffer, algorithm="ddpg
 run_out_of_bounds = functools.partial(experiments.run_out_of_bounds, algorithm="ddpg")
 run_narrow_bounds = functools.partial(experiments.run_narrow_bounds, algorithm="ddpg")
 run_count_experiment = functools.partial(experiments.run_count_experiment, algorithm="ddpg")
+run_full_parallel_buffer = functools.partial(experiments.run_full_parallel_buffer, algorithm="ddpg")
 run_parallel_envs = functools.partial(experiments.run_parallel_envs, algorithm="ddpg")
 run_library_defaults = functools.partial(experiments.run_library_defaults, algorithm="ddpg")
 

@@ -204,6 +204,18 @@ def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
             weights[name] = round_to_float32(weights[name] * factor)
 
 
+FULL_PARALLEL_BUFFER = 28
+"""Transitions in a buffer that four environments fill before the first update."""
+
+
+def parallelize_full_buffer(experiment: ProbeExperiment) -> ProbeExperiment:
+    """Return an experiment on four environments whose buffer is smaller than its warm-up."""
+    steps = len(experiment.scripted_data.rewards)
+    sizes = {"learning_starts": steps - 4, "buffer_size": FULL_PARALLEL_BUFFER}
+    changes = {**experiment.changes, **sizes}
+    return parallelize_experiment(dataclasses.replace(experiment, changes=changes), 4)
+
+
 def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExperiment:
     """Return the same experiment on parallel environments, with one cycle per step of all."""
     rounds = {"train_freq": copies, "gradient_steps": copies}

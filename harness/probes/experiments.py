@@ -158,10 +158,15 @@ class ExperimentCache:
         self._runs: dict[str, ProbeRun] = {}
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
+        self._not_finite: dict[str, str] = {}
 
     def get_source_line(self, algorithm: str, event: str) -> str:
         """Return upstream's file and line at which `event` happens; empty if unknown."""
         return self._source_lines.get(algorithm, {}).get(event, "")
+
+    def describe_infinite_actions(self, algorithm: str) -> str:
+        """Return words on an action that was not finite in any training; empty if all were."""
+        return self._not_finite.get(algorithm, "")
 
     def run(self, experiment: ProbeExperiment) -> ProbeRun:
         """Return the run of an experiment, carried out at the first call.
@@ -224,8 +229,14 @@ class ExperimentCache:
         )
         changes = [item for item in self.interventions if algorithm in item.algorithms]
         changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
-        with silence_output(), make_replacement(changes).apply_replacement():
-            record = self.adapter.probe(algorithm, native, context, script, monitor)
+        try:
+            with silence_output(), make_replacement(changes).apply_replacement():
+                record = self.adapter.probe(algorithm, native, context, script, monitor)
+        finally:
+            for step, transition in enumerate(world.transitions, 1):
+                if not np.isfinite(transition.action).all():
+                    words = f"its training takes an action that is not finite, at step {step}"
+                    self._not_finite.setdefault(algorithm, words)
         lines.update(record.source_lines)
         return ProbeRun(
             experiment,

@@ -7,6 +7,7 @@ be read from upstream's code: it is computed from what upstream's optimizer rece
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,33 +254,99 @@ def _read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
     )
 
 
-def measure_polyak_shares(run: ProbeRun, network: str) -> Array:
-    """Return tau of the first updates of a target network, by least squares over its arrays.
+@dataclasses.dataclass(frozen=True)
+class TargetShares:
+    """Shares of the way to the online network by which a target network moved.
+
+    Attributes:
+        names: Canonical names of the target's arrays.
+        shares: By array and move: 0 where an array stays behind, infinite where it moves elsewhere
+            than to the online network, NaN where it has no way to go.
+    """
+
+    names: tuple[str, ...]
+    shares: Array
+
+    def find_furthest_from(self, tau: float) -> Array:
+        """Return, for each array, the share that is furthest from `tau`; NaN if it has none."""
+        distance = np.nan_to_num(np.abs(self.shares - tau), nan=-1.0, posinf=np.inf)
+        return self.shares[np.arange(len(self.names)), distance.argmax(axis=1)]
+
+
+def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
+    """Return how far each array of a target network moved in its first updates.
+
+    A target moves at those optimizer steps after which any of its arrays differs. One that never
+    moves is read at the updates of its network.
 
     Raises:
-        UnmeasuredError: The target did not move.
+        UnmeasuredError: No step of its network was saved.
     """
-    moves = [steps for _, steps, name in run.record.target_moves if name == f"{network}_target"]
-    known = [taken for taken in moves if taken and run.record.steps[taken - 1].after]
-    if not known:
-        raise UnmeasuredError(f"the target of {network} did not move")
-    return np.array([_measure_polyak_share(run, network, taken) for taken in known[:MAX_UPDATES]])
+    saved = [number for number, step in enumerate(run.record.steps) if step.before and step.after]
+    names = tuple(n for n in run.record.created if n.startswith(f"{network}_target."))
+    moves = [n for n in saved if _has_target_moved(run, names, n)][:MAX_UPDATES]
+    learns = [n for n in saved if network in run.record.steps[n].networks][:MAX_UPDATES]
+    if not learns:
+        raise UnmeasuredError(f"its optimizers took no step on {network}")
+    shares = [[_measure_target_share(run, name, n) for n in moves or learns] for name in names]
+    return TargetShares(names, np.array(shares))
 
 
-def _measure_polyak_share(run: ProbeRun, network: str, taken: int) -> float:
-    last, following = run.record.steps[taken - 1], run.record.steps[taken : taken + 1]
-    before, online = last.before, last.after
-    after = following[0].before if following and following[0].before else None
-    if after is None:
-        after = run.record.final
-    shares = []
-    for name, old in before.items():
-        way = (online[name.replace("_target", "")] - old).ravel()
-        if name.startswith(f"{network}_target.") and way.any():
-            shares.append(float(way @ (after[name] - old).ravel() / (way @ way)))
-    # All arrays should move by the same share; an array that deviates is reported.
-    middle = float(np.median(shares))
-    return max(shares, key=lambda share: abs(share - middle) > 1e-2 * abs(middle))
+def _read_after_move(run: ProbeRun, number: int) -> Parameters:
+    # All networks when the next optimizer step begins: targets have moved by then.
+    following = run.record.steps[number + 1 : number + 2]
+    if following and not following[0].before:
+        return run.record.steps[number].before  # not saved: nothing is known of this move
+    return following[0].before if following else run.record.final
+
+
+def _has_target_moved(run: ProbeRun, names: Sequence[str], number: int) -> bool:
+    before, after = run.record.steps[number].before, _read_after_move(run, number)
+    return any(not np.array_equal(before[name], after[name]) for name in names)
+
+
+MAX_DETOUR = 1e-2
+"""Part of a target's move that may lead elsewhere, by rounding, as a share of the move."""
+
+
+def _measure_target_share(run: ProbeRun, name: str, number: int) -> float:
+    step, after = run.record.steps[number], _read_after_move(run, number)
+    way = (step.after[name.replace("_target", "")] - step.before[name]).ravel()
+    moved = (after[name] - step.before[name]).ravel()
+    if not way.any():
+        return float("inf") if moved.any() else float("nan")
+    share = float(way @ moved / (way @ way))
+    detour = np.linalg.norm(moved - share * way)
+    return share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")
+
+
+def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:
+    """Return words for some of the arrays of networks, as few as possible.
+
+    Args:
+        names: Canonical names, such as `critic1_target.0.bias`.
+        everything: Names of all arrays that are spoken of.
+    """
+    chosen, whole = set(names), set(everything)
+    if chosen == whole:
+        return "all arrays"
+    parts: list[str] = []
+    for kind, plural in (("bias", "biases"), ("weight", "weights")):
+        of_kind = {name for name in whole if name.endswith(f".{kind}")}
+        if of_kind == chosen:
+            return f"the {plural} of all networks"
+    for network in dict.fromkeys(name.split(".")[0] for name in everything):
+        own = {name for name in whole if name.split(".")[0] == network}
+        if not own & chosen:
+            continue
+        kinds = {name.rsplit(".", 1)[1] for name in own & chosen}
+        if own <= chosen:
+            parts.append(f"all of {network}")
+        elif len(kinds) == 1 and {n for n in own if n.endswith(tuple(kinds))} <= chosen:
+            parts.append(f"the {'biases' if kinds == {'bias'} else 'weights'} of {network}")
+        else:
+            parts += [name for name in everything if name in own & chosen]
+    return ", ".join(parts)
 
 
 def compute_critic_slopes(

@@ -12,7 +12,11 @@ import numpy as np
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.experiments import ExperimentCache
-from parallax.harness.probes.relation import describe_relation
+from parallax.harness.probes.relation import (
+    OTHER_FUNCTION,
+    describe_relation,
+    describe_weighted_sum,
+)
 from parallax.harness.probes.results import (
     AGREES,
     COUNT,
@@ -26,6 +30,7 @@ from parallax.harness.probes.results import (
     AnswerComparison,
     ProbeAnswer,
     ProbeResult,
+    make_missing_answer,
 )
 
 NETWORKS, SETTINGS, OPTIMIZERS = "networks", "settings", "optimizers"
@@ -91,12 +96,18 @@ class ProbeMeasurement:
         expected: The formula's; same shape.
         axis: Quantity that an array runs over, or None.
         alternatives: Numbers of other known formulas on the same inputs, by their description.
+        terms: Quantities that the numbers may be a weighted sum of, by their description, the
+            paper's first; each of the same shape.
+        meaning: Description of a difference that is known while measuring; empty to word the
+            numbers.
     """
 
     value: Array
     expected: Array
     axis: AnswerAxis | None = None
     alternatives: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    terms: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    meaning: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,17 +165,37 @@ def run_probe(probe: Probe, caches: Mapping[str, ExperimentCache]) -> ProbeResul
         if not cache.adapter.supports(probe.algorithm):
             continue
         try:
-            measured[name] = probe.measure(cache)
+            measured[name] = _measure_probe(probe, cache)
         except (UnmeasuredError, SpecError) as error:
-            nothing = np.empty(0)
-            answers[name] = ProbeAnswer(
-                nothing, nothing, AnswerComparison(AGREES), unmeasured=str(error)
-            )
+            answers[name] = make_missing_answer(str(error))
         else:
             answers[name] = _attach_origin(probe, cache, _build_answer(probe, measured[name]))
     axes = [measurement.axis for measurement in measured.values()]
     in_order = {name: answers[name] for name in caches if name in answers}
     return build_result(probe, in_order, axes[0] if axes else None)
+
+
+MAX_NUMBER = 1e9
+"""Numbers of a probe are below this; larger ones are a division by almost nothing."""
+
+
+def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
+    try:
+        measurement = probe.measure(cache)
+    except (UnmeasuredError, SpecError):
+        raise
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        words = cache.describe_infinite_actions(probe.algorithm)
+        if not words:
+            raise
+        raise UnmeasuredError(words) from error
+    value, expected = (np.asarray(a, float) for a in (measurement.value, measurement.expected))
+    largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+    if largest > MAX_NUMBER * max(1.0, float(np.abs(np.nan_to_num(expected)).max(initial=0.0))):
+        raise UnmeasuredError(
+            f"it is a ratio whose denominator is almost 0 here (the result is {largest:.1g})"
+        )
+    return measurement
 
 
 def build_result(
@@ -211,6 +242,8 @@ def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
         return bool(np.isclose(one.comparison.size, other.comparison.size, rtol=probe.tolerance))
     if one.value.shape != other.value.shape:
         return False
+    if np.array_equal(one.value, other.value, equal_nan=True):
+        return True
     if compare_in_probe_units(probe, one.value, other.value).kind == AGREES:
         return True
     shifted = one.expected + other.value - other.expected
@@ -251,7 +284,7 @@ def _describe_difference(
     for name, array in measurement.alternatives.items():
         if compare_in_probe_units(probe, value, np.asarray(array, float)).kind == AGREES:
             return name
-    return probe.describe(comparison, measurement)
+    return measurement.meaning or probe.describe(comparison, measurement)
 
 
 DescribeDifference = Callable[[AnswerComparison, ProbeMeasurement], str]
@@ -269,7 +302,8 @@ def make_relation_description(subject: str) -> DescribeDifference:
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"
         found, due = np.asarray(measurement.value), np.asarray(measurement.expected)
-        form = describe_relation(found, due) or "another function of its inputs"
+        form = describe_weighted_sum(found, measurement.terms) or describe_relation(found, due)
+        form = form or OTHER_FUNCTION
         return f"{subject}: {form}, up to {comparison.size:.3g} away"
 
     return describe

@@ -3,7 +3,7 @@
 Only forms that hold for several numbers are named; by chance few do for a single one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,47 @@ RELATION_TOLERANCE = 2e-3
 """Share of the paper's largest magnitude within which two numbers count as equal."""
 _MIN_NUMBERS = 6  # numbers, for anything to be said
 _MIN_GROUP_SIZE = 3  # of them, for a form
+
+
+OTHER_FUNCTION = "another function of its inputs"
+"""Words where no relation is known."""
+_SHAPES: Mapping[str, Callable[[Array], Array]] = {
+    "the square": np.square,
+    "the absolute value": np.abs,
+    "the sign": np.sign,
+    "the square root": lambda e: np.sign(e) * np.sqrt(np.abs(e)),
+    "the signed square": lambda e: e * np.abs(e),
+    "the cube": lambda e: e**3,
+    "tanh": np.tanh,
+    "the exponential": lambda e: np.exp(np.minimum(e, 50.0)),
+    "the logarithm": lambda e: np.log(np.maximum(np.abs(e), 1e-12)),
+    "the reciprocal": lambda e: 1 / np.where(np.abs(e) > 1e-12, e, np.inf),
+}
+"""Functions of the paper's numbers that faults make of them."""
+
+
+def describe_weighted_sum(value: Array, terms: Mapping[str, Array]) -> str:
+    """Return the weights of known quantities that add up to `value`; empty if they do not.
+
+    Args:
+        value: What was measured; any shape.
+        terms: Quantities of the same shape, by their description.
+    """
+    known = {name: np.ravel(term) for name, term in terms.items() if np.size(term) == value.size}
+    v = np.ravel(value).astype(float)
+    if not known or len(v) < len(known) + _MIN_GROUP_SIZE or not np.isfinite(v).all():
+        return ""
+    basis = np.stack([*known.values()], axis=1)
+    weights = np.linalg.lstsq(basis, v, rcond=None)[0]
+    room = RELATION_TOLERANCE * max(float(np.abs(v).max()), 1e-6)
+    if not _is_near(basis @ weights, v, room):
+        return ""
+    shown = [
+        f"{weight:.4g} times {name}"
+        for name, weight in zip(known, weights, strict=True)
+        if abs(weight) > RELATION_TOLERANCE
+    ]
+    return " + ".join(shown) or "0"
 
 
 def describe_relation(value: Array, expected: Array) -> str:
@@ -38,7 +79,9 @@ def describe_relation(value: Array, expected: Array) -> str:
         return _describe_whole_array(v, e, room)
     if other.sum() >= _MIN_GROUP_SIZE and (text := _describe_subset(v[other], e[other], room)):
         return text + share
-    return f"another function of its inputs{share}"
+    if other.sum() >= _MIN_GROUP_SIZE and (text := _describe_shape(v[other], e[other], room)):
+        return text + share
+    return OTHER_FUNCTION + share
 
 
 def _is_near(one: Array, other: Array | float, room: float) -> bool:
@@ -81,6 +124,7 @@ def _describe_whole_array(v: Array, e: Array, room: float) -> str:
         _describe_sign_flips,
         _describe_line,
         _describe_two_factors,
+        _describe_shape,
     )
     return next((text for form in forms if (text := form(v, e, room))), "")
 
@@ -102,6 +146,18 @@ def _describe_line(v: Array, e: Array, room: float) -> str:
     if abs(factor) * np.ptp(e) <= room:
         return f"{offset:.4g} whatever the inputs"
     return f"{factor:.4g} times the paper's {offset:+.4g}"
+
+
+def _describe_shape(v: Array, e: Array, room: float) -> str:
+    # A function of the paper's numbers, up to a factor.
+    for name, function in _SHAPES.items():
+        shaped = function(e)
+        norm = float(shaped @ shaped)
+        factor = float(shaped @ v) / norm if norm > 0 else np.nan
+        if _is_near(v, factor * shaped, room * max(1.0, abs(factor))):
+            times = "" if abs(factor - 1) < RELATION_TOLERANCE else f"{factor:.4g} times "
+            return f"{times}{name} of the paper's"
+    return ""
 
 
 def _describe_two_factors(v: Array, e: Array, room: float) -> str:

@@ -64,6 +64,7 @@ class ProbeRequest:
         intervention: Names of interventions with `+` between them: the one framework is measured
             without and with them, and so are frameworks that their predictions refer to.
         level: Alignment of the hyperparameters.
+        seeds: Number of sets of scripted numbers that each implementation is measured on.
     """
 
     probes: tuple[Probe, ...]
@@ -72,6 +73,7 @@ class ProbeRequest:
     compares_versions: bool = False
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
+    seeds: int = 1
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -89,6 +91,7 @@ class ProbeTarget:
         python: Interpreter that it runs in.
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
+        seed: Seed of the scripted numbers.
     """
 
     label: str
@@ -96,6 +99,7 @@ class ProbeTarget:
     python: str = sys.executable
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
+    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +159,17 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
     if not targets:
         why = "; ".join(f"{name}: {text}" for name, text in not_probed.items())
         raise SpecError(f"--frameworks: no installed framework can be probed. {why}")
-    return ProbeTargets(tuple(targets), not_probed)
+    seeded = (
+        dataclasses.replace(target, label=format_seed_label(target.label, seed), seed=seed)
+        for seed in range(request.seeds)
+        for target in targets
+    )
+    return ProbeTargets(tuple(seeded), not_probed)
+
+
+def format_seed_label(label: str, seed: int) -> str:
+    """Return the name of an implementation that is measured on further scripted numbers."""
+    return f"{label} seed {seed}" if seed else label
 
 
 def make_probe_target(
@@ -258,7 +272,7 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(t.entry, file, t.intervention, t.level).text
+            WorkerTask(t.entry, file, t.intervention, t.level, t.seed).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)

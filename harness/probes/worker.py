@@ -1,6 +1,6 @@
 """Worker process that measures probes on the implementations of one interpreter.
 
-`python -m parallax.harness.probes.worker PROBE,PROBE,... N MODULE:ADAPTER@FD[@INTERVENTION] ...`
+`python -m parallax.harness.probes.worker PROBE,PROBE,... N TASK ...`
 writes one JSON object per line to the file descriptor FD of each task: first the versions, then
 each result. For several tasks it imports their common modules and forks a child for each, at most N
 at a time.
@@ -45,25 +45,26 @@ class WorkerTask:
         file: File descriptor that receives its answers.
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
+        seed: Seed of the scripted numbers.
     """
 
     entry: str
     file: int
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
+    seed: int = 0
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD@INTERVENTION@LEVEL@RECIPE`."""
-        entry, file, intervention, *level = text.split("@")
-        return cls(entry, int(file), intervention, AlignmentLevel(*level))
+        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE`."""
+        entry, file, seed, intervention, *level = text.split("@")
+        return cls(entry, int(file), intervention, AlignmentLevel(*level), int(seed))
 
     @property
     def text(self) -> str:
         """Inverse of `from_text`."""
-        return "@".join(
-            (self.entry, str(self.file), self.intervention, self.level.name, self.level.hps)
-        )
+        level = self.level.name, self.level.hps
+        return "@".join((self.entry, str(self.file), str(self.seed), self.intervention, *level))
 
     def load_adapter(self) -> Adapter:
         """Return the framework's adapter."""
@@ -175,7 +176,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         if task.level.name == "lockstep":
             form = [item for name in algorithms for item in list_reference_form(adapter, name)]
             changes += [item for item in form if item not in changes]
-        cache = ExperimentCache(adapter, interventions=changes, level=task.level)
+        cache = ExperimentCache(adapter, task.seed, changes, task.level)
         for name in names:
             cache.drop_other_algorithms(known[name].algorithm)
             _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})

@@ -39,6 +39,10 @@ TEMPERATURE_LOSS, POLICY_STEP = "loss of temperature", "step of policy"
 """Events of one network: a loss is differentiated, or its optimizer takes a step."""
 
 
+STATE_STEPS = "state steps"
+"""Key of `OptimizerStepRecord.settings`: steps that the optimizer's state remembers."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ProbeScript:
     """Instructions of a probe for one training.
@@ -70,7 +74,8 @@ class OptimizerStepRecord:
         env_steps: Environment steps taken before it.
         networks: Canonical names of the networks that it moves.
         optimizer: Name of its class.
-        settings: Numbers in the parameter group of each network: lr, eps, betas, ....
+        settings: Numbers in the parameter group of each network: lr, eps, beta1, beta2, all other
+            options of the library's by their own names, and `STATE_STEPS`.
         observations: Last input of the policy, float[rows, observations]: the minibatch.
         gradients: As passed to the optimizer; saved for the first steps only.
         before: All networks before the step; saved for the first steps only.
@@ -104,6 +109,23 @@ class LossRecord:
 
 
 @dataclasses.dataclass(frozen=True)
+class GeneratorEvent:
+    """A random generator that was seeded, made or set back once training had begun.
+
+    Attributes:
+        env_steps: Environment steps taken before.
+        updates: Optimizer steps taken before.
+        description: What happened, such as `torch.manual_seed`.
+        source_line: Upstream's file and line; empty if unknown.
+    """
+
+    env_steps: int
+    updates: int
+    description: str
+    source_line: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class ProbeRecord:
     """Recording of one training.
 
@@ -129,6 +151,7 @@ class ProbeRecord:
             own. Frameworks whose agents take any network are probed with them.
         saved_weights: All networks after each cycle of `ProbeScript.saved_cycles` that was
             reached.
+        generator_events: Random generators that were seeded, made or set back during training.
     """
 
     created: Parameters
@@ -143,6 +166,7 @@ class ProbeRecord:
     source_lines: Mapping[str, str] = dataclasses.field(default_factory=dict)
     substitute_networks: tuple[str, ...] = ()
     saved_weights: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)
+    generator_events: tuple[GeneratorEvent, ...] = ()
 
 
 class ProbeMonitor:

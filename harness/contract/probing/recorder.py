@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ from parallax.harness.contract.probing.protocol import (
     ProbeRecord,
     ProbeScript,
 )
+from parallax.harness.contract.probing.rng_watch import RngWatch, WatchedFunctions
 from parallax.harness.contract.watchers import TargetUpdateDetector
 
 LIBRARY_PACKAGES = frozenset(
@@ -139,6 +140,7 @@ class TrainingRecorder(abc.ABC):
         self._source_lines: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
         self._cycles, self._saved_weights = 0, dict[int, Parameters]()
+        self._rng_watch: RngWatch | None = None
 
     @abc.abstractmethod
     def _find_networks(self) -> RecordableNetworks | None:
@@ -163,6 +165,23 @@ class TrainingRecorder(abc.ABC):
     def _get_draw_lines(self) -> Mapping[str, str]:
         """Return the source lines at which actions and minibatches were drawn, by event."""
         return {}
+
+    @contextlib.contextmanager
+    def _watch_rng(
+        self, functions: WatchedFunctions, readers: Mapping[str, Callable[[], Hashable]]
+    ) -> Iterator[RngWatch]:
+        """Let the framework draw its own random numbers within, and watch the generators.
+
+        Args:
+            functions: The library's functions that seed or make a generator; see `rng_watch`.
+            readers: Readers of the states of its generators, by name.
+        """
+        watch = RngWatch(self._script.world, lambda: len(self._steps), find_upstream_line, readers)
+        self._rng_watch = watch
+        self._events.subscribe(EnvStep, watch.check_states)
+        self._events.subscribe(BeforeOptimizerStep, watch.check_states)
+        with watch.watch_functions(functions):
+            yield watch
 
     def _subscribe(self, around: tuple[Callable[..., None], Callable[..., None]] | None) -> None:
         # `around` are called before and after each optimizer step.
@@ -205,6 +224,7 @@ class TrainingRecorder(abc.ABC):
                 **self._source_lines,
             },
             saved_weights=self._saved_weights,
+            generator_events=tuple(self._rng_watch.events) if self._rng_watch else (),
         )
 
     def _attach_networks(self, event: EpisodeBegin) -> None:
@@ -215,10 +235,9 @@ class TrainingRecorder(abc.ABC):
             return
         self._networks = networks
         self._script.world.started = True
-        self._start_scripted_rng()
-        self._targeted = tuple(
-            name for name in networks.names if "_target." in name and name.endswith(".out.weight")
-        )
+        if not self._script.world.scripted_data.own_rng:
+            self._start_scripted_rng()
+        self._targeted = tuple(name for name in networks.names if "_target." in name)
         self._created = networks.read()
         networks.write(self._script.weights)
         self._targets.look()
@@ -227,11 +246,12 @@ class TrainingRecorder(abc.ABC):
         return self._networks.read(names) if self._networks else {}
 
     def _read_targets(self) -> dict[str, Array]:
-        found = self._read(self._targeted)
-        return {name.split(".")[0]: array for name, array in found.items()}
+        # Any array may move alone; arrays that did not change are the same objects as before.
+        return self._read(self._targeted)
 
     def _note_move(self, event: TargetNetworkUpdate) -> None:
-        self._moves += [(self._events.steps, len(self._steps), name) for name in event.moved]
+        networks = dict.fromkeys(name.split(".")[0] for name in event.moved)
+        self._moves += [(self._events.steps, len(self._steps), name) for name in networks]
 
     def _note_loss(self, event: LossBackward) -> None:
         self._losses.append(LossRecord(event.loss, len(self._steps)))

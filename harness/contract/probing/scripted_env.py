@@ -42,6 +42,7 @@ class ScriptedData:
         exploration_draw: The uniform random number that is compared with epsilon.
         minibatch_window: If not 0, minibatches are drawn from this number of first steps, each
             time different ones.
+        own_rng: Whether frameworks draw their own random numbers instead of scripted ones.
     """
 
     observations: Array
@@ -58,6 +59,7 @@ class ScriptedData:
     n_discrete_actions: int = 0
     exploration_draw: float = 0.5
     minibatch_window: int = 0
+    own_rng: bool = False
 
     @property
     def task(self) -> Task:
@@ -246,6 +248,8 @@ class ScriptedBox(gymnasium.spaces.Box):
 
     def sample(self, mask: Any = None, probability: Any = None) -> NDArray[np.float32]:
         """Return the scripted random action of the current step."""
+        if self.world.scripted_data.own_rng:
+            return super().sample(mask)
         share = self.world.scripted_data.random_actions[self.world.row]
         return np.asarray(self.low + share * (self.high - self.low), dtype=np.float32)
 
@@ -266,6 +270,8 @@ class ScriptedDiscrete(gymnasium.spaces.Discrete):
 
     def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
         """Return the scripted random action of the current step."""
+        if self.world.scripted_data.own_rng:
+            return super().sample(mask)
         return np.int64(self.world.scripted_data.get_random_choice(self.world.row))
 
     def __deepcopy__(self, memo: Any) -> "ScriptedDiscrete":

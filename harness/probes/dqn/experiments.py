@@ -94,6 +94,15 @@ def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
     )
 
 
+def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
+    """Run parallel environments with a buffer that is full before the first update."""
+    return cache.run(
+        experiment_setups.parallelize_full_buffer(
+            _build_update_experiment(cache, "full copies", 24)
+        )
+    )
+
+
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
     changes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
@@ -168,6 +177,16 @@ def run_dueling_network(cache: ExperimentCache) -> ProbeRun:
 
 def run_exploration_schedule(cache: ExperimentCache) -> ProbeRun:
     """Run an epsilon schedule in update cycles of several steps, with episodes that end."""
+    return cache.run(_build_schedule_experiment(cache, "exploring"))
+
+
+def run_parallel_exploration(cache: ExperimentCache) -> ProbeRun:
+    """Run the same schedule with four parallel environments, and a cycle per step of all."""
+    experiment = _build_schedule_experiment(cache, "exploring copies")
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
+
+
+def _build_schedule_experiment(cache: ExperimentCache, name: str) -> ProbeExperiment:
     changes = {
         "exploration_initial": EPSILON_INITIAL,
         "exploration_final": EPSILON_FINAL,
@@ -177,9 +196,7 @@ def run_exploration_schedule(cache: ExperimentCache) -> ProbeRun:
         "target_update_interval": 4 * CYCLE_STEPS,
         "batch_size": 4,
     }
-    return cache.run(
-        _build_first_action_experiment(cache, "exploring", EXPLORATION_STEPS, **changes)
-    )
+    return _build_first_action_experiment(cache, name, EXPLORATION_STEPS, **changes)
 
 
 def run_greedy_policy(cache: ExperimentCache) -> ProbeRun:
@@ -311,8 +328,12 @@ def _build_experiment(
     **changes: Any,
 ) -> ProbeExperiment:
     networks = experiment_setups.make_weights(cache, "dqn") if weights is None else weights
-    hidden = {"hidden_sizes": experiment_setups.choose_hidden_sizes(cache, "dqn")}
-    settings = {"learning_starts": BATCH_ROWS, **BASE_SETTINGS, **hidden, **changes}
+    settings = {"learning_starts": BATCH_ROWS, **choose_base_settings(cache), **changes}
     return experiment_setups.build_off_policy_experiment(
         f"dqn {name}", "dqn", world, networks, snapshots, **settings
     )
+
+
+def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
+    """Return `BASE_SETTINGS` and the hidden sizes that the framework can have."""
+    return {**BASE_SETTINGS, "hidden_sizes": experiment_setups.choose_hidden_sizes(cache, "dqn")}

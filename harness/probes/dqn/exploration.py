@@ -94,6 +94,23 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(found, after, axis, alternatives=others)
 
 
+def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
+    # Epsilon when all environments are about to step, by the steps that they took together.
+    run = experiments.run_parallel_exploration(cache)
+    steps = np.arange(0, len(run.transitions), run.experiment.n_envs)
+    schedule = compute_epsilon_schedule(steps)
+    calls = compute_epsilon_schedule(steps / run.experiment.n_envs)
+    warm_up = steps < WARM_UP_STEPS
+    others = {
+        "random actions follow the schedule from the first step on": schedule,
+        "it counts steps of all environments as one": np.where(warm_up, 1.0, calls),
+        "it counts steps of all environments as one, from the first step on": calls,
+    }
+    axis = AnswerAxis("environment step", steps.astype(float))
+    found = measure_random_shares(run)[steps]
+    return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, alternatives=others)
+
+
 def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_exploration_schedule(cache)
     found, warm_up = measure_random_shares(run)[:EXPLORATION_STEPS], count_forced_random_steps(run)
@@ -136,6 +153,17 @@ EXPLORATION_PROBES: Sequence[Probe] = (
         "falls linearly from the first step on",
         f"epsilon at each step; a warm-up of {WARM_UP_STEPS} steps, then cycles of {CYCLE_STEPS}",
         _measure_schedule,
+        make_relation_description("share of random actions"),
+        tolerance=1e-3,
+        part=SETTINGS,
+        events=(ACTION,),
+    ),
+    Probe(
+        "dqn.exploration_schedule_with_copies",
+        "What is epsilon with 4 parallel environments, by transitions?",
+        f"{DQN_PAPER}, extended data table 1; a step of each environment is a transition",
+        "epsilon at each step of all environments",
+        _measure_parallel_schedule,
         make_relation_description("share of random actions"),
         tolerance=1e-3,
         part=SETTINGS,

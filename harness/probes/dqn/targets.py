@@ -16,11 +16,7 @@ from parallax.harness.probes.families.critics import (
     TargetTerms,
     compute_masked_targets,
 )
-from parallax.harness.probes.measurements import (
-    find_minibatch,
-    list_critic_updates,
-    measure_polyak_shares,
-)
+from parallax.harness.probes.measurements import find_minibatch, list_critic_updates
 from parallax.harness.probes.probe import (
     SETTINGS,
     Probe,
@@ -121,8 +117,7 @@ def _measure_soft_update(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_unclipped_rewards(cache)
     if run.hyperparameters.tau != experiments.SOFT_UPDATE_TAU:
         raise UnmeasuredError(f"its target is copied: tau={experiments.SOFT_UPDATE_TAU} is refused")
-    shares = measure_polyak_shares(run, "critic1")
-    return ProbeMeasurement(shares, np.full_like(shares, experiments.SOFT_UPDATE_TAU))
+    return critics.measure_target_moves(run)
 
 
 CRITIC_PROBES = critics.CriticProbes(
@@ -162,13 +157,12 @@ PROBES: Sequence[Probe] = (
         part=SETTINGS,
     ),
     dataclasses.replace(CRITIC_PROBES, run_update=experiments.run_moving_target).build_move_probe(),
-    Probe(
+    critics.make_target_move_probe(
         "dqn.partial_target_update",
-        "How far does the target network move to the online one, at "
+        "How far does each array of the target network move to the online one, at "
         f"tau={experiments.SOFT_UPDATE_TAU}?",
         f"{DQN_ALGORITHM} copies it; a share tau as in Lillicrap et al. 2016 (arXiv:1509.02971)",
-        "share of the way, in the first moves",
         _measure_soft_update,
-        make_relation_description("step of the target"),
+        critics.list_target_arrays("dqn"),
     ),
 )

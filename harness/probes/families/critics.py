@@ -21,7 +21,8 @@ from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
     list_critic_updates,
-    measure_polyak_shares,
+    measure_target_shares,
+    name_arrays,
     read_critics,
     summarize_spread,
 )
@@ -243,6 +244,7 @@ class CriticProbes:
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
+        terms: dict[str, list[Array]] = {}
         for step in _list_solvable_steps(run, self.steps(run)):
             target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
@@ -251,11 +253,16 @@ class CriticProbes:
             expected.append(paper[rows])
             for name, array in known.items():
                 others.setdefault(name, []).append(array[rows])
-        joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
+            for name, (term, _) in self.terms(run, step).items():
+                terms.setdefault(f"the {name}", []).append(term[rows])
+        joined, parts = (
+            {name: np.concatenate(arrays) for name, arrays in each.items()}
+            for each in (others, terms)
+        )
         found = np.concatenate(value)
         if not len(found):
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
-        return ProbeMeasurement(found, np.concatenate(expected), alternatives=joined)
+        return ProbeMeasurement(found, np.concatenate(expected), alternatives=joined, terms=parts)
 
     def build_weight_probe(self) -> Probe:
         """Return the probe of the weights of a target's terms."""
@@ -343,22 +350,78 @@ class CriticProbes:
 
     def build_move_probe(self) -> Probe:
         """Return the probe of the share by which target networks move."""
-        there = NETWORK_NAMES[self.algorithm]
-        names = sorted(name for name in there if f"{name}_target" in there)
 
         def measure(cache: ExperimentCache) -> ProbeMeasurement:
-            run = self.run_update(cache)
-            shares = np.array([measure_polyak_shares(run, name) for name in names])
-            return ProbeMeasurement(shares, np.full_like(shares, run.hyperparameters.tau))
+            return measure_target_moves(self.run_update(cache))
 
-        return Probe(
+        return make_target_move_probe(
             self._make_probe_name("target_update"),
-            "How far do target networks move to the online ones?",
+            "How far does each array of a target network move to the online one?",
             f"{self.paper}: by tau",
-            f"share of the way of {', '.join(names)}, in the first {MAX_UPDATES} moves at most",
             measure,
-            make_relation_description("step of the targets"),
+            list_target_arrays(self.algorithm),
         )
+
+
+def list_target_arrays(algorithm: str) -> tuple[str, ...]:
+    """Return the canonical names of the arrays of an algorithm's target networks."""
+    return tuple(
+        f"{network}.{layer}.{kind}"
+        for network in NETWORK_NAMES[algorithm]
+        if network.endswith("_target")
+        for layer in ("0", "1", "out")
+        for kind in ("weight", "bias")
+    )
+
+
+def measure_target_moves(run: ProbeRun) -> ProbeMeasurement:
+    """Return the share by which each array of each target network moves, and tau."""
+    tau, arrays = run.hyperparameters.tau, list_target_arrays(run.experiment.algorithm)
+    found: dict[str, float] = {}
+    for network in dict.fromkeys(name.partition("_target.")[0] for name in arrays):
+        moved = measure_target_shares(run, network)
+        found |= dict(zip(moved.names, moved.find_furthest_from(tau), strict=True))
+    value = np.array([found[name] for name in arrays])
+    return ProbeMeasurement(value, np.where(np.isnan(value), np.nan, tau))
+
+
+def make_target_move_probe(
+    name: str,
+    question: str,
+    source: str,
+    measure: Callable[[ExperimentCache], ProbeMeasurement],
+    arrays: Sequence[str],
+) -> Probe:
+    """Return a probe of the shares by which the arrays of target networks move."""
+    return Probe(
+        name,
+        question,
+        source,
+        f"share of the way, furthest from tau in the first {MAX_UPDATES} moves at most: "
+        + ", ".join(arrays),
+        measure,
+        lambda comparison, measurement: _describe_target_moves(measurement, arrays),
+    )
+
+
+def _describe_target_moves(measurement: ProbeMeasurement, arrays: Sequence[str]) -> str:
+    tau = float(np.nanmax(measurement.expected))
+    groups: dict[str, list[str]] = {}
+    for name, share in zip(arrays, measurement.value, strict=True):
+        if np.isnan(share) or np.isclose(share, tau, rtol=MOVE_TOLERANCE):
+            continue
+        if share == 0:
+            how = "never move"
+        elif np.isinf(share):
+            how = "move elsewhere than to the online network"
+        else:
+            how = f"move by {share:.3g}, {share / tau:.3g} times tau"
+        groups.setdefault(how, []).append(name)
+    return "; ".join(f"{name_arrays(names, arrays)} {how}" for how, names in groups.items())
+
+
+MOVE_TOLERANCE = 2e-4
+"""Relative deviation of a share from tau that counts as rounding."""
 
 
 def _list_solvable_steps(

@@ -7,7 +7,12 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import POLICY_STEP, OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.protocol import (
+    POLICY_STEP,
+    STATE_STEPS,
+    OptimizerStepRecord,
+    Parameters,
+)
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
@@ -37,6 +42,8 @@ from parallax.harness.probes.results import AnswerAxis, AnswerComparison
 
 ADAM_PAPER = "Kingma & Ba 2015 (arXiv:1412.6980), algorithm 1"
 OPTIMIZER_SETTINGS = ("eps", "beta1", "beta2", "weight_decay")
+EXPLAINED_SETTINGS = (*OPTIMIZER_SETTINGS, "lr", "initial_lr", STATE_STEPS)
+"""Numbers of an optimizer that other probes compare; Adam has 0 for all further options."""
 
 
 def make_optimizer_probes(
@@ -105,6 +112,28 @@ def make_optimizer_probes(
             has_own_units=True,
             part=OPTIMIZERS,
         ),
+        Probe(
+            name("optimizer_options"),
+            "Which options beyond Adam's constants do the optimizers use, and do options change?",
+            f"{ADAM_PAPER}: none, and constants stay",
+            f"options used or changed during a run: {listing}",
+            lambda cache: _measure_options(own(cache), networks),
+            make_entry_description([f"options of the {n}'s optimizer" for n in networks]),
+            counts=True,
+            part=OPTIMIZERS,
+        ),
+        Probe(
+            name("optimizer_state"),
+            "Do the optimizers' states remember all steps since the start?",
+            ADAM_PAPER,
+            f"steps at which a state has forgotten earlier ones: {listing}",
+            lambda cache: _measure_forgotten_steps((run(cache), own(cache)), networks),
+            make_entry_description(
+                [f"steps at which the {n}'s state is forgotten" for n in networks]
+            ),
+            counts=True,
+            part=OPTIMIZERS,
+        ),
         make_step_probe(algorithm, run, networks),
         Probe(
             name("learning_rate_by_default"),
@@ -116,6 +145,38 @@ def make_optimizer_probes(
             part=SETTINGS,
         ),
     )
+
+
+def _measure_options(run: ProbeRun, networks: Sequence[str]) -> ProbeMeasurement:
+    words: list[str] = []
+    counts = np.zeros(len(networks))
+    for i, network in enumerate(networks):
+        steps = [step for step in run.record.steps if network in step.networks]
+        names = sorted({name for step in steps for name in step.settings[network]})
+        found = [f"class {steps[0].optimizer}"] if steps and steps[0].optimizer != "Adam" else []
+        for name in names:
+            over = [step.settings[network].get(name, 0.0) for step in steps]
+            if name not in EXPLAINED_SETTINGS and any(over):
+                found.append(f"{name} is {max(over, key=abs):.4g}")
+            elif name not in ("lr", STATE_STEPS) and len(set(over)) > 1:
+                found.append(f"{name} goes from {over[0]:.4g} to {over[-1]:.4g}")
+        counts[i] = len(found)
+        words += [f"the {network}'s optimizer: {', '.join(found)}"] if found else []
+    return ProbeMeasurement(counts, np.zeros_like(counts), meaning="; ".join(words))
+
+
+def _measure_forgotten_steps(runs: Sequence[ProbeRun], networks: Sequence[str]) -> ProbeMeasurement:
+    # A state that remembers fewer steps than at the step before, or no more, was reset.
+    counts = np.zeros(len(networks))
+    for i, network in enumerate(networks):
+        for run in runs:
+            remembered = [
+                step.settings[network][STATE_STEPS]
+                for step in run.record.steps
+                if STATE_STEPS in step.settings.get(network, {})
+            ]
+            counts[i] += sum(two <= one for one, two in itertools.pairwise(remembered))
+    return ProbeMeasurement(counts, np.zeros_like(counts))
 
 
 def make_step_probe(

@@ -12,6 +12,7 @@ from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import check_recipe_networks
 from parallax.harness.probes.probe import (
     GREEDY,
+    LOOP,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -86,9 +87,7 @@ def make_storage_probes(
             "the papers' algorithms: yes",
             "transitions of which a part is stored wrongly",
             transitions,
-            make_entry_description(
-                ("observations", "rewards", "next observations", "ends of the task")
-            ),
+            make_entry_description(STORED_PARTS),
             counts=True,
         ),
         Probe(
@@ -160,6 +159,80 @@ def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], Prob
         make_entry_description(FULL_BUFFER_NAMES),
         counts=True,
     )
+
+
+def make_parallel_storage_probes(
+    algorithm: str,
+    run: Callable[[ExperimentCache], ProbeRun],
+    full: Callable[[ExperimentCache], ProbeRun],
+) -> Sequence[Probe]:
+    """Return the probes of a replay buffer that parallel environments share.
+
+    Args:
+        algorithm: One with a replay buffer.
+        run: Some steps of which some end, by terminations and by time limits.
+        full: A training with a buffer that is smaller than its warm-up.
+    """
+
+    def transitions(cache: ExperimentCache) -> ProbeMeasurement:
+        wrong = _count_wrong_rows(run(cache))
+        return ProbeMeasurement(wrong, np.zeros_like(wrong))
+
+    def capacity(cache: ExperimentCache) -> ProbeMeasurement:
+        rows, size = find_stored_rows(full(cache)), full(cache).hyperparameters.buffer_size
+        newest = len(full(cache).transitions)
+        old = sum(0 <= row < newest - size for row in set(rows))
+        return ProbeMeasurement(
+            np.array([len(rows), len(set(rows)), old, rows.count(-1)], float),
+            np.array([size, size, 0, 0], float),
+        )
+
+    return (
+        Probe(
+            f"{algorithm}.stored_with_copies",
+            "Are transitions of parallel environments stored as they were, also at time limits?",
+            "the papers' algorithms: yes, with the observation before the reset",
+            "transitions that are missing or of which a part is stored wrongly: "
+            + ", ".join(STORED_PARTS),
+            transitions,
+            make_entry_description(STORED_PARTS),
+            counts=True,
+            part=LOOP,
+        ),
+        Probe(
+            f"{algorithm}.full_buffer_with_copies",
+            "What does a full buffer of parallel environments hold?",
+            "the papers' algorithms: the newest transitions of all, as many as one environment's",
+            ", ".join(FULL_BUFFER_NAMES[:4]),
+            capacity,
+            make_entry_description(FULL_BUFFER_NAMES[:4]),
+            counts=True,
+            part=LOOP,
+        ),
+    )
+
+
+STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")
+
+
+def _count_wrong_rows(run: ProbeRun) -> Array:
+    """Count transitions of parallel environments that are missing or stored wrongly, by part.
+
+    Stored rows are recognized by their observation, in whatever order they stand.
+    """
+    stored, at = run.record.stored, find_stored_rows(run)
+    first = {row: place for place, row in reversed(list(enumerate(at))) if row >= 0}
+    wrong = np.zeros(len(STORED_PARTS))
+    for row, transition in enumerate(run.transitions):
+        if row not in first:
+            wrong[0] += 1
+            continue
+        place = first[row]
+        after = np.abs(stored["next_observations"][place] - transition.next_observation).max()
+        wrong[1] += abs(stored["rewards"][place] - transition.reward) > BOUND_MARGIN
+        wrong[2] += after > BOUND_MARGIN and transition.end != TERMINATED
+        wrong[3] += bool(stored["terminated"][place]) != (transition.end == TERMINATED)
+    return wrong
 
 
 def find_stored_rows(run: ProbeRun) -> list[int]:

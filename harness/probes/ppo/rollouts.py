@@ -223,8 +223,7 @@ def _compute_parallel_advantages(run: ProbeRun) -> Array:
     return expected
 
 
-def _measure_parallel_advantages(cache: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_parallel_envs(cache)
+def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
     stored, expected = run.record.stored, _compute_parallel_advantages(run)
     seen = np.array([t.observation for t in run.transitions])
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
@@ -305,8 +304,16 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
         f"What are the advantages of a rollout on {N_ENVS} parallel environments?",
         f"{GAE_PAPER}, each environment on its own",
         ADVANTAGE_UNIT,
-        _measure_parallel_advantages,
+        lambda cache: _measure_parallel_advantages(experiments.run_parallel_envs(cache)),
         make_relation_description("advantage"),
+    ),
+    Probe(
+        "ppo.truncation_with_copies",
+        "What are the advantages where time limits truncate some parallel environments?",
+        "Pardo et al. 2018 (arXiv:1712.00378), section 3: bootstrap with the value of that state",
+        "advantage, in units of return, at each step of all environments",
+        lambda cache: _measure_parallel_advantages(experiments.run_parallel_time_limits(cache)),
+        make_relation_description("advantage with time limits"),
     ),
     Probe(
         "ppo.policy_loss_with_copies",

@@ -173,6 +173,12 @@ def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
     )
 
 
+def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
+    """Run parallel environments with a buffer that is full before the first update."""
+    experiment = _build_update_experiment(cache, "sac full copies", 24, FROZEN_SETTINGS)
+    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
+
+
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
     experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS)

@@ -44,6 +44,16 @@ NOISE_KIND_SETTINGS: dict[str, dict[str, Any]] = {
     "ddpg": {"exploration_noise_kind": "gaussian"},
 }
 """What makes exploration noise Gaussian."""
+DRAWING_SETTINGS: dict[str, dict[str, Any]] = {
+    algorithm: {
+        "hidden_sizes": (256, 256),
+        "exploration_noise": EXPLORATION_NOISE,
+        **PAPER_SETTINGS[algorithm],
+        **NOISE_KIND_SETTINGS[algorithm],
+    }
+    for algorithm in ("td3", "ddpg")
+}
+"""What makes implementations explore alike with random numbers of their own."""
 FULL_BUFFER_STEPS = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
 REWARD_SCALE = 1e3
@@ -86,6 +96,12 @@ def run_parallel_update(cache: ExperimentCache, algorithm: str = "td3") -> Probe
             _build_update_experiment(cache, algorithm, "learning copies", 12), 4
         )
     )
+
+
+def run_full_parallel_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
+    """Run parallel environments with a buffer that is full before the first update."""
+    experiment = _build_update_experiment(cache, algorithm, "full copies", 24)
+    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
 
 
 def run_full_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
