@@ -15,9 +15,8 @@ from jax.experimental import io_callback
 from numpy.typing import NDArray
 
 from parallax.adapters.jax_common.eager_execution import is_traced
-from parallax.harness.contract.probing.rng_watch import WatchedFunctions
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
-from parallax.harness.contract.probing.scripted_rng import RotatingPermutations
+from parallax.harness.contract.probing.scripted_rng import RotatingPermutations, WatchedFunctions
 
 DrawFunction = Callable[..., NDArray[Any]]
 

@@ -25,8 +25,7 @@ from parallax.harness.contract.events import LayerForward, LossBackward
 from parallax.harness.contract.probing import recorder
 from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
 from parallax.harness.contract.probing.recorder import find_upstream_line
-from parallax.harness.contract.probing.rng_watch import WatchedFunctions
-from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
+from parallax.harness.contract.probing.scripted_rng import WatchedFunctions, script_numpy_rng
 
 _FLOAT32, _FLOAT64 = torch.float32, torch.float64
 

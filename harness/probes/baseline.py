@@ -19,10 +19,10 @@ from parallax.harness.probes.results import (
     ProbeReport,
     ProbeResult,
     describe_answer,
+    format_seed_label,
     list_entry_names,
     report_from_dict,
 )
-from parallax.harness.probes.runner import format_seed_label
 
 CHANGE_TOLERANCE = 1e-3
 """Change of an answer, as a share of its largest number, that another CPU model may cause."""

@@ -270,7 +270,8 @@ class TargetShares:
     def find_furthest_from(self, tau: float) -> Array:
         """Return, for each array, the share that is furthest from `tau`; NaN if it has none."""
         distance = np.nan_to_num(np.abs(self.shares - tau), nan=-1.0, posinf=np.inf)
-        return self.shares[np.arange(len(self.names)), distance.argmax(axis=1)]
+        found: Array = self.shares[np.arange(len(self.names)), distance.argmax(axis=1)]
+        return found
 
 
 def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:

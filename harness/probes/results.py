@@ -134,6 +134,11 @@ class ProbeReport:
     seconds: float
 
 
+def format_seed_label(label: str, seed: int) -> str:
+    """Return the name of an implementation that is measured on further scripted numbers."""
+    return f"{label} seed {seed}" if seed else label
+
+
 def get_axis_values(result: ProbeResult, answer: ProbeAnswer) -> Array | None:
     """Return the values that the entries of an answer run over, or None if there is no axis."""
     if answer.axis_values is not None:

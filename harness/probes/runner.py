@@ -38,6 +38,7 @@ from parallax.harness.probes.results import (
     ProbeAnswer,
     ProbeReport,
     ProbeResult,
+    format_seed_label,
     make_missing_answer,
     result_from_dict,
 )
@@ -165,11 +166,6 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
         for target in targets
     )
     return ProbeTargets(tuple(seeded), not_probed)
-
-
-def format_seed_label(label: str, seed: int) -> str:
-    """Return the name of an implementation that is measured on further scripted numbers."""
-    return f"{label} seed {seed}" if seed else label
 
 
 def make_probe_target(

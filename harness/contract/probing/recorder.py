@@ -38,7 +38,7 @@ from parallax.harness.contract.probing.protocol import (
     ProbeRecord,
     ProbeScript,
 )
-from parallax.harness.contract.probing.rng_watch import RngWatch, WatchedFunctions
+from parallax.harness.contract.probing.scripted_rng import RngWatch, WatchedFunctions
 from parallax.harness.contract.watchers import TargetUpdateDetector
 
 LIBRARY_PACKAGES = frozenset(
@@ -173,7 +173,7 @@ class TrainingRecorder(abc.ABC):
         """Let the framework draw its own random numbers within, and watch the generators.
 
         Args:
-            functions: The library's functions that seed or make a generator; see `rng_watch`.
+            functions: The library's functions that seed or make a generator; see `scripted_rng`.
             readers: Readers of the states of its generators, by name.
         """
         watch = RngWatch(self._script.world, lambda: len(self._steps), find_upstream_line, readers)

@@ -249,7 +249,7 @@ class ScriptedBox(gymnasium.spaces.Box):
     def sample(self, mask: Any = None, probability: Any = None) -> NDArray[np.float32]:
         """Return the scripted random action of the current step."""
         if self.world.scripted_data.own_rng:
-            return super().sample(mask)
+            return np.asarray(super().sample(mask), dtype=np.float32)
         share = self.world.scripted_data.random_actions[self.world.row]
         return np.asarray(self.low + share * (self.high - self.low), dtype=np.float32)
 

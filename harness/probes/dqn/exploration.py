@@ -98,7 +98,7 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     # Epsilon when all environments are about to step, by the steps that they took together.
     run = experiments.run_parallel_exploration(cache)
     steps = np.arange(0, len(run.transitions), run.experiment.n_envs)
-    schedule = compute_epsilon_schedule(steps)
+    schedule = compute_epsilon_schedule(steps.astype(float))
     calls = compute_epsilon_schedule(steps / run.experiment.n_envs)
     warm_up = steps < WARM_UP_STEPS
     others = {
