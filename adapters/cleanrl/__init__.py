@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parallax.adapters.cleanrl.scripts import check_installed, get_script_file
+from parallax.adapters.cleanrl.scripts import (
+    check_installed,
+    get_script_file,
+    get_script_module,
+)
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
-from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter import Adapter, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import ReplayConfig
 
@@ -23,9 +27,12 @@ class CleanRLAdapter(Adapter):
         check_installed()
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
-        """Return the script that is run."""
-        name, sha256 = get_script_file(algorithm)
-        return {name: sha256}
+        """Return the scripts that are run, by kind of action."""
+        return dict(get_script_file(algorithm, discrete) for discrete in (False, True))
+
+    def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
+        """Return whether `module` is the script that is run."""
+        return module == get_script_module(algorithm, bool(context.task.choices))
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
         """Return why `replay` is not supported (the sum tree is missing), or an empty string."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from parallax.adapters.cleanrl import train
@@ -62,33 +63,40 @@ def probe_training(
 def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, TensorLocation]:
     """Canonical names to the script's tensors."""
     if algorithm == "ppo":
-        agent = names["agent"]
-        found = {"policy.log_std": TensorLocation(agent.actor_logstd, 0)}
-        for network, module in (("policy", agent.actor_mean), ("value", agent.critic)):
-            found |= locate_linear_layers(
-                network, {"0": module[0], "1": module[2], "out": module[4]}
-            )
-        return found
-    found = {}
+        return _locate_agent(names["agent"])
+    found: dict[str, TensorLocation] = {}
     for network, name in NETWORKS[algorithm].items():
         module = names[name]
         if algorithm == "dqn":
-            sequence = module.network
-            found |= locate_linear_layers(
-                network, {"0": sequence[0], "1": sequence[2], "out": sequence[4]}
-            )
+            found |= _locate_sequence(network, module.network)
             continue
-        layers = {"0": module.fc1, "1": module.fc2}
+        # fc1, fc2, ...: a critic's output is the last of them, a policy's has a name of its own.
+        layers = [layer for part, layer in module.named_children() if part[2:].isdigit()]
         if network.startswith("critic"):
-            layers["out"] = module.fc3
-        elif algorithm != "sac":
-            layers["out"] = module.fc_mu
+            heads = {"out": layers.pop()}
+        elif algorithm == "sac":
+            heads = {"mean": module.fc_mean, "std": module.fc_logstd}
         else:
-            layers |= {"mean": module.fc_mean, "std": module.fc_logstd}
-        found |= locate_linear_layers(network, layers)
+            heads = {"out": module.fc_mu}
+        hidden = {str(i): layer for i, layer in enumerate(layers)}
+        found |= locate_linear_layers(network, hidden | heads)
     if algorithm == "sac":
         found["temperature.log"] = TensorLocation(names["log_alpha"])
     return found
+
+
+def _locate_agent(agent: Any) -> dict[str, TensorLocation]:
+    if hasattr(agent, "actor"):  # ppo.py, of discrete actions
+        return _locate_sequence("policy", agent.actor) | _locate_sequence("value", agent.critic)
+    found = {"policy.log_std": TensorLocation(agent.actor_logstd, 0)}
+    found |= _locate_sequence("policy", agent.actor_mean)
+    return found | _locate_sequence("value", agent.critic)
+
+
+def _locate_sequence(network: str, sequence: Any) -> dict[str, TensorLocation]:
+    *hidden, out = (layer for layer in sequence if isinstance(layer, torch.nn.Linear))
+    named = {str(i): layer for i, layer in enumerate(hidden)}
+    return locate_linear_layers(network, {**named, "out": out})
 
 
 def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:

@@ -135,13 +135,13 @@ METRICS = {
 """Names in the script's SummaryWriter to those of the trace."""
 
 
-def load_script(algorithm: str) -> CodeType:
-    """Return the compiled script.
+def load_script(algorithm: str, discrete: bool = False) -> CodeType:
+    """Return the compiled script of an algorithm, for discrete actions or others.
 
     Raises:
         SpecError: It is missing or not the version that was tested.
     """
-    path, source = read_script(algorithm)
+    path, source = read_script(algorithm, discrete)
     return compile_script(rewrite_source(f"cleanrl.{path.stem}", source), str(path))
 
 

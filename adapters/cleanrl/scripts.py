@@ -16,9 +16,19 @@ from parallax.harness.contract.fields import SpecError
 INSTALL_COMMAND = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
 
-def get_script_file(algorithm: str) -> tuple[str, str]:
-    """Name of an algorithm's script in cleanrl 1.2.0, and the hash of its bytes."""
-    return ALGORITHMS[algorithm].script
+def get_script_file(algorithm: str, discrete: bool = False) -> tuple[str, str]:
+    """Name of an algorithm's script in cleanrl 1.2.0, and the hash of its bytes.
+
+    Args:
+        algorithm: Name of the algorithm.
+        discrete: Whether actions are discrete, for which PPO has a script of its own.
+    """
+    return ALGORITHMS[algorithm].get_script(discrete)
+
+
+def get_script_module(algorithm: str, discrete: bool) -> str:
+    """Dotted name of an algorithm's script, by which changes of its source name it."""
+    return f"cleanrl.{Path(get_script_file(algorithm, discrete)[0]).stem}"
 
 
 def check_installed() -> None:
@@ -28,16 +38,17 @@ def check_installed() -> None:
         SpecError: A script is missing or is not the one that was tested.
     """
     for algorithm in ALGORITHMS:
-        read_script(algorithm)
+        for discrete in (False, True):
+            read_script(algorithm, discrete)
 
 
-def read_script(algorithm: str) -> tuple[Path, str]:
+def read_script(algorithm: str, discrete: bool = False) -> tuple[Path, str]:
     """Path and source of an algorithm's script.
 
     Raises:
         SpecError: The wheel is missing, or the script is not the one that was tested.
     """
-    name, expected = get_script_file(algorithm)
+    name, expected = get_script_file(algorithm, discrete)
     path = _find_package_folder() / name
     if not path.is_file():
         raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL_COMMAND}")

@@ -6,7 +6,7 @@ networks that it trains, and its policy without noise.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from parallax.harness.contract.translation import (
 
 BUFFER_SETTING = "ReplayBuffer"
 """Setting that is no argument of the script: what stands for the class of its buffer."""
+BUFFER_LOSS_SETTING = f"{BUFFER_SETTING}.huber_delta"
+"""Another one: the error from which the loss that this buffer computes is linear."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class ScriptSettings(AlgorithmSettings):
 
     Attributes:
         script: Name of the script in cleanrl 1.2.0, and the sha256 of its bytes.
+        discrete_script: The same of the script for discrete actions, where that is another one.
         networks: The script's global names of the networks that it trains.
         predict_actions: Acts as the script's policy without noise: takes the script's global
             names, observations and the `RunContext`.
@@ -43,6 +46,11 @@ class ScriptSettings(AlgorithmSettings):
     script: tuple[str, str]
     networks: tuple[str, ...]
     predict_actions: Callable[[Mapping[str, Any], Any, RunContext], Any]
+    discrete_script: tuple[str, str] | None = None
+
+    def get_script(self, discrete: bool) -> tuple[str, str]:
+        """Return the script for discrete or continuous actions, and its sha256."""
+        return (self.discrete_script if discrete else None) or self.script
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
@@ -65,13 +73,22 @@ def make_script_arguments(native: NativeConfig) -> list[str]:
     pairs = [
         (f"--{name}", value)
         for name, value in native.settings.items()
-        if value is not None and name != BUFFER_SETTING
+        if value is not None and name not in (BUFFER_SETTING, BUFFER_LOSS_SETTING)
     ]
     return [text for name, value in pairs for text in (name, str(value))]
 
 
-def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
-    """Claim what the scripts of TD3, SAC and DDPG have in common."""
+def translate_off_policy_fields(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, delays: Sequence[str]
+) -> None:
+    """Claim what the scripts of TD3, SAC and DDPG have in common.
+
+    Args:
+        t: The translation.
+        hp: In unified units.
+        context: The run.
+        delays: Fields that count critic steps, where the script counts environment steps.
+    """
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
     t.set_option("learning_starts", "learning-starts", note="first update two steps later")
@@ -80,6 +97,10 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, context: Run
     require_single_env(context)
     t.declare_constant("train_freq", 1)
     t.declare_constant("gradient_steps", 1)
+    for field in delays:
+        # With one update per step of the environment the two counts are the same.
+        if (hp.train_freq, hp.gradient_steps) != (1, 1) and t.is_patchable(field):
+            t.reject_value(field, "a count of environment steps")
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (256, 256))
     t.declare_constant("bootstrap_truncation", True)
@@ -106,18 +127,29 @@ def finish_off_policy(
     The script's counter is one behind the transitions, and updates once it is above
     learning-starts.
     """
-    update_schedule = hp.compute_update_schedule(context.steps, hp.learning_starts + 2)
+    first = _next_multiple(hp.learning_starts + 1, hp.train_freq)
+    update_schedule = hp.compute_update_schedule(context.steps, first)
     return t.finish(context.steps, update_schedule=dataclasses.replace(update_schedule, **counts))
 
 
 def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
-    """Return the number of updates that wait for a multiple of their frequency in that counter."""
-    return (context.steps - 1) // frequency - hp.learning_starts // frequency
+    """Return the number of updates that wait for a multiple of their frequency.
+
+    Critic steps are numbered as if there had been updates from the first transition on. With one
+    update per transition that is the script's own counter.
+    """
+    first = (hp.learning_starts + 1) // hp.train_freq * hp.gradient_steps
+    end = context.steps // hp.train_freq * hp.gradient_steps
+    return max(0, -(-end // frequency) - -(-first // frequency))
 
 
 PPO_SCRIPT = (
     "ppo_continuous_action.py",
     "2b946196c16231f54051d211e74f5ed807e2194d56bd9cf79db0a5b08fd792e3",
+)
+PPO_DISCRETE_SCRIPT = (
+    "ppo.py",
+    "2cb5f6c703185db7357464ca77251f66e4d62dd2942a3328da9b2e4bb8d338fa",
 )
 PPO_NETWORKS = ("agent",)
 
@@ -130,7 +162,8 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("rollout_steps", "num-steps", hp.rollout_steps // context.n_envs, "times num-envs")
     if hp.rollout_steps % context.n_envs:
         t.reject_value("rollout_steps", f"a multiple of n_envs={context.n_envs}")
-    t.set_option("minibatch_size", "num-minibatches", hp.rollout_steps // hp.minibatch_size)
+    minibatches = max(hp.rollout_steps // hp.minibatch_size, 1)
+    t.set_option("minibatch_size", "num-minibatches", minibatches)
     if hp.rollout_steps % hp.minibatch_size:
         t.reject_value(
             "minibatch_size",
@@ -164,7 +197,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the mean, bounded as the script bounds actions."""
+    """Return the mean, bounded as the script bounds actions; or the likeliest discrete action."""
+    if context.task.choices:
+        return names["agent"].actor(observations).argmax(dim=1).cpu().numpy()
     low = np.array(context.task.action_low, dtype=np.float32)
     high = np.array(context.task.action_high, dtype=np.float32)
     return np.clip(names["agent"].actor_mean(observations).cpu().numpy(), low, high)
@@ -189,7 +224,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("policy_delay", "policy-frequency")
     t.set_option("target_policy_noise", "policy-noise", note="times half the action range")
     t.set_option("target_noise_clip", "noise-clip", note="times half the action range")
-    translate_off_policy_fields(t, hp, context)
+    translate_off_policy_fields(t, hp, context, ("policy_delay",))
     delayed = count_delayed_updates(hp, context, hp.policy_delay)
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
@@ -215,7 +250,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("target_update_interval", "target-network-frequency")
     t.declare_constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
     t.declare_constant("target_entropy", None, "minus the number of actions")
-    translate_off_policy_fields(t, hp, context)
+    translate_off_policy_fields(t, hp, context, ("policy_delay", "target_update_interval"))
     return finish_off_policy(
         t,
         hp,
@@ -253,7 +288,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.declare_constant("exploration_noise_kind", "gaussian")
     t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
     t.set_option("policy_delay", "policy-frequency")
-    translate_off_policy_fields(t, hp, context)
+    translate_off_policy_fields(t, hp, context, ("policy_delay",))
     delayed = count_delayed_updates(hp, context, hp.policy_delay)
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
@@ -290,7 +325,10 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("exploration_steps", "exploration-fraction", share, note)
     t.declare_constant("double_q", False)
     t.declare_constant("dueling", False)
-    t.declare_constant("huber_delta", None)
+    if context.replay.is_uniform:
+        t.declare_constant("huber_delta", None)
+    else:  # the script asks the buffer for its loss
+        t.emulate_option("huber_delta", BUFFER_LOSS_SETTING)
     t.declare_constant("max_grad_norm", None)
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (120, 84))
@@ -311,24 +349,25 @@ def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
 
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
-    """Updates and target updates wait for a multiple of their frequency."""
+    """Updates and target updates wait for multiples of their frequency in the script's counter."""
     every, interval = hp.train_freq, hp.target_update_interval
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
     if hp.tau < 1:  # the target never arrives
-        moves = count_delayed_updates(hp, context, interval) if updates else 0
+        moves = (context.steps - 1) // interval - hp.learning_starts // interval if updates else 0
     else:
         after = {-(-update // interval) * interval for update in updates}
         moves = sum(move < context.steps for move in after)
     return {
         "random_steps": 0,
         "first_update": _next_multiple(hp.learning_starts, every) + 1,
-        "total_gradient_steps": len(updates),
-        "policy_updates": len(updates),
+        "total_gradient_steps": len(updates) * hp.gradient_steps,
+        "policy_updates": len(updates) * hp.gradient_steps,
         "target_updates": moves,
     }
 
 
 def _next_multiple(step: int, every: int) -> int:
+    """Return the smallest multiple of `every` that is larger than `step`."""
     return (step // every + 1) * every
 
 
@@ -340,7 +379,9 @@ def predict_actions_dqn(names: Mapping[str, Any], observations: Any, context: Ru
 ALGORITHMS: Mapping[str, ScriptSettings] = {
     "ppo": ScriptSettings(
         translate_ppo,
+        extra_action_spaces=frozenset({"discrete"}),
         script=PPO_SCRIPT,
+        discrete_script=PPO_DISCRETE_SCRIPT,
         networks=PPO_NETWORKS,
         predict_actions=predict_actions_ppo,
     ),

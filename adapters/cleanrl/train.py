@@ -1,6 +1,7 @@
 """Trains by running CleanRL's script, and reads its networks."""
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from parallax.adapters.cleanrl import script_runner
 from parallax.adapters.cleanrl.script_runner import CheckpointHook
 from parallax.adapters.cleanrl.settings import (
     ALGORITHMS,
+    BUFFER_LOSS_SETTING,
     BUFFER_SETTING,
     make_script_arguments,
 )
@@ -33,37 +35,53 @@ BUFFER_MODULE = "stable_baselines3.common.buffers"
 
 @contextlib.contextmanager
 def replace_replay_buffer(
-    algorithm: str, replay_settings: Mapping[str, Any], names: Mapping[str, Any], monitor: Monitor
+    algorithm: str, native: NativeConfig, names: Mapping[str, Any], monitor: Monitor
 ) -> Iterator[dict[str, Any]]:
     """Return the stand-in for the script's module of buffers, by the module's name.
 
     Args:
         algorithm: Name of the algorithm.
-        replay_settings: As for `parallax.harness.replay.replayer.make_replay_sampler`.
+        native: Settings of the run, among them those of the buffer.
         names: The script's global names, networks included.
         monitor: Receives the errors of priorities and the costs of replay.
     """
     upstream: Any = importlib.import_module(BUFFER_MODULE)
-    made = type("StrategicBuffer", (PrioritizedReplayMixin, upstream.ReplayBuffer), {})
+    replay_settings = native.settings[BUFFER_SETTING]["StrategicBuffer"]
+    loss = staticmethod(make_loss_function(native.settings.get(BUFFER_LOSS_SETTING)))
+    parents = (PrioritizedReplayMixin, upstream.ReplayBuffer)
+    made = type("StrategicBuffer", parents, {"compute_loss": loss})
     with contextlib.ExitStack() as stack:
 
         def make(*arguments: Any, **settings: Any) -> Any:
             buffer: Any = made(*arguments, replay_settings=replay_settings, **settings)
-            buffer.set_error_function(make_error_function(algorithm, names))
+            buffer.set_error_function(make_error_function(algorithm, native, names))
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))
             return buffer
 
         yield {BUFFER_MODULE: SimpleNamespace(ReplayBuffer=make)}
 
 
-def make_error_function(algorithm: str, names: Mapping[str, Any]) -> ErrorFunction:
+def make_loss_function(huber_delta: float | None) -> Callable[..., torch.Tensor]:
+    """Return the Huber loss that is linear from `huber_delta` on; None is the squared error."""
+    functional = torch.nn.functional
+    if huber_delta is None:
+        return functional.mse_loss
+    return functools.partial(functional.huber_loss, delta=huber_delta)
+
+
+def make_error_function(
+    algorithm: str, native: NativeConfig, names: Mapping[str, Any]
+) -> ErrorFunction:
     """Return a function that computes the TD errors of all critics, as the script's update does.
 
     Args:
         algorithm: `dqn`, `ddpg`, `td3` or `sac`.
+        native: Settings of the run.
         names: The script's global names; networks are looked up at each call.
     """
     values: Callable[[SimpleNamespace, ReplaySamples], torch.Tensor] = _NEXT_VALUES[algorithm]
+    if any(row.field == "double_q" and row.value for row in native.alignment):
+        values = _compute_next_values_double_dqn
 
     def errors(batch: ReplaySamples) -> torch.Tensor:
         script = SimpleNamespace(**names)
@@ -82,6 +100,12 @@ def make_error_function(algorithm: str, names: Mapping[str, Any]) -> ErrorFuncti
 def _compute_next_values_dqn(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
     best: torch.Tensor = script.target_network(batch.next_observations).amax(1)
     return best
+
+
+def _compute_next_values_double_dqn(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
+    best = script.q_network(batch.next_observations).argmax(1, keepdim=True)
+    values: torch.Tensor = script.target_network(batch.next_observations).gather(1, best)
+    return values
 
 
 def _compute_next_values_ddpg(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
@@ -155,15 +179,13 @@ def train_with_names(
         return made[-1]
 
     with contextlib.ExitStack() as stack:
-        strategic = native.settings.get(BUFFER_SETTING)
         instead: dict[str, Any] = {}
-        if strategic:
-            told = strategic["StrategicBuffer"]
-            instead = stack.enter_context(replace_replay_buffer(algorithm, told, names, monitor))
+        if BUFFER_SETTING in native.settings:
+            buffer = replace_replay_buffer(algorithm, native, names, monitor)
+            instead = stack.enter_context(buffer)
         arguments = make_script_arguments(native)
-        script_runner.run_script(
-            script_runner.load_script(algorithm), arguments, make, monitor, names, seam, instead
-        )
+        code = script_runner.load_script(algorithm, bool(context.task.choices))
+        script_runner.run_script(code, arguments, make, monitor, names, seam, instead)
 
 
 def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, Any]) -> Policy:

@@ -98,7 +98,7 @@ class RunFolderConformance:
         prepared = _initialize_run(
             self.framework, algorithm, _get_faulty_env_id(algorithm, fault), folder
         )
-        status = _execute_run(prepared, folder)
+        status = execute_prepared_run(prepared, folder)
         run = _check_run_folder(folder, "failed")
         assert status == "failed"
         if fault == "raises":
@@ -111,7 +111,7 @@ class RunFolderConformance:
             self.framework, algorithm, _get_faulty_env_id(algorithm, "interrupts"), folder
         )
         with pytest.raises(KeyboardInterrupt):
-            _execute_run(prepared, folder)
+            execute_prepared_run(prepared, folder)
         run = _check_run_folder(folder, "interrupted")
         assert run["steps"]["taken"] == FAULT_STEP
 
@@ -204,15 +204,18 @@ def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any
     return prepare_scripted_run(framework, algorithm, **usual | asked)
 
 
-def prepare_scripted_run(framework: str, algorithm: str, **asked: Any) -> PreparedRun:
+def prepare_scripted_run(
+    framework: str, algorithm: str, changes: tuple[tuple[str, Any], ...] = (), **asked: Any
+) -> PreparedRun:
     """A run of the base hyperparameters on a scripted task.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
+        changes: Hyperparameters that have other values.
         asked: Further values of its spec.
     """
-    base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
+    base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm)) | dict(changes)
     usual = {
         "study": "conformance",
         "framework": framework,
@@ -228,7 +231,8 @@ def prepare_scripted_run(framework: str, algorithm: str, **asked: Any) -> Prepar
     )
 
 
-def _execute_run(prepared: PreparedRun, folder: Path) -> str:
+def execute_prepared_run(prepared: PreparedRun, folder: Path) -> str:
+    """Train a pending run in this process, and return its status."""
     with RunLock.acquire(folder) as lease:
         return execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 

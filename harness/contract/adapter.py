@@ -238,6 +238,13 @@ class Adapter:
         """
         return {}
 
+    def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
+        """Return whether a run executes upstream's `module`, so that changes of it have an effect.
+
+        Not so where upstream has several scripts of an algorithm and the task picks one.
+        """
+        return True
+
     def get_library_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: RunContext
     ) -> Hyperparameters:

@@ -76,12 +76,31 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
     check_wrappers(spec, hyperparameters, task)
+    interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     native = _translate(spec, adapter, hyperparameters, context)
     if native.patched_fields:
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
-        interventions += patches
+        interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
     return PreparedRun(spec, context, hyperparameters, native, interventions)
+
+
+def _keep_executed(
+    item: Intervention, adapter: Adapter, spec: RunSpec, context: RunContext
+) -> Intervention:
+    """Return an intervention with the segments of the modules that the run executes.
+
+    Raises:
+        SpecError: It executes none of them.
+    """
+    kept = tuple(s for s in item.source if adapter.runs_module(spec.algorithm, s.module, context))
+    if item.source and not kept:
+        raise SpecError(
+            f"intervention={item.name} changes {item.source[0].module}, which "
+            f"framework={adapter.name} does not run on env={spec.env}: use a task with "
+            f"{'continuous' if context.task.choices else 'discrete'} actions."
+        )
+    return dataclasses.replace(item, source=kept)
 
 
 def _check_installation(spec: RunSpec, adapter: Adapter) -> None:

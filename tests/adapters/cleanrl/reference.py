@@ -47,8 +47,9 @@ class OldVector:
             space.low, space.high, space.shape, space.dtype
         )
         self.single_action_space = self.one.action_space
-        low, high = self.single_action_space.low[None], self.single_action_space.high[None]
-        self.action_space = gymnasium.spaces.Box(low, high)
+        if isinstance(self.single_action_space, gymnasium.spaces.Box):
+            low, high = self.single_action_space.low[None], self.single_action_space.high[None]
+            self.action_space = gymnasium.spaces.Box(low, high)
 
     def reset(self):
         return self.one.reset()[None]

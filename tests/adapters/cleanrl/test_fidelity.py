@@ -38,14 +38,25 @@ def reference():
     return module
 
 
+DISCRETE_PPO = ["--num-envs", "1", "--num-steps", "512", "--num-minibatches", "32"]
+DISCRETE_PPO += ["--update-epochs", "2", "--learning-rate", "3e-4", "--ent-coef", "0"]
+"""Options of ppo.py whose defaults are not those of ppo_continuous_action.py, as in `CASES`."""
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "wrappers"),
-    [*((algorithm, "none") for algorithm in CASES), ("ppo", "normalized")],
+    ("algorithm", "wrappers", "actions"),
+    [
+        *((algorithm, "none", ALGORITHMS[algorithm].actions) for algorithm in CASES),
+        ("ppo", "normalized", "continuous"),
+        ("ppo", "none", "discrete"),
+    ],
 )
-def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
+def test_harness_changes_nothing(algorithm, wrappers, actions, tmp_path):
     # The script's own four wrappers stand for those of the harness, and are the same.
     steps, unified, native = CASES[algorithm]
-    env = ENVS[ALGORITHMS[algorithm].actions]
+    env, discrete = ENVS[actions], actions == "discrete"
+    if algorithm == "ppo" and discrete:
+        native = DISCRETE_PPO
     spec = support.spec(
         "cleanrl",
         algorithm,
@@ -58,7 +69,7 @@ def test_harness_changes_nothing(algorithm, wrappers, tmp_path):
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
-    script, _ = read_script(algorithm)
+    script, _ = read_script(algorithm, discrete)
     arguments = ["--env-id", env, "--seed", "5", "--total-timesteps", str(steps), *native]
     output = tmp_path / "weights.npz"
     # A process of its own, which need not import everything again.

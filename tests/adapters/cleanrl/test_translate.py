@@ -11,12 +11,13 @@ from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.interventions.catalogue import check_no_conflict, make_patches
 
 
-def translate(algorithm, steps=10_000, **changes):
+def translate(algorithm, steps=10_000, patched=False, **changes):
     hyperparameters = replace(load_recipe(algorithm, "cleanrl"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3)
+    context = RunContext(task, steps, seed=3, patch_constants=patched)
     return CleanRLAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -85,6 +86,43 @@ def test_sac_temperature_shares_the_critics_learning_rate():
 def test_update_ratio_is_fixed(field):
     with pytest.raises(SpecError, match=f"{field}=2: in cleanrl it is fixed at 1"):
         translate("td3", **{field: 2})
+
+
+@pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
+def test_every_hyperparameter_takes_other_values_with_patches(algorithm):
+    schema = ALGORITHMS[algorithm]
+    base = load_recipe(algorithm, "cleanrl")
+    for field, values in schema.alternatives.items():
+        if field == "conv_filters":
+            continue  # the script has no network for images
+        for value in values:
+            rows = translate(algorithm, patched=True, **{field: value}).alignment
+            row = next(row for row in rows if row.field == field)
+            assert row.value == value, field
+            if row.kind in ("constant", "tied"):
+                assert value == getattr(base, field)
+
+
+@pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
+def test_patches_of_all_fields_fit_together(algorithm):
+    adapter = CleanRLAdapter()
+    fields = sorted(adapter.list_patchable_fields(algorithm))
+    patches = make_patches(adapter, algorithm, load_recipe(algorithm, "cleanrl"), fields)
+    assert sorted(item.field for item in patches) == fields != []
+    check_no_conflict(patches)
+
+
+def test_delays_count_critic_steps_where_updates_come_in_cycles():
+    plain = translate("td3", patched=True, policy_delay=3)
+    assert not plain.patched_fields
+    native = translate("td3", patched=True, train_freq=4, gradient_steps=2, policy_delay=3)
+    assert native.patched_fields == ("train_freq", "gradient_steps", "policy_delay")
+    native = translate("sac", patched=True, train_freq=4)
+    assert native.patched_fields == ("train_freq", "policy_delay", "target_update_interval")
+
+
+def test_minibatches_that_are_not_whole_are_patched():
+    assert translate("ppo", patched=True, minibatch_size=100).patched_fields == ("minibatch_size",)
 
 
 def test_steps_round_down_to_whole_rollouts():
