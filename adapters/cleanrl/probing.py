@@ -68,7 +68,7 @@ def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, Tensor
     for network, name in NETWORKS[algorithm].items():
         module = names[name]
         if algorithm == "dqn":
-            found |= _locate_sequence(network, module.network)
+            found |= _locate_q_network(network, module.network)
             continue
         # fc1, fc2, ...: a critic's output is the last of them, a policy's has a name of its own.
         layers = [layer for part, layer in module.named_children() if part[2:].isdigit()]
@@ -93,10 +93,24 @@ def _locate_agent(agent: Any) -> dict[str, TensorLocation]:
     return found | _locate_sequence("value", agent.critic)
 
 
+def _locate_q_network(network: str, module: Any) -> dict[str, TensorLocation]:
+    if isinstance(module, torch.nn.Sequential):
+        return _locate_sequence(network, module)
+    # The patch of `dueling`: both heads have a hidden layer of their own.
+    found = {str(i): layer for i, layer in enumerate(_list_linear_layers(module.torso))}
+    for head, part in (("advantage", module.advantage), ("value", module.value)):
+        found[f"{head}0"], found[head] = _list_linear_layers(part)
+    return locate_linear_layers(network, found)
+
+
 def _locate_sequence(network: str, sequence: Any) -> dict[str, TensorLocation]:
-    *hidden, out = (layer for layer in sequence if isinstance(layer, torch.nn.Linear))
+    *hidden, out = _list_linear_layers(sequence)
     named = {str(i): layer for i, layer in enumerate(hidden)}
     return locate_linear_layers(network, {**named, "out": out})
+
+
+def _list_linear_layers(sequence: Any) -> list[torch.nn.Linear]:
+    return [layer for layer in sequence if isinstance(layer, torch.nn.Linear)]
 
 
 def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:

@@ -200,7 +200,7 @@ def _initialize_run(
 
 
 def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any) -> PreparedRun:
-    usual = {"env": env_id, "steps": STEPS, "eval_every": 32}
+    usual: dict[str, Any] = {"env": env_id, "steps": STEPS, "eval_every": 32}
     return prepare_scripted_run(framework, algorithm, **usual | asked)
 
 

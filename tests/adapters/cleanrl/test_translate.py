@@ -11,7 +11,13 @@ from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.interventions.catalogue import check_no_conflict, make_patches
+from parallax.harness.interventions.catalogue import (
+    apply_settings,
+    check_no_conflict,
+    make_patches,
+    resolve_interventions,
+)
+from parallax.harness.train.prepare import prepare_run
 
 
 def translate(algorithm, steps=10_000, patched=False, **changes):
@@ -130,6 +136,31 @@ def test_steps_round_down_to_whole_rollouts():
     assert translate("td3", steps=20_000).total_steps == 20_000
     with pytest.raises(SpecError, match="steps=2047 is less than one rollout"):
         translate("ppo", steps=2047)
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+def test_exploration_noise_is_left_out_by_an_intervention(algorithm):
+    changes = resolve_interventions("no-exploration-noise", CleanRLAdapter(), algorithm)
+    assert apply_settings(load_recipe(algorithm, "cleanrl"), changes).exploration_noise == 0
+
+
+@pytest.mark.parametrize(
+    ("env", "module"),
+    [("CartPole-v1", "cleanrl.ppo"), ("Pendulum-v1", "cleanrl.ppo_continuous_action")],
+)
+def test_changes_are_those_of_the_script_that_the_task_runs(env, module):
+    spec = support.spec(
+        "cleanrl", "ppo", env=env, steps=4096, intervention="value-loss-x1", alignment="exact"
+    )
+    (change,) = prepare_run(spec, CleanRLAdapter()).interventions
+    assert {segment.module for segment in change.source} == {module}
+
+
+def test_change_of_a_script_that_the_task_does_not_run_is_refused():
+    spec = support.spec("cleanrl", "ppo", env="CartPole-v1", steps=4096, intervention="mutant-001")
+    message = "ppo_continuous_action, which framework=cleanrl does not run on env=CartPole-v1"
+    with pytest.raises(SpecError, match=message):
+        prepare_run(spec, CleanRLAdapter())
 
 
 def test_another_version_of_a_script_is_refused(monkeypatch):
