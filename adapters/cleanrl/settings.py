@@ -179,7 +179,11 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         t.reject_value("value_clip_range", f"null or equal to clip_range={hp.clip_range}")
     t.set_option("normalize_advantage", "norm-adv")
     t.set_option("ent_coef", "ent-coef")
-    t.set_option("vf_coef", "vf-coef", note="times a further 1/2 in the script's value loss")
+    note = "times a further 1/2 in the script's value loss"
+    if context.patch_constants:  # the schema's weight has none
+        t.set_option("vf_coef", "vf-coef", 2 * hp.vf_coef, note)
+    else:
+        t.set_option("vf_coef", "vf-coef", note=note)
     t.set_option(
         "max_grad_norm", "max-grad-norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )

@@ -127,6 +127,11 @@ def test_delays_count_critic_steps_where_updates_come_in_cycles():
     assert native.patched_fields == ("train_freq", "policy_delay", "target_update_interval")
 
 
+def test_weight_of_the_value_loss_makes_up_for_the_script_s_factor():
+    assert translate("ppo", vf_coef=0.25).settings["vf-coef"] == 0.25
+    assert translate("ppo", vf_coef=0.25, patched=True).settings["vf-coef"] == 0.5
+
+
 def test_minibatches_that_are_not_whole_are_patched():
     assert translate("ppo", patched=True, minibatch_size=100).patched_fields == ("minibatch_size",)
 
