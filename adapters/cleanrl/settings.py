@@ -87,7 +87,8 @@ def translate_off_policy_fields(
         t: The translation.
         hp: In unified units.
         context: The run.
-        delays: Fields that count critic steps, where the script counts environment steps.
+        delays: Fields that count critic steps from the first one on. The script waits for a
+            multiple in its count of environment steps.
     """
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
@@ -98,8 +99,7 @@ def translate_off_policy_fields(
     t.declare_constant("train_freq", 1)
     t.declare_constant("gradient_steps", 1)
     for field in delays:
-        # With one update per step of the environment the two counts are the same.
-        if (hp.train_freq, hp.gradient_steps) != (1, 1) and t.is_patchable(field):
+        if _counts_critic_steps(t, hp, field):
             t.reject_value(field, "a count of environment steps")
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (256, 256))
@@ -132,15 +132,24 @@ def finish_off_policy(
     return t.finish(context.steps, update_schedule=dataclasses.replace(update_schedule, **counts))
 
 
-def count_delayed_updates(hp: OffPolicy, context: RunContext, frequency: int) -> int:
-    """Return the number of updates that wait for a multiple of their frequency.
+def count_delayed_updates(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, field: str
+) -> int:
+    """Return the number of updates that wait as the hyperparameter `field` says."""
+    delay = getattr(hp, field)
+    if not _counts_critic_steps(t, hp, field):
+        return (context.steps - 1) // delay - hp.learning_starts // delay
+    rounds = context.steps // hp.train_freq - (hp.learning_starts + 1) // hp.train_freq
+    return max(0, rounds) * hp.gradient_steps // delay
 
-    Critic steps are numbered as if there had been updates from the first transition on. With one
-    update per transition that is the script's own counter.
-    """
-    first = (hp.learning_starts + 1) // hp.train_freq * hp.gradient_steps
-    end = context.steps // hp.train_freq * hp.gradient_steps
-    return max(0, -(-end // frequency) - -(-first // frequency))
+
+def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool:
+    """Return whether a delay is patched: what the script counts comes at other critic steps."""
+    delay, start = getattr(hp, field), hp.learning_starts
+    in_cycles = (hp.train_freq, hp.gradient_steps) != (1, 1)
+    # The script cannot log the policy's loss before there is one.
+    logs_early = _next_multiple(start, 100) < _next_multiple(start, delay)
+    return t.is_patchable(field) and (in_cycles or start % delay != 0 or logs_early)
 
 
 PPO_SCRIPT = (
@@ -229,7 +238,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("target_policy_noise", "policy-noise", note="times half the action range")
     t.set_option("target_noise_clip", "noise-clip", note="times half the action range")
     translate_off_policy_fields(t, hp, context, ("policy_delay",))
-    delayed = count_delayed_updates(hp, context, hp.policy_delay)
+    delayed = count_delayed_updates(t, hp, context, "policy_delay")
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
 
@@ -259,8 +268,8 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
         t,
         hp,
         context,
-        policy_updates=count_delayed_updates(hp, context, hp.policy_delay) * hp.policy_delay,
-        target_updates=count_delayed_updates(hp, context, hp.target_update_interval),
+        policy_updates=count_delayed_updates(t, hp, context, "policy_delay") * hp.policy_delay,
+        target_updates=count_delayed_updates(t, hp, context, "target_update_interval"),
     )
 
 
@@ -293,7 +302,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
     t.set_option("policy_delay", "policy-frequency")
     translate_off_policy_fields(t, hp, context, ("policy_delay",))
-    delayed = count_delayed_updates(hp, context, hp.policy_delay)
+    delayed = count_delayed_updates(t, hp, context, "policy_delay")
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
 
 

@@ -118,11 +118,15 @@ def test_patches_of_all_fields_fit_together(algorithm):
     check_no_conflict(patches)
 
 
-def test_delays_count_critic_steps_where_updates_come_in_cycles():
-    plain = translate("td3", patched=True, policy_delay=3)
-    assert not plain.patched_fields
-    native = translate("td3", patched=True, train_freq=4, gradient_steps=2, policy_delay=3)
+def test_delays_count_critic_steps_from_the_first():
+    # 25,000 steps of warm-up are a multiple of 4, and not of 3.
+    assert not translate("td3", 30_000, patched=True, policy_delay=4).patched_fields
+    assert translate("td3", patched=True, policy_delay=3).patched_fields == ("policy_delay",)
+    native = translate("td3", 30_000, patched=True, train_freq=4, gradient_steps=2, policy_delay=3)
     assert native.patched_fields == ("train_freq", "gradient_steps", "policy_delay")
+    schedule = native.update_schedule
+    assert (schedule.first_update, schedule.total_gradient_steps) == (25_004, 2500)
+    assert schedule.policy_updates == schedule.target_updates == 833
     native = translate("sac", patched=True, train_freq=4)
     assert native.patched_fields == ("train_freq", "policy_delay", "target_update_interval")
 
