@@ -136,7 +136,7 @@ def count_delayed_updates(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, field: str
 ) -> int:
     """Return the number of updates that wait as the hyperparameter `field` says."""
-    delay = getattr(hp, field)
+    delay: int = getattr(hp, field)
     if not _counts_critic_steps(t, hp, field):
         return (context.steps - 1) // delay - hp.learning_starts // delay
     rounds = context.steps // hp.train_freq - (hp.learning_starts + 1) // hp.train_freq
