@@ -1,6 +1,7 @@
 """`parallax probe`: measures what one update of each installed implementation does."""
 
 import argparse
+import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes import baseline, catalogue, intervention_check, report, runner
 from parallax.harness.probes.baseline import merge_reports
-from parallax.harness.probes.claims import claims
+from parallax.harness.probes.claims import checklist, claims
 from parallax.harness.probes.claims import page as text
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
@@ -64,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a Markdown page of published claims about implementations, and whether the "
         "answers confirm them",
+    )
+    add(
+        "--details",
+        type=Path,
+        metavar="FILE",
+        help="write the 37 implementation details of PPO, answered for each framework, to this "
+        "Markdown page, or as data to FILE.json",
     )
     add(
         "--answers",
@@ -142,7 +150,8 @@ def check_output_folders(options: argparse.Namespace) -> None:
     Raises:
         SpecError: Its folder is not there.
     """
-    for path in (options.json, options.markdown, options.html, options.claims, options.baseline):
+    names = ("json", "markdown", "html", "claims", "details", "baseline")
+    for path in (getattr(options, name) for name in names):
         if path is not None and not path.absolute().parent.is_dir():
             raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
@@ -170,6 +179,8 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
         contents[options.json] = report_to_text(found)
     if options.claims:
         contents[options.claims] = text.render_claims_page(found, claims.load_claims())
+    if options.details:
+        contents[options.details] = render_details(found, options.details)
     if options.html or options.markdown:
         from parallax.harness.probes import report as page  # a plotting library takes a second
 
@@ -178,6 +189,24 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
         if options.markdown:
             contents |= page.render_markdown_pages(options.markdown, found)
     return contents
+
+
+def render_details(found: ProbeReport, path: Path) -> str:
+    """Return the checklist of PPO's details as a page, or as JSON where the name says so.
+
+    Raises:
+        SpecError: Answers are missing.
+    """
+    details = checklist.load_details()
+    try:
+        if path.suffix == ".json":
+            return json.dumps(checklist.details_to_dict(found, details), indent=1) + "\n"
+        return checklist.render_details_page(found, details)
+    except KeyError as error:
+        raise SpecError(
+            f"--details needs the answers to all probes of PPO; {error.args[0]} is missing: drop "
+            "--probe, and use --algorithms ppo."
+        ) from error
 
 
 def render_baseline(

@@ -105,13 +105,22 @@ def load_claims(path: Path = CLAIMS_FILE) -> tuple[ImplementationClaim, ...]:
 
 def _claim_from_dict(section: str, entry: Mapping[str, Any]) -> ImplementationClaim:
     fields = {"section": section, **entry}
-    checks = tuple(_check_from_dict(check, entry["says"]) for check in fields.pop("checks", []))
+    checks = tuple(make_check(check, entry["says"]) for check in fields.pop("checks", []))
     if bool(checks) == bool(fields.get("untestable")):
         raise SpecError(f"claims: {entry['says']!r} needs either checks or untestable.")
     return ImplementationClaim(checks=checks, **fields)
 
 
-def _check_from_dict(entry: Mapping[str, Any], says: str) -> ClaimCheck:
+def make_check(entry: Mapping[str, Any], says: str) -> ClaimCheck:
+    """Make a check of an entry in a file.
+
+    Args:
+        entry: Probe or file, frameworks (`who`), one kind of check with its value, and options.
+        says: What it is a check of, for messages.
+
+    Raises:
+        SpecError: The entry is no check.
+    """
     fields = dict(entry)
     kinds = [kind for kind in CHECK_KINDS if kind in fields]
     if len(kinds) != 1:
@@ -278,6 +287,8 @@ def _format_answer(answer: ProbeAnswer, citation: str = "") -> str:
 
 def _check_numbers(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
     taken = _select_numbers(check, result, np.ravel(result.answers[name].value)) / check.unit
+    if np.isnan(taken).any():
+        return ClaimFinding(name, None, "upstream declares no value")
     wanted = np.broadcast_to(np.asarray(check.value, float), taken.shape)
     match check.kind:
         case "above":
