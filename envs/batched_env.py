@@ -55,7 +55,7 @@ def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
     Args:
         env_id: Gymnasium's name.
         n: How many.
-        options: Keyword arguments for the task.
+        options: Further arguments of `make_task_env`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
@@ -63,7 +63,7 @@ def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
     options = {"disable_env_checker": True, **options}
     env = make_task_env(env_id, **options)
     task = find_mujoco_task(env.spec)
-    if task is not None:
+    if task is not None and not options.get("wrappers"):
         return MujocoBatchedEnv(env, task, n)
     envs = [env, *(make_task_env(env_id, **options) for _ in range(n - 1))]
     return GymnasiumBatchedEnv(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -77,6 +78,7 @@ def make_training_env(
     after_episode: Callable[[float, int], None] | None = None,
     after_step: Callable[[Any, Any, Any, bool, bool], None] | None = None,
     layers: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> gymnasium.Env[Any, Any]:
     """One training environment; what of Atari's games is for training only is on it.
 
@@ -91,9 +93,10 @@ def make_training_env(
         after_step: Called with action, observation, reward, terminated and truncated of each step.
         layers: Wrappers around the task that change it, from the inside: `module:Class` and
             keyword arguments.
+        options: Further arguments of `make_task_env`, the same as where the policy is evaluated.
     """
     hooks = before_step, before_reset, after_episode, after_step
-    env: gymnasium.Env[Any, Any] = StepHook(make_task_env(env_id), *hooks)
+    env: gymnasium.Env[Any, Any] = StepHook(make_task_env(env_id, **options), *hooks)
     env = atari.wrap_for_training(env) if atari.is_atari_game(env_id) else env
     for layer, arguments in layers:
         env = EntryPoint("layer", layer, "").load()(env, **arguments)

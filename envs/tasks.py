@@ -2,7 +2,10 @@
 
 import dataclasses
 import functools
+import json
 import warnings
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,8 +87,16 @@ class Task:
         return len(self.action_low)
 
 
-def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
+def make_task_env(
+    env_id: str, wrappers: Sequence[str] = (), **kwargs: Any
+) -> "gymnasium.Env[Any, Any]":
     """Return `gymnasium.make(env_id)` without the notices that v4 tasks are out of date.
+
+    Args:
+        env_id: Gymnasium's name.
+        wrappers: `module:Class` of wrappers around the task, from the inside; each is called with
+            the environment alone.
+        kwargs: Keyword arguments of the task.
 
     Images of booleans are shown by `parallax.envs.images.FloatImages`, parking's dictionary flat,
     observations of `popgym` by `optional_tasks.OneHotObservations`, Atari's games by
@@ -125,26 +136,56 @@ def make_task_env(env_id: str, **kwargs: Any) -> "gymnasium.Env[Any, Any]":
     if optional_tasks.is_popgym(env_id) and optional_tasks.has_categorical_observations(
         env.observation_space
     ):
-        return optional_tasks.OneHotObservations(env)
-    return images.FloatImages(env) if images.is_boolean_image(env.observation_space) else env
+        env = optional_tasks.OneHotObservations(env)
+    elif images.is_boolean_image(env.observation_space):
+        env = images.FloatImages(env)
+    for name in wrappers:
+        env = _wrap_env(env, name)
+    return env
 
 
-@functools.lru_cache
+def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
+    """Return the environment inside the wrapper `module:Class`.
+
+    Raises:
+        TaskError: There is no such wrapper, or it cannot be made.
+    """
+    import gymnasium
+
+    try:
+        kind = EntryPoint("wrapper", name, "").load()
+        if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):
+            raise TypeError("it is no subclass of gymnasium.Wrapper")
+        wrapped: gymnasium.Env[Any, Any] = kind(env)
+    except Exception as error:  # whatever the code of the wrapper raises
+        reason = str(error) or type(error).__name__
+        raise TaskError(
+            f"env.wrappers={name} cannot be used: {reason}. Name it as module:Class, in a module "
+            "that Python finds and of a class that takes the environment alone."
+        ) from error
+    return wrapped
+
+
 def load_task(env_id: str, **options: Any) -> Task:
     """Make the environment once and read its sizes.
 
     Args:
         env_id: Gymnasium's name.
-        options: Keyword arguments for the environment, none of them a list.
+        options: Arguments of `make_task_env`: plain values, lists and dictionaries.
 
     Raises:
         TaskError: The environment is unknown, or its spaces are of a kind that is not known here.
     """
+    return _read_task(env_id, json.dumps(options, sort_keys=True))
+
+
+@functools.lru_cache
+def _read_task(env_id: str, options: str) -> Task:
     from gymnasium.spaces import Box, Discrete
 
     from parallax.envs.images import FloatImages, is_stack_of_frames
 
-    env = make_task_env(env_id, **options)
+    env = make_task_env(env_id, **json.loads(options))
     try:
         observations, actions = env.observation_space, env.action_space
         frames = is_stack_of_frames(observations)

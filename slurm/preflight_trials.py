@@ -79,7 +79,7 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
         run = prepare_run(spec, adapters[spec.framework])
         trial = _make_full_trial(run, adapters[spec.framework])
         if hasattr(run.hyperparameters, "rollout_steps"):
-            new = {(spec.framework, spec.python), spec.env} - covered
+            new = {(spec.framework, spec.python), spec.task_name} - covered
             covered |= new
             if new:
                 whole.add(trial.spec)
@@ -103,7 +103,7 @@ def format_setting_name(spec: RunSpec) -> str:
     parts += [
         f"{name}={format_value(getattr(spec.hyperparameters, name))}" for name in spec.overridden
     ]
-    return " ".join((spec.framework, spec.algorithm, spec.env, spec.hps, *parts))
+    return " ".join((spec.framework, spec.algorithm, spec.task_name, spec.hps, *parts))
 
 
 def _make_full_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:

@@ -15,12 +15,12 @@ SWEEP = [
     "hps=sb3",
     "alignment=exact",
     "env.name=parallax.envs.scripted:ParallaxScripted-v0",
-    "steps=40",
-    "eval_every=20",
+    "steps=2048",
+    "eval_every=1024",
     "eval_episodes=2",
     "study.name=lab",
 ]
-VARIANT = "steps=40,alignment=exact,eval_every=20,eval_episodes=2"
+VARIANT = "steps=2048,alignment=exact,eval_every=1024,eval_episodes=2"
 ENTRY_POINTS = "[parallax.adapters]\nstandin = standin:StandinAdapter\n"
 
 

@@ -87,7 +87,20 @@ def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **cha
         "eval_every": 300,
         "eval_episodes": 2,
     }
-    return make_run_spec(values | changes, recipe | (hyperparameters or {}), recipe)
+    values = values | changes
+    requested = recipe | (hyperparameters or {})
+    return make_run_spec(values, shorten_warm_up(requested, values["steps"]), recipe)
+
+
+def shorten_warm_up(requested, steps):
+    """The hyperparameters, with values for which learning begins within so few steps."""
+    if requested.get("learning_starts", 0) >= steps:
+        return requested | {"learning_starts": steps // 2}
+    if (rollout := requested.get("rollout_steps", 0)) > steps:
+        minibatch = min(requested["minibatch_size"], steps)
+        rollout = steps - steps % minibatch
+        return requested | {"rollout_steps": rollout, "minibatch_size": minibatch}
+    return requested
 
 
 def run(a_spec, results_dir):

@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from parallax.analysis.commands.common import (
     make_options,
     open_output_folder,
 )
+from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.report.phrases import format_setting
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.sections.overall import format_omnibus
 from parallax.analysis.report.sections.scores import (
@@ -53,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a summary and write all verdicts.
+    """Print a verdict for each pair and a summary, and write all verdicts.
 
     Raises:
         CommandError: There is nothing to judge or nowhere to write.
@@ -67,10 +70,32 @@ def run(options: argparse.Namespace) -> int:
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
     console = make_console()
-    lines = *summarize_verdicts(verdicts), *loaded.conflicts, *format_unused(loaded)
+    lines = [*format_pair_verdicts(verdicts), "", *summarize_verdicts(verdicts)]
+    lines += [*loaded.conflicts, *format_unused(loaded)]
     for line in (*lines, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
+
+
+def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
+    """Return a line for each pair of frameworks, below the setting that both were trained in."""
+    pairs = [*verdicts.consistency, *verdicts.defaults]
+    cells = {item.cell for item in pairs}
+    lines, setting = [], None
+    for item in pairs:
+        if item.cell != setting:
+            setting = item.cell
+            lines.append(format_setting(setting, cells))
+        first, second = item.first, item.second
+        counts = str(first.n) if first.n == second.n else f"{first.n} and {second.n}"
+        known = not math.isnan(item.low)
+        interval = f" [{format_number(item.low)}, {format_number(item.high)}]" if known else ""
+        lines.append(
+            f"  {get_label(first.framework)} and {get_label(second.framework)}: "
+            f"{item.verdict or 'too few seeds'}, difference {format_number(item.difference)}"
+            f"{interval}, n = {counts}"
+        )
+    return lines
 
 
 def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:

@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import functools
 import math
+import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "published"
@@ -84,9 +85,12 @@ def list_tables() -> list[str]:
 
 
 def split_version(env: str) -> tuple[str, str]:
-    """Split an environment's name into task and version: Hopper-v4 into Hopper and v4."""
-    task, _, version = env.rpartition("-")
-    return (task, version) if task and version.startswith("v") else (env, "")
+    """Split an environment's name into task and version: Hopper-v4 into Hopper and v4.
+
+    A task that runs have changed, such as `Pendulum-v1,g=9.81`, is no version of the published one.
+    """
+    match = re.fullmatch(r"(.+)-(v\d+)", env)
+    return (match[1], match[2]) if match else (env, "")
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan.planning import SeedNeed
-from parallax.harness.record.layout import RunPath, find_results_dir
+from parallax.harness.record.layout import RunPath, find_results_dir, format_task_name
 
 # What the command names by itself; every other entry of a run's spec is passed on as it is.
 _EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
@@ -67,7 +67,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
             _collect_settings(need, loaded.runs),
             (need.cell.algorithm,),
             (need.cell.hps,),
-            (need.cell.env,),
+            (_find_pattern(need, loaded.runs).spec["env"],),
             (need.framework,),
             need.seeds,
         )
@@ -107,9 +107,7 @@ def _merge_axis(sweeps: Sequence[SeedSweep], axis: str) -> list[SeedSweep]:
 
 def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str, ...]:
     """Return the options that a run of the setting had, its own framework's before others'."""
-    inside = [run for run in runs if run.id.cell == need.cell]
-    own = [run for run in inside if run.id.framework == need.framework]
-    run = (own or inside)[0]
+    run = _find_pattern(need, runs)
     spec = run.spec
     values: dict[str, Any] = {"study.name": need.cell.study}
     values |= {
@@ -121,18 +119,27 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
     values |= {
         f"hyperparameters.{name}": spec["hyperparameters"][name] for name in spec["overridden"]
     }
-    if own and spec.get("python"):
+    kwargs, wrappers = values.pop("env_kwargs", {}), values.pop("env_wrappers", ())
+    values |= {f"env.kwargs.{name}": kwargs[name] for name in kwargs}
+    values |= {"env.wrappers": wrappers} if wrappers else {}
+    if run.id.framework == need.framework and spec.get("python"):
         values["framework.python"] = spec["python"]
     place = _find_results_dir(run.path, spec)
     values |= {"results_dir": str(place)} if place else {}
     return tuple(f"{name}={_format_value(value)}" for name, value in values.items())
 
 
+def _find_pattern(need: SeedNeed, runs: Sequence[CompletedRun]) -> CompletedRun:
+    """Return a run of the setting, of its own framework where there is one."""
+    inside = [run for run in runs if run.id.cell == need.cell]
+    return next((run for run in inside if run.id.framework == need.framework), inside[0])
+
+
 def _find_results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
     """Return the folder above the study, if the run lies where the harness puts it."""
     said = RunPath(
         spec["study"],
-        spec["env"],
+        format_task_name(spec["env"], spec.get("env_kwargs", {}), spec.get("env_wrappers", ())),
         spec["algorithm"],
         spec["hps"],
         spec["framework"],
@@ -153,6 +160,8 @@ def _format_value(value: Any) -> str:
     """Return a value in Hydra's grammar."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{name}:{_format_value(value[name])}' for name in value)}}}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_format_value, value))}]"
     text = str(value)

@@ -91,7 +91,9 @@ def make_publication_texts(study: StudyPublication) -> dict[str, str]:
     verdicts, loaded = study.material.verdicts, study.material.loaded
     scores = make_score_tables(verdicts, study.material.method)
     tables = {f"{table.name}.csv": score_table_to_csv(table) for table in scores}
-    tables |= {name: table_to_csv(one) for name, one in make_verdict_tables(verdicts).items()}
+    tables |= {
+        name: table_to_csv(one) for name, one in make_verdict_tables(verdicts).items() if one.items
+    }
     tables["causes.csv"] = rows_to_csv(
         [row for one in study.causes for row in make_ablation_rows(one.item)]
     )

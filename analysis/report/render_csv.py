@@ -10,8 +10,9 @@ TableRow = dict[str, object]
 
 
 def table_to_csv(table: Table[Any]) -> str:
-    """Return a table as CSV; empty where it has no rows."""
-    return rows_to_csv([list_csv_values(table, item) for item in table.items])
+    """Return a table as CSV, with its headings also where it has no rows."""
+    heads = [column.key for column in table.columns if column.key]
+    return rows_to_csv([list_csv_values(table, item) for item in table.items], heads)
 
 
 def list_csv_values(table: Table[Item], item: Item) -> TableRow:
@@ -19,11 +20,16 @@ def list_csv_values(table: Table[Item], item: Item) -> TableRow:
     return {column.key: column.get_value(item) for column in table.columns if column.key}
 
 
-def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows as CSV; empty where there are none."""
-    if not rows:
+def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
+    """Return rows as CSV.
+
+    Args:
+        rows: Values by heading; those of the first row are the headings.
+        heads: The headings where there are no rows; without any the result is empty.
+    """
+    heads = list(rows[0]) if rows else heads
+    if not heads:
         return ""
-    heads = list(rows[0])
     return format_csv(
         [heads, *([_format_csv_value(row.get(head, "")) for head in heads] for row in rows)]
     )

@@ -42,12 +42,17 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
 
         thresholds = {key: {"threshold": value} for key, value in get_default_thresholds().items()}
         return {"name": name, "period": None, "also": [], **thresholds}
-    return {"name": name} | ({"python": None} if group == "framework" else {})
+    own: dict[str, dict[str, Any]] = {
+        "framework": {"python": None},
+        "env": {"kwargs": {}, "wrappers": []},
+    }
+    return {"name": name} | own.get(group, {})
 
 
 def register_config_groups() -> None:
     """Add the groups to those of Hydra."""
     from hydra.core.config_store import ConfigStore  # half a second, and help needs only names
+    from omegaconf import OmegaConf
 
     store = ConfigStore.instance()
     for group, names in list_group_options().items():
@@ -56,7 +61,10 @@ def register_config_groups() -> None:
             above, _, last = f"{group}/{name}".rpartition("/")
             package = group if above != group else None
             try:
-                node = dict(read_group_option(group, name))
+                node: Any = dict(read_group_option(group, name))
             except SpecError:
                 continue  # a damaged recipe stops only the runs that use it
+            if group == "env":
+                node = OmegaConf.create(node)
+                OmegaConf.set_struct(node.kwargs, False)  # its names are the task's own
             store.store(group=above, name=last, node=node, package=package)

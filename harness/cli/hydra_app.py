@@ -1,5 +1,6 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,16 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from parallax.harness.cli.option_names import check_known_keys, find_references
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
-from parallax.harness.diagnosis.registry import get_default_thresholds
+from parallax.harness.diagnosis.registry import (
+    check_thresholds,
+    get_default_thresholds,
+    load_all_checks,
+)
 from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR
 from parallax.harness.sweep.run_process import RunOutcome
 from parallax.harness.sweep.sweep import count_processes, run_sweep
@@ -41,8 +47,24 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
     Raises:
         SpecError: A value cannot be used.
     """
+    check_composed_keys(config)
     values: Any = OmegaConf.to_container(config, resolve=True)
     return spec_from_values(values)
+
+
+def check_composed_keys(config: DictConfig) -> None:
+    """Check that a composed configuration holds nothing that nobody reads.
+
+    Raises:
+        SpecError: It does; names the key.
+    """
+    raw: Any = OmegaConf.to_container(config, resolve=False)
+    swept: Any = (
+        OmegaConf.to_container(HydraConfig.get(), resolve=False)
+        if HydraConfig.initialized()
+        else {}
+    )
+    check_known_keys(raw, [*find_references(raw), *find_references(swept)])
 
 
 def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
@@ -53,6 +75,8 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     """
     flat = dict(values) | {name: _read_group_name(values, name) for name in _NAMED_GROUPS}
     flat["python"] = values["framework"].get("python")
+    flat["env_kwargs"] = values["env"].get("kwargs") or {}
+    flat["env_wrappers"] = values["env"].get("wrappers") or ()
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])
@@ -76,6 +100,8 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         return {"mode": values if values is not None else "off"}
     rest = {key: value for key, value in values.items() if key not in ("name", "also", "period")}
     defaults = get_default_thresholds()
+    if unknown := [name for name in rest if name not in defaults]:
+        check_thresholds(unknown, load_all_checks(values.get("also") or ())[0])
     thresholds = {}
     for name, value in rest.items():
         given = value.get("threshold") if isinstance(value, Mapping) else value
@@ -98,7 +124,7 @@ def _read_group_name(values: Mapping[str, Any], group: str) -> Any:
 
 
 def report_outcomes(outcomes: list[RunOutcome], results_dir: Path) -> None:
-    """Print how the runs ended and where they are.
+    """Print how the runs ended, where they are, and the next command.
 
     Raises:
         RunsFailedError: Not all of them completed.
@@ -107,8 +133,11 @@ def report_outcomes(outcomes: list[RunOutcome], results_dir: Path) -> None:
     for outcome in outcomes:
         counts[outcome.status] = counts.get(outcome.status, 0) + 1
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    where = outcomes[0].folder if len(outcomes) == 1 else results_dir
+    studies = sorted({str(results_dir / outcome.spec.study) for outcome in outcomes})
+    where = [str(outcomes[0].folder)] if len(outcomes) == 1 else studies
     noun = "run" if len(outcomes) == 1 else "runs"
-    print(f"{len(outcomes)} {noun}: {summary}. Results are in {where}")
+    print(f"{len(outcomes)} {noun}: {summary}. Results are in {', '.join(where)}")
+    if counts.keys() & {"completed", "skipped"}:
+        print("Next:", *(f"parallax report {shlex.quote(study)}" for study in studies))
     if set(counts) - {"completed", "skipped"}:
         raise RunsFailedError(f"{summary}. Run the same command again to resume incomplete runs.")

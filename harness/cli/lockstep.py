@@ -11,6 +11,7 @@ from parallax.harness.cli.arguments import (
     add_level_arguments,
     get_single_name,
 )
+from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
@@ -21,7 +22,9 @@ from parallax.harness.lockstep.comparison import (
     LockstepResult,
     LockstepSide,
     WeightDistance,
+    check_comparison,
     compare_implementations,
+    count_training_updates,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDATES
 from parallax.harness.probes.experiments import AlignmentLevel
@@ -83,16 +86,20 @@ def run(options: argparse.Namespace) -> int:
     first, second = _parse_sides(options, algorithm)
     print(f"{first.label} and {second.label}, {algorithm}:")
     print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
-    result = compare_implementations(
-        first,
-        second,
-        algorithm,
-        options.updates,
-        lambda distance: print(_format_distance(distance), flush=True),
-        LockstepOptions(
-            options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)
-        ),
+    chosen = LockstepOptions(
+        options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)
     )
+    check_comparison(algorithm, options.updates, chosen)
+    with CommandProgress(count_training_updates(algorithm, options.updates)) as progress:
+        result = compare_implementations(
+            first,
+            second,
+            algorithm,
+            options.updates,
+            lambda distance: print(_format_distance(distance), flush=True),
+            chosen,
+            lambda updates: progress.advance("updates of three trainings", updates),
+        )
     print(_format_verdict(result))
     if options.figure:
         from parallax.harness.lockstep.figure import (

@@ -80,7 +80,11 @@ COMMANDS = (
     Command(
         "status", f"{_SLURM}:status", "Counts a study's runs by state and says what is missing"
     ),
-    Command("run watch", f"{_CLI}.run_watch", "Shows curves and findings of a run while it trains"),
+    Command(
+        "run watch",
+        f"{_CLI}.run_watch",
+        "Shows curves and findings of a run, or the runs of a study, while they train",
+    ),
     Command(
         "run diagnosis",
         f"{_CLI}.run_folders:diagnosis",

@@ -3,11 +3,8 @@
 import argparse
 import json
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TextIO
 
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
@@ -15,6 +12,7 @@ from parallax.harness.cli.arguments import (
     add_level_arguments,
     split_names,
 )
+from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes import baseline, catalogue, intervention_check, report, runner
@@ -228,41 +226,6 @@ def write_output_files(contents: Mapping[Path, str]) -> None:
         raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
 
 
-class ProbeProgress:
-    """Progress as one line that a terminal overwrites; elsewhere as ten lines."""
-
-    def __init__(self, total: int, out: TextIO | None = None) -> None:
-        self._total, self._done = total, 0
-        self._out = sys.stderr if out is None else out
-        self._lock = threading.Lock()
-
-    def count_answer(self, name: str) -> None:
-        """Count one answer and show its name."""
-        with self._lock:
-            self._done += 1
-            tenth = max(self._total // 10, 1)
-            if self._out.isatty():
-                self._write(f"\r\x1b[K{self._done}/{self._total} {name}")
-            elif self._done % tenth == 0 or self._done == self._total:
-                self._write(f"{self._done}/{self._total} {name}\n")
-
-    def __enter__(self) -> Self:
-        self._write("starting ..." if self._out.isatty() else "")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._write("\r\x1b[K" if self._out.isatty() else "")
-
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
-
-
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 
 
@@ -343,8 +306,8 @@ def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> Pro
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]
     check_claim_coverage(options, labels, [probe.name for probe in probes])
-    with ProbeProgress(len(labels) * len(probes)) as progress:
-        found = runner.run_probes(request.probes, targets, progress.count_answer)
+    with CommandProgress(len(labels) * len(probes)) as progress:
+        found = runner.run_probes(request.probes, targets, progress.advance)
     if not any(result.answers for result in found.results):
         algorithms = ", ".join(request.algorithms)
         names = ", ".join(labels)

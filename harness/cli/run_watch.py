@@ -1,6 +1,7 @@
 """`parallax run watch`: curves and findings of a run in the terminal, while it trains or after."""
 
 import argparse
+import collections
 import dataclasses
 import math
 import sys
@@ -14,6 +15,7 @@ from rich.console import Console
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.diagnosis import read_diagnosis
 from parallax.harness.record.files import UnusableError, escape_unprintable
+from parallax.harness.record.layout import RUN_FILE, find_runs
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner
 from parallax.harness.record.reading import read_evaluations, read_run
 from parallax.harness.record.run_json import RunRecord
@@ -183,7 +185,7 @@ def _compute_column(step: int, until: int, width: int) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("folder", type=Path, help="a run folder")
+    parser.add_argument("folder", type=Path, help="a run folder, or a study for all of its runs")
     parser.add_argument(
         "--every",
         type=float,
@@ -195,39 +197,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the run until it ends.
+    """Show the run, or the runs of a study, until they end.
 
     Raises:
-        SpecError: The folder is not a run folder.
+        SpecError: The folder holds no run.
     """
-    return watch_run(options.folder, max(options.every, _MIN_INTERVAL), options.once)
+    return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 
-def watch_run(folder: Path, every: float, once: bool) -> int:
-    """Show a run until it has ended, and again only what has changed.
+def watch_folder(folder: Path, every: float, once: bool) -> int:
+    """Show a run or a study until it has ended, and again only what has changed.
 
     Args:
-        folder: Its folder.
+        folder: A run folder, or one above several.
         every: Seconds between two reads.
         once: Whether to stop after the first.
 
     Raises:
         SpecError: The folder is not a run folder.
     """
-    console, shown = Console(highlight=False), None
+    console = Console(highlight=False)
+    width = console.width if console.is_terminal else 100
+    several = not (folder / RUN_FILE).exists() and bool(find_runs(folder).runs)
+    shown: list[str] | None = None
     while True:
-        snapshot = read_snapshot(folder)
-        if snapshot != shown:
+        if several:
+            lines, is_active = summarize_study(folder)
+        else:
+            snapshot = read_snapshot(folder)
+            lines, is_active = list(format_snapshot_lines(snapshot, width)), snapshot.is_active
+        if lines != shown:
             if console.is_terminal and shown is not None:
                 console.clear()
-            _print_snapshot(console, snapshot)
-            shown = snapshot
-        if once or not snapshot.is_active:
+            for line in lines:
+                console.print(escape_unprintable(line), markup=False, soft_wrap=True)
+            sys.stdout.flush()
+            shown = lines
+        if once or not is_active:
             return 0
         time.sleep(every)
 
 
-def _print_snapshot(console: Console, snapshot: RunSnapshot) -> None:
-    for line in format_snapshot_lines(snapshot, console.width if console.is_terminal else 100):
-        console.print(escape_unprintable(line), markup=False, soft_wrap=True)
-    sys.stdout.flush()
+def summarize_study(folder: Path) -> tuple[list[str], bool]:
+    """Return a line for each run of a study, and whether any of them can still change.
+
+    Runs that can change come first. A line has status, steps, the mean return of the last
+    evaluation, the number of findings, and the folder below the study's.
+    """
+    rows, problems = [], []
+    for path in find_runs(folder).runs:
+        try:
+            rows.append(read_snapshot(path))
+        except SpecError as error:
+            problems.append(str(error))
+    rows.sort(key=lambda row: (not row.is_active, row.folder))
+    counts = collections.Counter(row.status for row in rows)
+    active = any(row.is_active for row in rows)
+    lines = [f"{folder}: {', '.join(f'{n} {status}' for status, n in sorted(counts.items()))}"]
+    lines.append(f"{'status':<11}  {'steps':>21}  {'last return':>11}  {'findings':>8}  run")
+    base = folder.absolute()
+    for row in rows:
+        curve = row.curves.get("evaluation", ())
+        last = f"{curve[-1][1]:.4g}" if curve else ""
+        found = sum(finding["level"] != "note" for finding in row.findings)
+        steps = f"{row.step:,} / {row.steps:,}"
+        place = row.folder.relative_to(base)
+        lines.append(f"{row.status:<11}  {steps:>21}  {last:>11}  {found:>8}  {place}")
+    if not active:
+        lines.append(f"Curves and findings of one run: parallax run watch {folder}/RUN")
+    return lines + problems, active

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 
 from parallax.harness.cli.config_groups import list_group_options, read_group_option
-from parallax.harness.cli.hydra_app import spec_from_values
+from parallax.harness.cli.hydra_app import check_composed_keys, spec_from_values
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
@@ -72,6 +72,7 @@ class SweepComposer:
 
         Raises:
             HydraException: A configuration does not exist.
+            SpecError: A configuration holds a key that nobody reads.
         """
         for level, words in enumerate(_SUBSTITUTION_LEVELS):
             rest, choices = self._split_job(job, words)
@@ -87,7 +88,9 @@ class SweepComposer:
             found = shared[key]
             if found is not None:
                 return found.values(choices)
-        return _resolve_values(self._hydra.compose(job))
+        composed = self._hydra.compose(job)
+        check_composed_keys(composed)
+        return _resolve_values(composed)
 
     def _split_job(
         self, job: JobOverrides, words: Sequence[str]
@@ -135,6 +138,7 @@ class SharedComposition:
         for group in SUBSTITUTED_GROUPS:
             if group in first:
                 hydra.check(composed, group, {choices[group] for choices in alike}, rest)
+        check_composed_keys(composed)
         self._config = _remove_hydra_config(composed)
         references = list(_iterate_references(_to_unresolved_values(self._config)))
         if not all(map(_is_plain, references)):

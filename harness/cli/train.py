@@ -1,6 +1,5 @@
 """`parallax train`: trains one run, or with `--multirun` a sweep."""
 
-import dataclasses
 import os
 import re
 import string
@@ -17,14 +16,9 @@ from parallax.harness.cli.config_groups import (
     read_group_option,
     register_config_groups,
 )
-from parallax.harness.contract.algorithms import (
-    ALGORITHMS,
-    BROKEN_ALGORITHMS,
-    describe_owning_algorithms,
-)
+from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
-from parallax.harness.contract.run_spec import RunSpec
 
 
 def run(words: Sequence[str]) -> int:
@@ -121,7 +115,7 @@ def _read_config_file(name: str) -> dict[str, Any]:
 
 _DIAGNOSIS_KEYS = ("name", "period", "also")  # all but the thresholds
 _CUSTOM_NAME_HINTS = {
-    "env": "Any other gymnasium task is named as env.name={}.",
+    "env": "Any other gymnasium task is named as env.name={}, arguments of it as env.kwargs.NAME.",
     "study": "A study of your own is named as study.name={}.",
 }
 
@@ -137,8 +131,23 @@ def explain_hydra_error(error: BaseException) -> str:
         return _explain_choice(error.missing_cfg_file, error.options or ()) or _shorten_message(
             text
         )
+    if listed := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'", text):
+        name, values = listed.groups()
+        return (
+            f"{name}={values} names several values, and one run has one. For a run of each: "
+            f"parallax train --multirun {name}={values}. A list is written in brackets: "
+            f"{name}=[{values}]."
+        )
     mistyped = re.match(r"Could not override '([^']+)'", text)
     return _explain_name(mistyped[1]) if mistyped else _shorten_message(text)
+
+
+def _explain_name(name: str) -> str:
+    from parallax.harness.cli.option_names import explain_unknown_option
+
+    words = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("algorithm=")]
+    algorithm = words[-1].split(",")[0] if words else next(iter(ALGORITHMS))
+    return explain_unknown_option(name, algorithm)
 
 
 def _shorten_message(text: str) -> str:
@@ -171,14 +180,3 @@ def _explain_recipe(algorithm: str, name: str) -> str:
             return f"hps={name} cannot be used: {error}"
     unknown = format_unknown_name(f"hps={name}", name, known)
     return f"algorithm={algorithm} has no such recipe: {unknown}"
-
-
-def _explain_name(name: str) -> str:
-    group, _, field = name.rpartition(".")
-    if group == "hyperparameters" and describe_owning_algorithms(field):
-        return f"{name} {describe_owning_algorithms(field)}"
-    run_fields = [field.name for field in dataclasses.fields(RunSpec) if field.metadata]
-    all_fields = {field.name for cls in ALGORITHMS.values() for field in dataclasses.fields(cls)}
-    return format_unknown_name(
-        name, name, ["results_dir", *run_fields, *(f"hyperparameters.{f}" for f in all_fields)]
-    )

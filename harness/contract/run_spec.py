@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,12 @@ from parallax.harness.contract.fields import (
 )
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
-from parallax.harness.record.layout import RESERVED_FOLDERS, SLASH_SUBSTITUTE, RunPath
+from parallax.harness.record.layout import (
+    RESERVED_FOLDERS,
+    SLASH_SUBSTITUTE,
+    RunPath,
+    format_task_name,
+)
 
 NO_INTERVENTION = "none"
 INTERVENTION_SEPARATOR = "+"
@@ -57,9 +63,17 @@ NO_DIAGNOSIS: Mapping[str, Any] = {"mode": "off"}
 DEFAULT_CHECKPOINT_MINUTES = 20.0
 """Minutes between checkpoints, where nobody says."""
 
+_DEFAULT_EVALUATIONS = 10
 _FOLDER_NAMES = ("study", "framework", "env", "hps")
 _MAX_VARIANT_LENGTH = 120
 _MAX_CHECKPOINT_MINUTES = 10**6
+_CLASS_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_RESERVED_KWARGS = {
+    "id": "it names the task; use env.name",
+    "env_id": "it names the task; use env.name",
+    "wrappers": "wrappers are listed in env.wrappers",
+    "render_mode": "it is chosen where policies are filmed, with parallax policy video",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +85,9 @@ class RunSpec:
         framework: Name of an adapter.
         algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
+        env_kwargs: Keyword arguments of the task, in training and evaluation.
+        env_wrappers: `module:Class` of wrappers around the task in training and evaluation, from
+            the inside.
         hps: Name of the recipe the hyperparameters started from.
         alignment: `defaults`: each framework's own hyperparameters. `common`: only what every
             framework exposes is set, the rest stays at each framework's own default. `exact`:
@@ -125,6 +142,8 @@ class RunSpec:
     intervention: str = bounded_field()
     save_policy: str = bounded_field(choices=SAVE_POLICY_CHOICES)
     replay: ReplayConfig = UNIFORM_REPLAY
+    env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    env_wrappers: tuple[str, ...] = ()
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: NO_DIAGNOSIS, compare=False
     )
@@ -157,9 +176,20 @@ class RunSpec:
             text = f"steps={self.steps},overrides={digest}"
         return text
 
+    @property
+    def env_options(self) -> dict[str, Any]:
+        """Return what `parallax.envs.tasks.make_task_env` takes besides the task's name."""
+        wrappers = {"wrappers": self.env_wrappers} if self.env_wrappers else {}
+        return {**self.env_kwargs, **wrappers}
+
+    @property
+    def task_name(self) -> str:
+        """Return the task's name with what the run changes of it."""
+        return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
+
     def folder(self, results_dir: Path) -> Path:
         """The run folder below `results_dir`."""
-        names = (self.study, self.env, self.algorithm, self.hps, self.framework, self.variant)
+        names = (self.study, self.task_name, self.algorithm, self.hps, self.framework, self.variant)
         return RunPath(*names, self.seed).to_folder(results_dir)
 
     @property
@@ -167,7 +197,8 @@ class RunSpec:
         """Short name for people."""
         changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
         changed += "" if self.replay.is_uniform else f"+{self.replay.name}"
-        return f"{self.framework}{changed} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
+        words = (f"{self.framework}{changed}", self.algorithm, self.task_name, self.hps)
+        return f"{' '.join(words)} seed={self.seed}"
 
 
 def make_run_spec(
@@ -176,14 +207,14 @@ def make_run_spec(
     """Checks user input and makes a `RunSpec` of it.
 
     Args:
-        values: Every other field of `RunSpec` by name.
+        values: Every other field of `RunSpec` by name; `eval_every` None is a tenth of the steps.
         hyperparameters: Unified hyperparameters, overrides included.
         recipe: The same without the user's overrides.
 
     Raises:
         SpecError: Names the field, its value and the remedy.
     """
-    checked = _check_fields(values)
+    checked = _check_fields(_fill_evaluation_interval(values))
     _check_names_and_framework(checked)
     if checked["eval_every"] > checked["steps"]:
         raise SpecError(
@@ -215,11 +246,21 @@ def make_run_spec(
         overridden=overridden,
         python=python,
         replay=make_replay_config(values.get("replay", UNIFORM_REPLAY.name)),
+        env_kwargs=_check_env_kwargs(values.get("env_kwargs", {})),
+        env_wrappers=_check_env_wrappers(values.get("env_wrappers", ())),
         diagnosis=_check_diagnosis(values.get("diagnosis", NO_DIAGNOSIS)),
         logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", DEFAULT_CHECKPOINT_MINUTES)),
         patches=_check_patches(values.get("patches", True)),
     )
+
+
+def _fill_evaluation_interval(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with `eval_every` at a tenth of the steps where nobody has set it."""
+    steps = values["steps"]
+    if values["eval_every"] is not None or not isinstance(steps, int | float):
+        return values
+    return {**values, "eval_every": max(1, math.ceil(steps / _DEFAULT_EVALUATIONS))}
 
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
@@ -241,6 +282,8 @@ def spec_from_dict(content: Any) -> RunSpec:
         "python": None,
         "overridden": (),
         "replay": UNIFORM_REPLAY.name,
+        "env_kwargs": {},
+        "env_wrappers": (),
         "diagnosis": NO_DIAGNOSIS,
         "logger": "none",
         "checkpoint_every": DEFAULT_CHECKPOINT_MINUTES,
@@ -274,6 +317,8 @@ def spec_from_dict(content: Any) -> RunSpec:
         overridden=tuple(overridden),
         python=python,
         replay=make_replay_config(content["replay"]),
+        env_kwargs=_check_env_kwargs(content["env_kwargs"]),
+        env_wrappers=_check_env_wrappers(content["env_wrappers"]),
         diagnosis=_check_diagnosis(content["diagnosis"]),
         logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
@@ -321,6 +366,44 @@ def _check_logger(value: Any) -> str:
     if value not in LOGGERS:
         raise SpecError(f"logger={format_value(value)} must be one of {', '.join(LOGGERS)}.")
     return str(value)
+
+
+def _check_env_kwargs(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"env.kwargs={format_value(given)} must hold values by name.")
+    for name, value in given.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise SpecError(f"env.kwargs.{name} must be the name of an argument of the task.")
+        if name in _RESERVED_KWARGS:
+            raise SpecError(f"env.kwargs.{name} cannot be set: {_RESERVED_KWARGS[name]}.")
+        if not _is_plain_value(value):
+            raise SpecError(
+                f"env.kwargs.{name}={value!r} must be a finite number, a text, true, false, null, "
+                "or a list or dictionary of these."
+            )
+    return dict(given)
+
+
+def _is_plain_value(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain_value(value[key]) for key in value)
+    if isinstance(value, list):
+        return all(map(_is_plain_value, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
+
+
+def _check_env_wrappers(given: Any) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not all(
+        isinstance(name, str) and _CLASS_NAME.fullmatch(name) for name in listed
+    ):
+        raise SpecError(
+            f"env.wrappers={format_value(given)} must list classes as module:Class, for example "
+            "env.wrappers=[my_project.wrappers:Shaped]."
+        )
+    return tuple(listed)
 
 
 def _check_names_and_framework(values: Mapping[str, Any]) -> None:

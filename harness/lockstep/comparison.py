@@ -184,6 +184,7 @@ def compare_implementations(
     updates: int,
     on_distance: Callable[[WeightDistance], object] = lambda distance: None,
     options: LockstepOptions | None = None,
+    on_training: Callable[[int], object] = lambda updates: None,
 ) -> LockstepResult:
     """Train two implementations side by side until they diverge, or for `updates` updates.
 
@@ -194,13 +195,15 @@ def compare_implementations(
         updates: Number of updates, at most `MAX_UPDATES`.
         on_distance: Called with each distance.
         options: By default float32 and one minibatch.
+        on_training: Called after each training with the number of its updates;
+            `count_training_updates` is their sum.
 
     Raises:
         SpecError: A framework refuses the common settings, or the algorithm is not supported.
     """
     options = options or LockstepOptions()
     check_comparison(algorithm, updates, options)
-    trainings = LockstepTrainings((first, second), algorithm, options)
+    trainings = LockstepTrainings((first, second), algorithm, options, on_training)
     distances: list[WeightDistance] = []
     for lengths in _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1)):
         reported, distances = len(distances), trainings.measure_distances(0, 1, lengths)
@@ -242,9 +245,14 @@ class LockstepTrainings:
     """
 
     def __init__(
-        self, sides: Sequence[LockstepSide], algorithm: str, options: LockstepOptions
+        self,
+        sides: Sequence[LockstepSide],
+        algorithm: str,
+        options: LockstepOptions,
+        on_training: Callable[[int], object] = lambda updates: None,
     ) -> None:
         """Prepare the caches; nothing is trained yet."""
+        self._on_training = on_training
         self.sides = tuple(sides)
         self._caches = tuple(
             ExperimentCache(
@@ -287,6 +295,7 @@ class LockstepTrainings:
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         cycles = frozenset(length // unit for length in lengths)
         saved = self._run_side(number, lengths[-1], last_bit, cycles=cycles).record.saved_weights
+        self._on_training(lengths[-1])
         for length in lengths:
             if length // unit not in saved:
                 raise SpecError(
@@ -370,6 +379,12 @@ def list_update_counts(updates: int, unit: int = 1) -> list[int]:
     """Return the numbers of updates after which weights are compared, multiples of `unit`."""
     wanted = [*(length for length in CHECKED_UPDATES if length < updates), updates]
     return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
+
+
+def count_training_updates(algorithm: str, updates: int) -> int:
+    """Return the updates of all trainings of a comparison: three to the end of each stage."""
+    stages = _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1))
+    return 3 * sum(lengths[-1] for lengths in stages)
 
 
 def _split_into_stages(updates: int, unit: int) -> list[list[int]]:

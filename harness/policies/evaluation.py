@@ -11,6 +11,7 @@ from parallax.envs.batched_env import make_batched_env
 from parallax.envs.tasks import TaskError, load_task
 from parallax.harness.contract.events import EvaluationResult
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.policies.loading import LoadedPolicy
 from parallax.harness.train.evaluation import evaluate_greedy_policy
 from parallax.harness.train.limits import check_episodes
@@ -51,8 +52,8 @@ def evaluate_loaded_policy(
     check_episodes(episodes)
     seeds = policy.seeds(episodes, conditions.seed)
     try:
-        _check_spaces(spec.env, conditions.env)
-        env = make_batched_env(spec.env, episodes, **conditions.env)
+        _check_spaces(spec, conditions.env)
+        env = make_batched_env(spec.env, episodes, **spec.env_options | dict(conditions.env))
     except TaskError as error:
         raise SpecError(str(error)) from error
     return evaluate_greedy_policy(policy.policy, env, seeds, policy.normalize)
@@ -70,16 +71,17 @@ def has_same_returns(evaluation: EvaluationResult, recorded: NDArray[np.float64]
     return returns.shape == recorded.shape and bool((returns == recorded.astype(np.float32)).all())
 
 
-def _check_spaces(env_id: str, options: Mapping[str, Any]) -> None:
+def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
     """Require that a changed task has the observations and actions that the policy knows."""
     if not options:
         return
-    before, after = load_task(env_id), load_task(env_id, **options)
+    before = load_task(spec.env, **spec.env_options)
+    after = load_task(spec.env, **spec.env_options | dict(options))
     for name in ("observation_size", "image", "action_low", "action_high", "choices"):
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
             changes = ", ".join(f"env.{key}={value}" for key, value in options.items())
             raise SpecError(
-                f"{changes} changes {name} of {env_id} from {old} in training to {new}; the policy "
-                "cannot act there. Leave that option out."
+                f"{changes} changes {name} of {spec.task_name} from {old} in training to {new}; "
+                "the policy cannot act there. Leave that option out."
             )

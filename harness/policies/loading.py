@@ -274,6 +274,7 @@ class _SetupMonitor:
             wrappers=spec.wrappers,
             gamma=gamma,
             layers=collect_layers(self._prepared.interventions),
+            options=spec.env_options,
             before_step=self._stop,
         )
         self.envs.append(env)

@@ -62,7 +62,7 @@ def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int 
         SpecError: The tasks differ, or a library that renders or encodes videos is missing.
     """
     first = next(iter(policies.values()))
-    tasks = {policy.spec.env for policy in policies.values()}
+    tasks = {policy.spec.task_name for policy in policies.values()}
     if len(tasks) > 1:
         raise SpecError(f"policies of different tasks cannot be compared: {', '.join(tasks)}.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +92,10 @@ class _SideBySideEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, policies: Mapping[str, LoadedPolicy]) -> None:
         self._policies = dict(policies)
-        env_id = next(iter(policies.values())).spec.env
+        spec = next(iter(policies.values())).spec
+        options = spec.env_options | {"render_mode": self.render_mode}
         try:
-            self._envs = [make_task_env(env_id, render_mode=self.render_mode) for _ in policies]
+            self._envs = [make_task_env(spec.env, **options) for _ in policies]
         except TaskError as error:
             raise SpecError(str(error)) from error
         fps = self._envs[0].metadata.get("render_fps") or 30

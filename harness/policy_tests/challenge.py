@@ -180,7 +180,7 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
         reading = read_run(folder)
         if reading.complete and reading.record is not None:
             spec = reading.record.spec
-            key = MutationTestSetting(spec.env, spec.algorithm, spec.hps, spec.framework)
+            key = MutationTestSetting(spec.task_name, spec.algorithm, spec.hps, spec.framework)
             runs.setdefault(key, []).append((folder, reading.record))
     found = [
         study

@@ -5,9 +5,13 @@ is the one place that takes such a path apart and puts it together.
 """
 
 import dataclasses
+import hashlib
+import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from parallax.harness.record.old_names import translate_env, translate_variant
 
@@ -32,6 +36,9 @@ RESERVED_FOLDERS = {
 
 SLASH_SUBSTITUTE = "~"
 """What stands for a slash in the name of a folder."""
+
+_MAX_CHANGES_LENGTH = 80
+_PLAIN_CHANGES = re.compile(r"[\w.:=,+-]+", re.ASCII)
 
 _SEED_FOLDER = re.compile(r"seed=(\d{1,20})")
 _PATH_FIELDS = ("study", "env", "algorithm", "hps", "framework", "variant")
@@ -63,6 +70,32 @@ class RunPath:
         """The run folder in a folder of results."""
         names = (to_folder_name(getattr(self, name)) for name in _PATH_FIELDS)
         return results_dir.joinpath(*names, f"seed={self.seed}")
+
+
+def format_task_name(env: str, kwargs: Mapping[str, Any], wrappers: Sequence[str]) -> str:
+    """Return the name of a task with what a run changes of it, as folders and tables show it.
+
+    The task alone where nothing is changed; a hash of the changes where they are long, or hold
+    signs that a folder's name should not have.
+
+    Args:
+        env: Gymnasium's name.
+        kwargs: Keyword arguments of the task.
+        wrappers: `module:Class` of wrappers around it.
+    """
+    if not kwargs and not wrappers:
+        return env
+    parts = [f"{name}={_format_kwarg(kwargs[name])}" for name in sorted(kwargs)]
+    parts += [f"wrappers={'+'.join(wrappers)}"] if wrappers else []
+    text = ",".join(parts)
+    if len(text) > _MAX_CHANGES_LENGTH or not _PLAIN_CHANGES.fullmatch(text):
+        exact = json.dumps([dict(kwargs), list(wrappers)], sort_keys=True)
+        text = f"changed={hashlib.sha256(exact.encode()).hexdigest()[:12]}"
+    return f"{env},{text}"
+
+
+def _format_kwarg(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def to_folder_name(name: str) -> str:

@@ -250,7 +250,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     """
     spec = record.spec
     wanted = {
-        "env": escape_unprintable(spec.env),
+        "env": escape_unprintable(spec.task_name),
         "algorithm": escape_unprintable(spec.algorithm),
         "hps": escape_unprintable(spec.hps),
         "framework": escape_unprintable(spec.framework),

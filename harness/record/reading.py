@@ -150,7 +150,7 @@ class RunReading:
         spec = self.record.spec
         named = RunPath(
             spec.study,
-            spec.env,
+            spec.task_name,
             spec.algorithm,
             spec.hps,
             spec.framework,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from parallax.harness.record.layout import format_task_name
 from parallax.harness.record.lock import Count, Seconds
 
 SCHEMA = 3
@@ -40,6 +41,8 @@ class RecordedSpec(Struct, frozen=True):
     eval_every: Positive = 10_000
     eval_episodes: Positive = 30
     evaluation_seed: Count = 0
+    env_kwargs: dict[str, Any] = {}
+    env_wrappers: list[str] = []
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
@@ -49,6 +52,11 @@ class RecordedSpec(Struct, frozen=True):
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
+
+    @property
+    def task_name(self) -> str:
+        """Return the task's name with what the run changes of it."""
+        return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
 
 
 class StepCounts(Struct, frozen=True):
@@ -126,6 +134,7 @@ class RunRecord(Struct, frozen=True):
     interventions: dict[str, Any] = {}
     weights_sha256: str | None = None
     saved_evaluation: Count | None = None
+    final_score: float | None = None
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[RunAttempt] = []

@@ -160,6 +160,7 @@ def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str
             "framework": prepared.native.framework_steps,
             "taken": 0,
         },
+        "final_score": None,
         "weights_sha256": None,
         "failure": None,
         "stopped_by": None,

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.record.diagnosis import read_diagnosis
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.lock import describe_resumption, read_heartbeat
@@ -95,6 +96,8 @@ class SweepDisplay:
         text = f"{count} {status:<11} {self._runs[folder].spec.title}"
         if words := describe_run_resumptions(folder):
             text += f" ({words})"
+        if status == "completed" and (result := describe_run_result(folder)):
+            text += f"\n        {result}"
         if failure:
             text += f"\n        {failure}\n        see {folder / 'log.txt'}"
         style = "" if status in _SUCCESSFUL_STATUSES else "red"
@@ -179,6 +182,27 @@ def describe_run_resumptions(folder: Path) -> str:
     """Return where from and how often a run that has ended resumed; empty where it did not."""
     record = read_run(folder).record
     return describe_resumption(record.resumed_from, record.resumptions) if record else ""
+
+
+def describe_run_result(folder: Path) -> str:
+    """Return final score, updates and seconds of a run that has completed, as its record has them.
+
+    Empty where the record cannot be read.
+    """
+    record = read_run(folder).record
+    if record is None:
+        return ""
+    parts = [] if record.final_score is None else [f"final score {record.final_score:,.1f}"]
+    counts = record.update_schedule
+    # Early stopping by divergence ends epochs before all of their minibatches were used.
+    bound = "at most " if record.hyperparameters.get("target_kl") is not None else ""
+    if updates := counts.get("total_gradient_steps"):
+        parts.append(f"{bound}{updates:,} gradient updates")
+    if ALGORITHMS[record.spec.algorithm].has_targets:
+        parts.append(f"{counts.get('target_updates', 0):,} target updates")
+    if record.timings.seconds is not None:
+        parts.append(f"{record.timings.seconds:,.1f} s")
+    return ", ".join(parts)
 
 
 def _format_clock(seconds: float | None) -> str:

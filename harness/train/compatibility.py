@@ -8,6 +8,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.translation import NativeConfig
 
 
 def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_machine: bool) -> None:
@@ -110,3 +111,48 @@ def check_wrappers(spec: RunSpec, hyperparameters: Hyperparameters, task: Task) 
             f"wrappers=normalized would scale what networks divide by {task.brightest} already: "
             f"env={task.env_id} shows bytes. Use wrappers=none."
         )
+
+
+def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
+    """Check that learning begins before the run ends.
+
+    Raises:
+        SpecError: It does not; names the value and the remedy.
+    """
+    steps = spec.steps
+    warm_up = getattr(hyperparameters, "learning_starts", 0)
+    rollout = getattr(hyperparameters, "rollout_steps", 0)
+    if warm_up >= steps:
+        raise SpecError(
+            f"hyperparameters.learning_starts={warm_up} leaves nothing to learn from in "
+            f"steps={steps}: learning begins after {warm_up:,} steps. Raise steps above {warm_up}, "
+            f"or begin earlier, for example hyperparameters.learning_starts={steps // 10}."
+        )
+    if rollout > steps:
+        raise SpecError(
+            f"hyperparameters.rollout_steps={rollout} is longer than the run of steps={steps}, "
+            f"which would end before its first update. Use steps={rollout} or more, or "
+            f"hyperparameters.rollout_steps={steps} or less."
+        )
+
+
+def check_updates(spec: RunSpec, hyperparameters: Hyperparameters, native: NativeConfig) -> None:
+    """Check that the framework, with its own rounding and counts, updates the policy at all.
+
+    Raises:
+        SpecError: It does not; names the values that decide and the remedy.
+    """
+    schedule = native.update_schedule
+    if min(schedule.total_gradient_steps, schedule.policy_updates) >= 1:
+        return
+    network = "networks" if schedule.total_gradient_steps < 1 else "policy"
+    names = ("rollout_steps", "learning_starts", "train_freq", "policy_delay")
+    delays = " and ".join(
+        f"hyperparameters.{name}={getattr(hyperparameters, name)}"
+        for name in names
+        if hasattr(hyperparameters, name)
+    )
+    raise SpecError(
+        f"steps={spec.steps} is too short: framework={spec.framework} would never update its "
+        f"{network}{f' with {delays}' if delays else ''}. Raise steps, or lower these values."
+    )

@@ -38,6 +38,7 @@ class PolicyEvaluator:
 
     Attributes:
         seconds: Spent on it.
+        last_score: Mean return of the latest evaluation; None before the first.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class PolicyEvaluator:
     ) -> None:
         self._spec, self._events, self._normalizer = spec, events, normalizer
         self._policy: Policy | None = None
-        self._episodes = make_batched_env(spec.env, spec.eval_episodes)
+        self._episodes = make_batched_env(spec.env, spec.eval_episodes, **spec.env_options)
         self._done, self._next = 0, spec.eval_every
         self.seconds = 0.0
+        self.last_score: float | None = None
         events.subscribe(PolicyAttached, self._attach)
         events.subscribe(EnvStep, self._before_step)
         events.subscribe(TrainingEnd, self._evaluate)
@@ -80,6 +82,7 @@ class PolicyEvaluator:
             self._policy, self._episodes, self._seeds(), self._normalizer()
         )
         self._done += 1
+        self.last_score = float(np.mean(evaluation.returns))
         self._events.tell(evaluation)
         if not evaluation.is_finite:
             raise TrainingError(

@@ -188,7 +188,12 @@ class TrainingMonitor:
         gamma = self._spec.hyperparameters.gamma
         spec, seam = self._spec, self.events.make_env_hooks()
         env = make_training_env(
-            spec.env, wrappers=spec.wrappers, gamma=gamma, layers=self._layers, **seam
+            spec.env,
+            wrappers=spec.wrappers,
+            gamma=gamma,
+            layers=self._layers,
+            options=spec.env_options,
+            **seam,
         )
         if self._envs:
             share_statistics(self._envs[0], env)

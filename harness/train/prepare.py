@@ -22,7 +22,12 @@ from parallax.harness.interventions.catalogue import (
     resolve_interventions,
 )
 from parallax.harness.record.files import to_plain_json
-from parallax.harness.train.compatibility import check_compatibility, check_wrappers
+from parallax.harness.train.compatibility import (
+    check_compatibility,
+    check_length,
+    check_updates,
+    check_wrappers,
+)
 from parallax.harness.train.limits import ANY, Machine, check_limits
 from parallax.harness.train.loggers import check_logger_installed
 
@@ -76,12 +81,14 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
     check_wrappers(spec, hyperparameters, task)
+    check_length(spec, hyperparameters)
     interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     native = _translate(spec, adapter, hyperparameters, context)
     if native.patched_fields:
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
+    check_updates(spec, hyperparameters, native)
     return PreparedRun(spec, context, hyperparameters, native, interventions)
 
 
@@ -113,7 +120,7 @@ def _check_installation(spec: RunSpec, adapter: Adapter) -> None:
 
 def _load_task(spec: RunSpec) -> Task:
     try:
-        return load_task(spec.env)
+        return load_task(spec.env, **spec.env_options)
     except TaskError as error:
         raise SpecError(str(error)) from error
 

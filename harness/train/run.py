@@ -185,6 +185,7 @@ class _RunAttempt:
         folder.save_policy(saved)
         return {
             "status": "completed",
+            "final_score": monitor.evaluator.last_score,
             "weights_sha256": hash_weights(saved.weights),
             **({"saved_evaluation": best.evaluation} if best else {}),
         }

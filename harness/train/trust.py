@@ -23,6 +23,8 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     - `python`: an interpreter; this one needs no trust.
     - `env`: a module that registers tasks; those of this project, and of packages that have an
       entry point for tasks, adapters or algorithms, need none.
+    - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
+      own need none.
     - `diagnosis.also`: checks; those that an entry point registers need none.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
 
@@ -47,6 +49,11 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
         module, colon, _ = spec.env.partition(":")
         if colon and not _is_installed_task(module):
             lines.append(f"import of the module {module}: env={spec.env}")
+        lines += [
+            f"import of the module {name.partition(':')[0]}: env.wrappers={name}"
+            for name in spec.env_wrappers
+            if not _is_installed_task(name.partition(":")[0])
+        ]
         if spec.diagnosis["mode"] != "off":
             also = spec.diagnosis.get("also", ())
             installed = {entry.value for entry in find_entry_points(CHECKS)} if also else set()
@@ -64,7 +71,8 @@ def _is_installed_task(module: str) -> bool:
         for group in (TASKS, adapter.ENTRY_POINT_GROUP, algorithms.ENTRY_POINT_GROUP)
         for entry in find_entry_points(group)
     }
-    return module.startswith("parallax.envs.") or module.partition(".")[0] in packages
+    own = ("parallax.envs.", "gymnasium.wrappers.")
+    return f"{module}.".startswith(own) or module.partition(".")[0] in packages
 
 
 def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:

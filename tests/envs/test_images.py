@@ -9,7 +9,13 @@ import pytest
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.images import FloatImages
 from parallax.envs.scripted import IMAGE_ENV_ID
-from parallax.envs.tasks import IMAGE_TASK_IDS, TaskError, load_task, make_task_env
+from parallax.envs.tasks import (
+    IMAGE_TASK_IDS,
+    TaskError,
+    _read_task,
+    load_task,
+    make_task_env,
+)
 
 BREAKOUT = "MinAtar/Breakout-v1"
 
@@ -28,11 +34,11 @@ def pictures(monkeypatch):
     def task_showing(space):
         monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
         gymnasium.register("Pictures-v0", entry_point=Pictures, kwargs={"space": space})
-        load_task.cache_clear()
+        _read_task.cache_clear()
         return "Pictures-v0"
 
     yield task_showing
-    load_task.cache_clear()
+    _read_task.cache_clear()
 
 
 def test_nothing_is_lost_and_channels_come_first():

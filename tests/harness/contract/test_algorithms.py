@@ -185,7 +185,7 @@ def test_variant_tells_apart_what_the_path_does_not_name():
     ]
     assert len({plain, *others}) == 7
     assert support.spec(hyperparameters={"gamma": 0.98}, eval_every=600).variant == (
-        "steps=600,eval_every=600,eval_episodes=2,gamma=0.98"
+        "steps=600,eval_every=600,eval_episodes=2,rollout_steps=576,gamma=0.98"
     )
 
 
@@ -224,6 +224,7 @@ def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
 def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
     later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay", "patches"}
+    later |= {"env_kwargs", "env_wrappers"}
     for name in stored.keys() - RUN_DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):
             spec_from_dict({key: value for key, value in stored.items() if key != name})

@@ -1,7 +1,4 @@
-import sys
 import types
-
-import pytest
 
 from parallax.harness.probes import catalogue, runner, worker
 from parallax.harness.probes.experiments import ExperimentCache
@@ -55,18 +52,3 @@ def test_an_error_in_a_probe_is_a_failed_answer():
     said = result.answers["x"].unmeasured
     assert said.startswith("ZeroDivisionError: at the third step (test_runner.py, line ")
     assert result.groups == ()
-
-
-@pytest.mark.parametrize("kind", ["terminal", "pipe"])
-def test_progress_counts_answers(kind):
-    import io
-
-    from parallax.harness.cli.probe import ProbeProgress
-
-    out = io.StringIO()
-    out.isatty = lambda: kind == "terminal"
-    with ProbeProgress(2, out) as progress:
-        progress.count_answer("a")
-        progress.count_answer("b")
-    assert "2/2 b" in out.getvalue()
-    assert sys.stderr is not out

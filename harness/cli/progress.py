@@ -1,0 +1,76 @@
+"""Progress of a command on standard error, with an estimate of the remaining time."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TextIO
+
+_LINE_SECONDS = 10.0
+
+
+class CommandProgress:
+    """Progress as one line that a terminal overwrites; elsewhere a line every ten seconds.
+
+    Work is counted in any unit; the remaining time is what the rest takes at the speed so far.
+    """
+
+    def __init__(
+        self,
+        total: float,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count from nothing.
+
+        Args:
+            total: All that is to be done.
+            out: Where the line goes; standard error if None.
+            clock: Seconds.
+        """
+        self._total, self._done = total, 0.0
+        self._out = sys.stderr if out is None else out
+        self._clock, self._begun, self._printed = clock, clock(), clock()
+        self._lock = threading.Lock()
+
+    def advance(self, name: str = "", amount: float = 1.0) -> None:
+        """Count work that is done, and show its name."""
+        with self._lock:
+            self._done += amount
+            now = self._clock()
+            if self._out.isatty():
+                self._write(f"\r\x1b[K{self._describe(now, name)}")
+            elif now - self._printed >= _LINE_SECONDS:
+                self._printed = now
+                self._write(f"{self._describe(now, name)}\n")
+
+    def _describe(self, now: float, name: str) -> str:
+        left = (self._total - self._done) * (now - self._begun) / self._done
+        remaining = f", about {format_seconds(left)} left" if self._done < self._total else ""
+        return f"{self._done:.0f}/{self._total:.0f}{remaining}{f'  {name}' if name else ''}"
+
+    def __enter__(self) -> Self:
+        """Show that something has begun."""
+        self._write("starting ..." if self._out.isatty() else "")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the line from a terminal."""
+        self._write("\r\x1b[K" if self._out.isatty() else "")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in the unit that people would choose: `40 s`, `5 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,58 @@
+"""Unknown options are refused with the name that was meant."""
+
+import pytest
+
+from parallax.harness.cli.option_names import (
+    check_known_keys,
+    explain_unknown_option,
+    find_references,
+    find_synonym,
+)
+from parallax.harness.contract.fields import SpecError
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "option"),
+    [
+        ("gamma", "ppo", "hyperparameters.gamma"),
+        ("n_steps", "ppo", "hyperparameters.rollout_steps"),
+        ("num-steps", "ppo", "hyperparameters.rollout_steps"),
+        ("Collector.frames_per_batch", "ppo", "hyperparameters.rollout_steps"),
+        ("frames_per_batch", "td3", "hyperparameters.train_freq"),
+        ("batch_size", "ppo", "hyperparameters.minibatch_size"),
+        ("batch_size", "sac", "hyperparameters.batch_size"),
+        ("hyperparameters.n_epochs", "ppo", "hyperparameters.epochs"),
+        ("policy-frequency", "td3", "hyperparameters.policy_delay"),
+        ("clip_coef", "ppo", "hyperparameters.clip_range"),
+        ("tau", "td3", "hyperparameters.tau"),
+        ("tau", "ppo", "hyperparameters.tau (of algorithm=td3)"),
+        ("lr", "ppo", "hyperparameters.learning_rate"),
+        ("lr", "sac", "hyperparameters.policy_learning_rate"),
+        ("total_timesteps", "ppo", "steps"),
+        ("num_envs", "ppo", "n_envs"),
+        ("eval-freq", "dqn", "eval_every"),
+        ("surely_nothing", "ppo", ""),
+    ],
+)
+def test_names_of_other_tools_lead_to_the_option(name, algorithm, option):
+    assert find_synonym(name, algorithm) == option
+
+
+def test_messages_name_the_place_for_arguments_of_the_task():
+    assert "env.kwargs.goal" in explain_unknown_option("env.goal", "ppo")
+    assert "Did you mean eval_every?" in explain_unknown_option("evl_every", "ppo")
+    assert "study has study.name" in explain_unknown_option("study.x", "ppo")
+
+
+def test_keys_that_nobody_reads_are_refused_and_helpers_of_a_study_are_not():
+    study = {
+        "study": {"name": "mine", "lengths": {"ppo": 5}},
+        "algorithm": {"name": "ppo"},
+        "steps": "${my_steps.${algorithm.name}}",
+        "eval_every": "${study.lengths.ppo}",
+        "my_steps": {"ppo": 10},
+    }
+    check_known_keys(study, find_references(study))
+    for extra in ({"foo": 1}, {"env": {"name": "A", "goal": 1}}, {"overridden": []}):
+        with pytest.raises(SpecError, match="is not known"):
+            check_known_keys(study | extra, find_references(study))

@@ -1,0 +1,57 @@
+"""Runs in which nothing could be learned are refused before a folder is made."""
+
+import dataclasses
+
+import pytest
+
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.train.prepare import prepare_run
+from tests import support
+
+STEPS = 1000
+CASES = [
+    ("td3", {"learning_starts": STEPS}, "hyperparameters.learning_starts=1000 leaves nothing"),
+    ("dqn", {"learning_starts": 9 * STEPS}, "hyperparameters.learning_starts=9000"),
+    ("ppo", {"rollout_steps": 1024}, "hyperparameters.rollout_steps=1024 is longer than the run"),
+    ("sac", {"learning_starts": STEPS}, "Raise steps above 1000"),
+    ("ddpg", {"learning_starts": STEPS + 1}, "hyperparameters.learning_starts=100"),
+]
+
+
+def spec_of(framework, algorithm, changes):
+    recipe = read_recipe(algorithm, framework)
+    values = RUN_DEFAULTS | {"study": "s", "framework": framework, "algorithm": algorithm}
+    values |= {"env": "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1", "hps": framework}
+    values |= {"seed": 0, "steps": STEPS, "eval_every": None, "alignment": "common"}
+    return make_run_spec(values, recipe | changes, recipe)
+
+
+@pytest.mark.parametrize(("algorithm", "changes", "message"), CASES)
+@pytest.mark.parametrize(
+    "framework", support.frameworks("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
+)
+def test_runs_without_an_update_are_refused(framework, algorithm, changes, message):
+    with pytest.raises(SpecError) as error:
+        prepare_run(spec_of(framework, algorithm, changes), load_adapter(framework))
+    assert message in str(error.value)
+
+
+def test_a_late_first_update_is_refused_by_the_framework_own_count():
+    # CleanRL's counter is one behind, and its update comes when it exceeds learning_starts.
+    with pytest.raises(SpecError, match=r"framework=cleanrl would never update its networks"):
+        prepare_run(
+            spec_of("cleanrl", "td3", {"learning_starts": STEPS - 1}), load_adapter("cleanrl")
+        )
+
+
+def test_evaluations_are_a_tenth_of_the_steps_apart_unless_said():
+    spec = spec_of("sb3", "ppo", {"rollout_steps": 500})
+    assert spec.eval_every == 100
+    recipe = read_recipe("ppo", "sb3")
+    values = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    odd = make_run_spec(values | {"steps": 7, "eval_every": None}, recipe, recipe)
+    assert odd.eval_every == 1
+    assert make_run_spec(values | {"eval_every": 250}, recipe, recipe).eval_every == 250
