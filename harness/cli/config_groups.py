@@ -1,18 +1,25 @@
-"""The configuration groups whose options come from code: frameworks, algorithms, tasks, recipes.
+"""Options of `parallax train`: groups that come from code, known keys, names of other tools.
 
 Help lists them without importing Hydra, which takes half a second.
 """
 
-from collections.abc import Mapping
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS
-from parallax.harness.contract.adapter import find_adapter_entry_points
-from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.recipes import list_recipe_names, read_recipe
+from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
+from parallax.harness.contract.adapter import (
+    RunContext,
+    find_adapter_entry_points,
+    load_adapter,
+)
+from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms, field_names
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.replay import REPLAY_CONFIGS
-from parallax.harness.contract.run_spec import DIAGNOSIS_MODES
+from parallax.harness.contract.run_spec import DIAGNOSIS_MODES, RunSpec
 
 
 def list_group_options() -> dict[str, list[str]]:
@@ -68,3 +75,178 @@ def register_config_groups() -> None:
                 node = OmegaConf.create(node)
                 OmegaConf.set_struct(node.kwargs, False)  # its names are the task's own
             store.store(group=above, name=last, node=node, package=package)
+
+
+GROUP_KEYS: Mapping[str, tuple[str, ...]] = {
+    "framework": ("name", "python"),
+    "algorithm": ("name",),
+    "env": ("name", "kwargs", "wrappers"),
+    "hps": ("name",),
+    "study": ("name",),
+}
+"""Values of the groups that have no checks of their own."""
+
+_SET_ELSEWHERE = {"python", "overridden", "env_kwargs", "env_wrappers"}  # fields, but no options
+TOP_KEYS = frozenset(
+    {field.name for field in dataclasses.fields(RunSpec)} - _SET_ELSEWHERE
+    | {"recipe", "results_dir", "hydra"}
+)
+_REFERENCE_PATTERN = re.compile(r"\$\{\.*(\w[\w.]*)")
+
+_RUN_SYNONYMS = {
+    **dict.fromkeys(
+        (
+            *("total_timesteps", "total_frames", "n_timesteps", "num_timesteps", "timesteps"),
+            *("total_steps", "max_steps", "max_timesteps"),
+        ),
+        "steps",
+    ),
+    **dict.fromkeys(
+        ("num_envs", "num_env", "n_env", "parallel_envs", "env_per_collector"), "n_envs"
+    ),
+    **dict.fromkeys(("env_id", "gym_id", "env_name", "task", "task_name", "environment"), "env"),
+    **dict.fromkeys(("eval_freq", "eval_interval", "eval_iter", "eval_frequency"), "eval_every"),
+    **dict.fromkeys(("n_eval_episodes", "num_eval_episodes", "eval_n_episodes"), "eval_episodes"),
+    **dict.fromkeys(("env_kwargs", "env_args", "gym_kwargs"), "env.kwargs.NAME"),
+    **dict.fromkeys(("env_wrapper", "env_wrappers", "wrapper"), "env.wrappers"),
+    **dict.fromkeys(("algo", "agent"), "algorithm"),
+    **dict.fromkeys(("lib", "library", "backend", "implementation"), "framework"),
+    **dict.fromkeys(("recipe", "hyperparams", "hyperparameter_set"), "hps"),
+    **dict.fromkeys(("log_dir", "logdir", "log_folder", "save_dir", "output_dir"), "results_dir"),
+    **dict.fromkeys(("seeds", "random_seed"), "seed"),
+    **dict.fromkeys(("torch_threads", "num_threads", "n_threads"), "threads"),
+    **dict.fromkeys(("cuda", "gpu", "use_cuda"), "device"),
+    **dict.fromkeys(("track", "tensorboard_log", "use_wandb", "wandb"), "logger"),
+    **dict.fromkeys(("replay_buffer", "buffer"), "replay"),
+}
+"""What other tools call options of a run that are no hyperparameters."""
+
+_HYPERPARAMETER_SYNONYMS = {
+    **dict.fromkeys(
+        ("lr", "alpha", "step_size", "actor_lr"), ("learning_rate", "policy_learning_rate")
+    ),
+    **dict.fromkeys(("critic_lr", "qf_lr", "q_lr"), ("critic_learning_rate",)),
+    **dict.fromkeys(("discount", "discount_factor"), ("gamma",)),
+    **dict.fromkeys(("lambda", "lmbda", "lam"), ("gae_lambda",)),
+    **dict.fromkeys(
+        ("mini_batch_size", "batch_size", "minibatch"), ("minibatch_size", "batch_size")
+    ),
+    **dict.fromkeys(("n_steps", "num_steps", "horizon", "rollout_length"), ("rollout_steps",)),
+    **dict.fromkeys(("polyak", "target_update_polyak", "soft_update_tau"), ("tau",)),
+    **dict.fromkeys(("memory_size", "replay_size", "buffer_capacity"), ("buffer_size",)),
+    **dict.fromkeys(("warmup_steps", "start_steps", "init_random_frames"), ("learning_starts",)),
+    **dict.fromkeys(("utd_ratio", "num_updates"), ("gradient_steps",)),
+    **dict.fromkeys(("net_arch", "num_cells", "layers", "hidden_dim"), ("hidden_sizes",)),
+}
+"""Names that no adapter sets, since the framework's loop or its examples have them."""
+
+
+def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
+    """Check that a configuration holds nothing that nobody reads.
+
+    A study may have keys of its own for others to refer to, as in `${my_steps.${algorithm.name}}`.
+
+    Args:
+        values: The configuration, with or without references resolved.
+        references: Dotted names that other values refer to.
+
+    Raises:
+        SpecError: A key has no meaning; names it and the one that was probably meant.
+    """
+    used = set(references)
+    unknown = [name for name in values if name not in TOP_KEYS and not _is_used(name, used)]
+    for group, names in GROUP_KEYS.items():
+        chosen = values.get(group)
+        inside = chosen if isinstance(chosen, Mapping) else {}
+        paths = [f"{group}.{name}" for name in inside if name not in names]
+        unknown += [path for path in paths if not _is_used(path, used)]
+    if unknown:
+        algorithm = values.get("algorithm")
+        name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
+        raise SpecError(explain_unknown_option(str(unknown[0]), str(name)))
+
+
+def find_references(raw: Any) -> Iterator[str]:
+    """Yield the dotted names that unresolved values refer to."""
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            yield from find_references(key)
+            yield from find_references(value)
+    elif isinstance(raw, list):
+        for item in raw:
+            yield from find_references(item)
+    elif isinstance(raw, str) and "${" in raw:
+        yield from (name.rstrip(".") for name in _REFERENCE_PATTERN.findall(raw))
+
+
+def _is_used(path: str, references: set[str]) -> bool:
+    return any(f"{name}.".startswith(f"{path}.") for name in references)
+
+
+def explain_unknown_option(name: str, algorithm: str) -> str:
+    """Return the message for an option that does not exist, with the one that was meant.
+
+    Args:
+        name: What was typed before the equals sign.
+        algorithm: The algorithm that would be trained, whose hyperparameters come first.
+    """
+    group, _, field = name.rpartition(".")
+    if group in GROUP_KEYS:
+        keys = ", ".join(f"{group}.{key}" for key in GROUP_KEYS[group])
+        task = f" An argument of the task itself is set with env.kwargs.{field}."
+        return f"{name} is not known: {group} has {keys}.{task if group == 'env' else ''}"
+    if group == "hyperparameters" and describe_owning_algorithms(field):
+        return f"{name} {describe_owning_algorithms(field)}"
+    if meant := find_synonym(name, algorithm):
+        return f"{name} is not known. Did you mean {meant}?"
+    fields = {f for cls in ALGORITHMS.values() for f in field_names(cls)}
+    options = [*sorted(TOP_KEYS - {"hydra", "recipe"}), *(f"hyperparameters.{f}" for f in fields)]
+    if close := difflib.get_close_matches(name, sorted(fields), n=1):
+        return f"{name} is not known. Did you mean hyperparameters.{close[0]}?"
+    return format_unknown_name(name, name, options)
+
+
+def find_synonym(name: str, algorithm: str) -> str:
+    """Return the option that another tool, or its adapter here, calls `name`; empty if none does.
+
+    Args:
+        name: A name such as `n_steps`, `num-steps` or `Collector.frames_per_batch`.
+        algorithm: The algorithm whose hyperparameters come first.
+    """
+    given = _normalize_name(name.removeprefix("hyperparameters."))
+    if given in _RUN_SYNONYMS and not name.startswith("hyperparameters."):
+        return _RUN_SYNONYMS[given]
+    order = [algorithm, *(other for other in ALGORITHMS if other != algorithm)]
+    for known in (one for one in order if one in ALGORITHMS):
+        own = field_names(ALGORITHMS[known])
+        synonyms = {_normalize_name(field): field for field in own}
+        for field in (f for f in _HYPERPARAMETER_SYNONYMS.get(given, ()) if f in own):
+            synonyms.setdefault(given, field)
+        for native, field in _list_native_names(known):
+            synonyms.setdefault(_normalize_name(native), field)
+            synonyms.setdefault(_normalize_name(native.rpartition(".")[2]), field)
+        if given in synonyms:
+            note = "" if known == algorithm else f" (of algorithm={known})"
+            return f"hyperparameters.{synonyms[given]}{note}"
+    return ""
+
+
+def _normalize_name(name: str) -> str:
+    return name.lower().lstrip("-").replace("-", "_")
+
+
+def _list_native_names(algorithm: str) -> Iterator[tuple[str, str]]:
+    """Yield what frameworks call hyperparameters, with the unified name; imports no framework."""
+    continuous = Task("", 4, (-1.0,), (1.0,), 100)
+    discrete = Task("", 4, (), (), 100, choices=2)
+    task = discrete if ALGORITHMS[algorithm].actions == "discrete" else continuous
+    context = RunContext(task, 10**6, 0)
+    for name in find_adapter_entry_points():
+        try:
+            adapter = load_adapter(name)
+            if not adapter.supports(algorithm) or name not in list_recipe_names(algorithm):
+                continue
+            native = adapter.translate(algorithm, load_recipe(algorithm, name), context)
+        except Exception:  # a damaged adapter must not hide the message
+            continue
+        yield from ((row.native_name, row.field) for row in native.alignment if row.native_name)

@@ -9,7 +9,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from parallax.harness.cli.option_names import check_known_keys, find_references
+from parallax.harness.cli.config_groups import check_known_keys, find_references
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe

@@ -15,7 +15,7 @@ from rich.console import Console
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.diagnosis import read_diagnosis
 from parallax.harness.record.files import UnusableError, escape_unprintable
-from parallax.harness.record.layout import RUN_FILE, find_runs
+from parallax.harness.record.layout import find_runs
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner
 from parallax.harness.record.reading import read_evaluations, read_run
 from parallax.harness.record.run_json import RunRecord
@@ -218,7 +218,7 @@ def watch_folder(folder: Path, every: float, once: bool) -> int:
     """
     console = Console(highlight=False)
     width = console.width if console.is_terminal else 100
-    several = not (folder / RUN_FILE).exists() and bool(find_runs(folder).runs)
+    several = find_runs(folder).runs not in ((), (folder.absolute(),))
     shown: list[str] | None = None
     while True:
         if several:

@@ -12,6 +12,7 @@ import yaml
 
 from parallax.envs.tasks import TASK_IDS
 from parallax.harness.cli.config_groups import (
+    explain_unknown_option,
     list_group_options,
     read_group_option,
     register_config_groups,
@@ -143,8 +144,6 @@ def explain_hydra_error(error: BaseException) -> str:
 
 
 def _explain_name(name: str) -> str:
-    from parallax.harness.cli.option_names import explain_unknown_option
-
     words = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("algorithm=")]
     algorithm = words[-1].split(",")[0] if words else next(iter(ALGORITHMS))
     return explain_unknown_option(name, algorithm)

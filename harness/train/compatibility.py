@@ -129,10 +129,11 @@ def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
             f"or begin earlier, for example hyperparameters.learning_starts={steps // 10}."
         )
     if rollout > steps:
+        shorter = f", or hyperparameters.rollout_steps={steps} or less"
         raise SpecError(
             f"hyperparameters.rollout_steps={rollout} is longer than the run of steps={steps}, "
-            f"which would end before its first update. Use steps={rollout} or more, or "
-            f"hyperparameters.rollout_steps={steps} or less."
+            f"which would end before its first update. Use steps={rollout} or more"
+            f"{'' if spec.alignment == 'defaults' else shorter}."
         )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallax.harness.cli.option_names import (
+from parallax.harness.cli.config_groups import (
     check_known_keys,
     explain_unknown_option,
     find_references,

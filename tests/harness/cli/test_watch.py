@@ -55,3 +55,13 @@ def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
 def test_bars_are_high_where_the_curve_is():
     drawn = format_sparkline(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
     assert drawn[0] < drawn[1] < drawn[2]
+
+
+def test_a_study_has_a_line_for_each_run(folder, capsys):
+    study = folder.parent
+    shutil.copytree(folder, study / "seed=1")
+    set_status(study / "seed=1", "failed")
+    assert main(["run", "watch", str(study)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("1 completed, 1 failed")
+    assert [line.split()[-1] for line in lines[2:4]] == ["seed=0", "seed=1"]
