@@ -173,6 +173,12 @@ def _format_verdict(result: LockstepResult) -> str:
 def _format_behavior_difference(result: LockstepResult) -> str:
     if result.divergence_point is None:
         return ""
+    if result.variant:
+        names = ", ".join(result.probes) or "none of one update"
+        return (
+            f"\nBut with {result.variant} they differ, from {result.divergence_point}. "
+            f"Probes with different answers: {names}."
+        )
     return (
         f"\nBut they act differently, from {result.divergence_point}. Here that has no effect, as "
         "both receive the same scripted data; in a real environment they would learn from other "

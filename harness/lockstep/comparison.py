@@ -8,6 +8,7 @@ implementation whose initial weights differ in the last bit.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,8 @@ from parallax.harness.lockstep.experiments import (
     EXPERIMENT_BUILDERS,
     MAX_UPDATES,
     UPDATES_PER_CYCLE,
+    VARIANTS,
+    align_networks,
 )
 from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.probes import catalogue
@@ -157,6 +160,7 @@ class LockstepResult:
             single update shows it. If weights stay equal it lies before all updates: the two act
             differently, which does not change the scripted data that they learn from.
         probes: Names of probes of updates that the two answer differently.
+        variant: Settings with which the two differ, where they are equal without.
     """
 
     first: LockstepSide
@@ -165,6 +169,7 @@ class LockstepResult:
     distances: tuple[WeightDistance, ...]
     divergence_point: DivergencePoint | None = None
     probes: tuple[str, ...] = ()
+    variant: str = ""
 
     @property
     def divergence(self) -> WeightDistance | None:
@@ -213,9 +218,12 @@ def compare_implementations(
             if not item.is_rounding:
                 why = trainings.explain_divergence(0, 1, item.updates)
                 return LockstepResult(first, second, algorithm, tuple(distances[:number]), *why)
-    return LockstepResult(
-        first, second, algorithm, tuple(distances), trainings.find_divergence_before_updates(0, 1)
-    )
+    before = trainings.find_divergence_before_updates(0, 1)
+    if before is None and algorithm in VARIANTS:
+        name, why = VARIANTS[algorithm][0], trainings.explain_variant(0, 1)
+        if why[0] is not None:
+            return LockstepResult(first, second, algorithm, tuple(distances), *why, name)
+    return LockstepResult(first, second, algorithm, tuple(distances), before)
 
 
 def check_comparison(algorithm: str, updates: int, options: LockstepOptions) -> None:
@@ -263,6 +271,7 @@ class LockstepTrainings:
             for side in self.sides
         )
         self._algorithm, self._options = algorithm, options
+        align_networks(self._caches, algorithm)
         self._initial_weights: dict[str, Any] = {}
 
     def measure_distances(
@@ -311,10 +320,28 @@ class LockstepTrainings:
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
         first, second = (self._run_side(number, few, snapshots=4 * few) for number in (one, other))
-        probes = catalogue.list_differing_probes(
+        probes = self._list_differing_probes(one, other)
+        return first_divergence.find_first_divergence(first, second, self._rounding), probes
+
+    def explain_variant(
+        self, one: int, other: int
+    ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
+        """Return the first difference in a short training with the settings of `VARIANTS`."""
+        unit, (_, changes) = UPDATES_PER_CYCLE.get(self._algorithm, 1), VARIANTS[self._algorithm]
+        if not all(cache.accepts_settings(self._algorithm, changes, 2) for cache in self._caches):
+            return None, ()
+        runs = [
+            self._run_side(number, unit, snapshots=4 * unit, changes=changes)
+            for number in (one, other)
+        ]
+        # Rounding of float32: small constants in denominators are no difference in weights.
+        point = first_divergence.find_first_divergence(runs[0], runs[1])
+        return point, self._list_differing_probes(one, other) if point else ()
+
+    def _list_differing_probes(self, one: int, other: int) -> tuple[str, ...]:
+        return catalogue.list_differing_probes(
             self._make_answer_probe(one), self._make_answer_probe(other), self._algorithm
         )
-        return first_divergence.find_first_divergence(first, second, self._rounding), probes
 
     def find_divergence_before_updates(self, one: int, other: int) -> DivergencePoint | None:
         """Return the first difference before any update."""
@@ -337,6 +364,7 @@ class LockstepTrainings:
         last_bit: bool = False,
         snapshots: int = 0,
         cycles: frozenset[int] = frozenset(),
+        changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> ProbeRun:
         cache = self._caches[number]
         experiment = EXPERIMENT_BUILDERS[self._algorithm](
@@ -350,7 +378,8 @@ class LockstepTrainings:
         return cache.run(
             dataclasses.replace(
                 experiment,
-                name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}",
+                name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}, {changes}",
+                changes={**experiment.changes, **changes},
                 weights=weights,
                 snapshots=snapshots,
                 float64=self._options.float64,

@@ -4,7 +4,7 @@ Each is a prefix of one long script, so that trainings of any length have the sa
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,12 @@ def _build_td3_experiment(cache: ExperimentCache, updates: int, shared: bool) ->
         **dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), _LEARNING_RATE),
         **{"target_policy_noise": 0.2, "target_noise_clip": 0.5, "policy_delay": 2},
     }
-    return _build_off_policy_experiment(
+    experiment = _build_off_policy_experiment(
         cache, "td3", updates, experiment_setups.make_weights(cache, "td3"), changes, shared
     )
+    # Noise beyond both bounds of its clipping, which are 2.5 standard deviations away.
+    experiment.scripted_data.batch_noise[:] *= 2
+    return experiment
 
 
 def _build_sac_experiment(cache: ExperimentCache, updates: int, shared: bool) -> ProbeExperiment:
@@ -89,10 +92,15 @@ def _build_off_policy_experiment(
     )
     ends, among = whole.ends[:steps], _SHARED_STEPS if shared else 0
     world = dataclasses.replace(
-        whole, rewards=whole.rewards[:steps], ends=ends, minibatch_window=among
+        whole,
+        rewards=whole.rewards[:steps],
+        ends=ends,
+        minibatch_window=among,
+        permutes_as_draws=True,
     )
-    common: dict[str, Any] = {"adam_eps": 1e-8, "tau": 0.005, "gamma": 0.99}
+    common: dict[str, Any] = {"tau": 0.005, "gamma": 0.99}
     name = f"lockstep {algorithm} {updates}"
+    common |= _choose_adam_eps(cache, algorithm, 1e-8)
     settings = {**common, **changes, "buffer_size": 4 * MAX_UPDATES}
     return experiment_setups.build_off_policy_experiment(
         name, algorithm, world, weights, 0, warm_up, **settings
@@ -128,11 +136,39 @@ def _build_ppo_experiment(cache: ExperimentCache, updates: int, shared: bool) ->
     steps = updates // _PPO_UPDATES * ppo_experiments.ROLLOUT_STEPS
     ends = np.where(whole.ends > 0, TERMINATED, 0)[:steps]
     world = dataclasses.replace(whole, rewards=whole.rewards[:steps], ends=ends)
-    common: dict[str, Any] = {"learning_rate": _LEARNING_RATE, "adam_eps": 1e-5}
+    common = {"learning_rate": _LEARNING_RATE, **_choose_adam_eps(cache, "ppo", 1e-5)}
     experiment = ppo_experiments.build_experiment(cache, f"lockstep {updates}", world, **common)
     return dataclasses.replace(experiment, snapshots=0)
 
 
+def _choose_adam_eps(cache: ExperimentCache, algorithm: str, eps: float) -> dict[str, Any]:
+    # A framework that fixes epsilon keeps its own: probes name it as a cause.
+    settings = {"adam_eps": eps}
+
+    def choose() -> dict[str, Any]:
+        accepted = cache.accepts_settings(algorithm, settings, BATCH_ROWS)
+        return settings if accepted else {}
+
+    return cache.get_or_compute(("lockstep eps", algorithm), choose)
+
+
+def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
+    """Give all sides the hidden sizes and the normalization of advantages that each can have."""
+    if algorithm != "ppo":
+        sizes = [experiment_setups.choose_hidden_sizes(cache, algorithm) for cache in caches]
+        for cache in caches:
+            cache.set_value(("sizes", algorithm), min(sizes, key=lambda size: size[0] != size[1]))
+        return
+    chosen = [ppo_experiments.choose_base_settings(cache) for cache in caches]
+    for cache in caches:
+        normalized = max(chosen, key=lambda settings: bool(settings["normalize_advantage"]))
+        cache.set_value("ppo plain", normalized)
+
+
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "ppo": ("normalized advantages", {"normalize_advantage": True})
+}
+"""Further settings that are compared where all updates are equal: their name, and their values."""
 _PPO_UPDATES = 4  # two minibatches in each of two epochs
 _PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
 

@@ -479,7 +479,9 @@ MOST_SENSITIVE_PROBES = (
 LOCKSTEP_PROBES = (
     *MOST_SENSITIVE_PROBES,
     *("std_map", "squash_correction", "update_order", "truncation", "adam_settings"),
-    *("advantages_recomputed", "critics_seen_by_policy", "target_action"),
+    *("advantages_recomputed", "critics_seen_by_policy", "target_action", "delayed_updates"),
+    *("advantage_normalisation", "target_noise_clip", "target_action_bounds", "replay_sampling"),
+    *("optimizer_options", "optimizer_state", "gradient_clipping", "log_prob", "stored_action"),
 )
 """Probes of updates that are run when two implementations diverge in lockstep."""
 

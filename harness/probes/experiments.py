@@ -189,6 +189,10 @@ class ExperimentCache:
         found: CachedValue = self._cache[key]
         return found
 
+    def set_value(self, key: Hashable, value: Any) -> None:
+        """Set what `get_or_compute` returns for `key`."""
+        self._cache[key] = value
+
     def accepts_settings(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:
         """Return whether the framework accepts settings for a training of `steps` steps."""
         bounds = ((), (), 0, 2) if ALGORITHMS[algorithm].actions == "discrete" else UNIT_BOUNDS

@@ -479,9 +479,8 @@ COPIES = (
         "copies",
         "ppo",
         "time limits of the first environment only",
-        'done\n                    and infos[idx].get("terminal_observation") is not None',
-        'done and idx == 0\n                    and infos[idx].get("terminal_observation") '
-        "is not None",
+        'and infos[idx].get("TimeLimit.truncated", False)',
+        'and infos[idx].get("TimeLimit.truncated", False) and idx == 0',
         "truncation_with_copies",
         "time limit",
         OnPolicyAlgorithm,

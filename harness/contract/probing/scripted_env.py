@@ -42,6 +42,8 @@ class ScriptedData:
         exploration_draw: The uniform random number that is compared with epsilon.
         minibatch_window: If not 0, minibatches are drawn from this number of first steps, each
             time different ones.
+        permutes_as_draws: Whether permutations begin with the integers of draws with replacement,
+            so that minibatches do not depend on how they are drawn.
         own_rng: Whether frameworks draw their own random numbers instead of scripted ones.
     """
 
@@ -59,6 +61,7 @@ class ScriptedData:
     n_discrete_actions: int = 0
     exploration_draw: float = 0.5
     minibatch_window: int = 0
+    permutes_as_draws: bool = False
     own_rng: bool = False
 
     @property
@@ -174,6 +177,13 @@ class ScriptedWorld:
         if count > 1 and (d.rotates_draws or d.draw_repeats > 1):
             numbers, self._turns = numbers + 7 * self._turns, self._turns + 1
         return low + numbers % (high - low)
+
+    def permute_as_draws(self, size: int) -> NDArray[np.int64]:
+        """Return 0 to `size` - 1, first those that `draw_integers` would give next."""
+        window = min(self.scripted_data.minibatch_window, size)
+        first = np.roll(np.arange(window), -7 * self._turns)
+        self._turns += window > 0
+        return np.concatenate([first, np.arange(window, size)])
 
     def draw_numbers(self, kind: str, count: int) -> Array:
         """Return scripted numbers in place of `count` random ones of a library's generator.

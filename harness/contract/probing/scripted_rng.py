@@ -206,7 +206,10 @@ def _use_after_start(
 
 
 class RotatingPermutations:
-    """Permutations that differ from call to call; the first is the identity."""
+    """Permutations that differ from call to call; the first is the identity.
+
+    Where the script says so, each begins with the integers that a draw with replacement would give.
+    """
 
     def __init__(self, world: ScriptedWorld) -> None:
         self._world, self._calls = world, 0
@@ -215,6 +218,8 @@ class RotatingPermutations:
         """Return 0..size-1, rotated by 5 more in each call; the caller uses `count` of them."""
         self._calls += 1
         self._world.record_permutation(size, size if count is None else count)
+        if self._world.scripted_data.permutes_as_draws:
+            return self._world.permute_as_draws(size)
         return np.roll(np.arange(size), -5 * (self._calls - 1))
 
 
