@@ -123,6 +123,8 @@ def report(folder: Path, journey: Journey) -> None:
     from synthetic_returns import Size
     from synthetic_study import write_study
 
+    from parallax.harness.cli.main import main
+
     write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
     with record_calls(journey):
         main(["report", str(folder), "--jobs", "1"])
