@@ -1,12 +1,16 @@
-"""Labels, number formats and file names, shared by terminal, files, figures and pages."""
+"""Labels, numbers, settings and file names in words, shared by terminal, files and pages."""
 
+import collections
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
 
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
+
+Item = TypeVar("Item")
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
@@ -57,6 +61,11 @@ def escape_markdown(text: str) -> str:
     for sign in "\\`*_|<[":
         text = text.replace(sign, f"\\{sign}")
     return text
+
+
+def make_anchor(heading: str) -> str:
+    """Return the anchor of a heading on a page, as repositories make it in Markdown."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def format_steps(value: int) -> str:
@@ -191,3 +200,116 @@ def format_range(values: Iterable[int]) -> str:
 def get_label(name: str) -> str:
     """Return the display name of a framework or an algorithm."""
     return _LABELS.get(name, name)
+
+
+def format_p_value(value: float) -> str:
+    """Return a p-value as people write it."""
+    if math.isnan(value):
+        return "p unknown"
+    return "p < 0.0001" if value < 1e-4 else f"p = {value:.2g}"
+
+
+def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
+    """A setting in words: its study if there are several, and what is special in its variant.
+
+    Args:
+        cell: The setting.
+        cells: All settings.
+    """
+    known = list(cells)
+    parts = find_own_parts(cell, [other for other in known if other.study == cell.study])
+    if len({other.study for other in known}) > 1:
+        parts = [f"study {cell.study}", *parts]
+    own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
+    return f"{cell.env}, {get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{own}"
+
+
+def group_by_variant(
+    items: Iterable[Item], cells: Sequence[StudyCell], cell_of: Callable[[Item], StudyCell]
+) -> list[tuple[str, list[Item]]]:
+    """Return items by algorithm and variant, each with these in words.
+
+    Args:
+        items: What is grouped.
+        cells: All settings; what their variants have in common is left out.
+        cell_of: The setting of an item.
+    """
+    found: dict[tuple[str, str, str], list[Item]] = {}
+    for item in items:
+        cell = cell_of(item)
+        found.setdefault((cell.study, cell.algorithm, cell.variant), []).append(item)
+    named = []
+    for key in sorted(found):
+        cell = cell_of(found[key][0])
+        parts = find_own_parts(cell, [other for other in cells if other.study == cell.study])
+        words = " with ".join(
+            part for part in (get_label(cell.algorithm), ", ".join(parts)) if part
+        )
+        named.append((words, found[key]))
+    return named
+
+
+def split_main_variants(
+    items: Sequence[Item],
+    main_variants: Collection[VariantKey],
+    cell_of: Callable[[Item], StudyCell],
+) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
+    """Return the items of main variants, and all items by algorithm and variant.
+
+    Args:
+        items: What is grouped.
+        main_variants: Main variant of each study and algorithm.
+        cell_of: The setting of an item.
+
+    Returns:
+        The items of main variants, or all where there are none; and all items in parts, each with
+        how its sentence begins.
+    """
+    cells = [cell_of(item) for item in items]
+    sides: tuple[list[Item], list[Item]] = ([], [])
+    for item, cell in zip(items, cells, strict=True):
+        sides[cell.variant_key not in main_variants].append(item)
+    main, others = sides if sides[0] else (sides[1], [])
+    begun = [
+        (f"{lead}{words}", own)
+        for group, lead in ((main, ""), (others, "Apart from these, "))
+        for words, own in group_by_variant(group, cells, cell_of)
+    ]
+    return main, begun
+
+
+def format_higher_minus_lower_interval(difference: float, low: float, high: float) -> str:
+    """Return the ends of an interval for "higher - lower", in brackets.
+
+    Args:
+        difference: Its middle, of either sign.
+        low: Lower end.
+        high: Upper end.
+    """
+    sign = 1 if difference >= 0 else -1
+    least, most = sorted((sign * low, sign * high))
+    return f"[{format_number(least)}, {format_number(most)}]"
+
+
+def describe_recipe(hps: str) -> str:
+    """Return a set of hyperparameters in words."""
+    if hps == LIBRARY_DEFAULTS:
+        return "library defaults"
+    known = {"original": "the original papers' values", "zoo": "RL Baselines3 Zoo's values"}
+    return known.get(hps, f"{get_label(hps)}'s defaults")
+
+
+def format_count(count: int, noun: str) -> str:
+    """Format a number with its noun, such as `1 pair` or `1,200 pairs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def format_verdict_counts(words: Sequence[str], order: Sequence[str]) -> str:
+    """Format counts of verdicts, such as `3 different, 1 equivalent, 20 inconclusive`."""
+    found = collections.Counter(words)
+    return ", ".join(f"{found[word]:,} {word}" for word in order)
+
+
+def describe_sizes_used(sizes: Iterable[int]) -> str:
+    """Return a sentence on how many runs are behind each mean."""
+    return f"n = {format_range(sizes)} runs used per mean."

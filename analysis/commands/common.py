@@ -5,6 +5,7 @@ import collections
 import contextlib
 import io
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -198,6 +199,21 @@ def add_interval_argument(parser: argparse.ArgumentParser) -> None:
         "the thesis; bootstrap: percentile bootstrap; bca: bias-corrected and accelerated "
         "bootstrap (default: %(default)s)",
     )
+
+
+def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--jobs`."""
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=count_cores(),
+        help="figures drawn at a time (default: number of cores)",
+    )
+
+
+def count_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_options(arguments: argparse.Namespace) -> VerdictOptions:

@@ -17,12 +17,13 @@ from parallax.analysis.commands.common import (
 )
 from parallax.analysis.figures.curves import draw_learning_curves
 from parallax.analysis.figures.figure_spec import save_figure
+from parallax.analysis.report.render_markdown import render_markdown
+from parallax.analysis.report.render_terminal import print_document
 from parallax.analysis.report.sections.comparison import (
     compare_frameworks,
     comparison_to_csv,
-    comparison_to_markdown,
+    make_comparison_document,
     make_notes,
-    print_comparison,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, make_panels
 from parallax.harness.record.files import write_text
@@ -55,15 +56,12 @@ def run(options: argparse.Namespace) -> int:
     comparisons = compare_frameworks(loaded, options.interval, rng)
     notes = make_notes(loaded, comparisons, options.interval)
     panels = make_panels(loaded, options.interval, rng)
+    document = make_comparison_document(loaded, comparisons, notes)
     with open_output_folder(output):
-        lines = _write_tables(
-            output,
-            comparison_to_csv(comparisons),
-            comparison_to_markdown(loaded, comparisons, notes),
-        )
+        lines = _write_tables(output, comparison_to_csv(comparisons), render_markdown(document))
         lines += _draw_learning_curves(output, panels, options.interval)
     console = make_console()
-    print_comparison(console, loaded, comparisons, notes)
+    print_document(console, document)
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0
 

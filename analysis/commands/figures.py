@@ -11,6 +11,7 @@ from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
     add_interval_argument,
+    add_jobs_argument,
     add_verdict_arguments,
     get_analysis_folder,
     load_results,
@@ -24,7 +25,6 @@ from parallax.analysis.figures.figure_spec import (
     PNG_DPI,
     FigureSpec,
     MissingFigure,
-    count_cores,
     render_figures,
     write_file_bytes,
 )
@@ -67,16 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_interval_argument(parser)
     add_jobs_argument(parser)
     add_verdict_arguments(parser)
-
-
-def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare `--jobs`."""
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=count_cores(),
-        help="figures drawn at a time (default: number of cores)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

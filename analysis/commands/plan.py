@@ -82,9 +82,10 @@ def run(options: argparse.Namespace) -> int:
     output = (options.output or get_analysis_folder(options.results)) / PLAN_SCRIPT
     plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
-        parted = "".join(f" {text}." for text in loaded.conflicts)
+        conflicts = "".join(f" {text}." for text in loaded.conflicts)
         raise CommandError(
-            f"{options.results}: no setting has complete runs of two frameworks to compare.{parted}"
+            f"{options.results}: no setting has complete runs of two frameworks to compare."
+            f"{conflicts}"
         )
     lines += [
         *format_pair_counts(plan, options.max_seeds, options.sequential),

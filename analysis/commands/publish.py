@@ -16,6 +16,7 @@ from parallax.analysis.commands.ablation import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.common import (
     CommandError,
     add_interval_argument,
+    add_jobs_argument,
     add_verdict_arguments,
     load_results,
     make_console,
@@ -24,15 +25,19 @@ from parallax.analysis.commands.common import (
     read_results,
     track_progress,
 )
-from parallax.analysis.commands.figures import add_jobs_argument
-from parallax.analysis.commands.report import VERDICT_OPTIONS, format_changed_options, render_report
+from parallax.analysis.commands.report import (
+    HTML_PAGE_NAME,
+    VERDICT_OPTIONS,
+    draw_report,
+    format_changed_options,
+    write_page,
+)
 from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, read_grid
 from parallax.analysis.figures import families, final_scores
 from parallax.analysis.figures.figure_spec import FigureSpec, render_figures, write_file_bytes
 from parallax.analysis.report.publication import (
-    FIGURES,
     PUBLICATION_PAGE_NAME,
     SECTION_BEGIN,
     SECTION_END,
@@ -42,14 +47,13 @@ from parallax.analysis.report.publication import (
     make_readme_section,
     splice_readme_section,
 )
-from parallax.analysis.report.render_markdown import MAIN_FAMILIES
+from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import UnusableError, write_text
 from parallax.harness.record.layout import PACKED_SUFFIX
 
-HTML_NAME = "report.html"
 DPI = 150
 _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
@@ -85,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and which share of a gap it explains; may be repeated",
     )
     parser.add_argument(
-        "--html", action="store_true", help=f"also write the whole page, {HTML_NAME}"
+        "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
     )
     add_interval_argument(parser)
     add_jobs_argument(parser)
@@ -110,10 +114,11 @@ def run(options: argparse.Namespace) -> int:
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
-        drawn = draw_publication_figures(study.all_figure_specs, folder / FIGURES, options.jobs)
+        specs = (*study.sheets, *(one.figure_spec for one in study.causes))
+        drawn = draw_publication_figures(specs, folder / FIGURES, options.jobs)
         if options.html:
-            page = render_report(study.material, study.command, folder, options.jobs, study.causes)
-            write_text(folder / HTML_NAME, page)
+            report = draw_report(study.material, study.command, options.jobs, study.causes)
+            write_page(study.material, *report, folder)
     console = make_console()
     for path in written:
         console.print(Text(f"Written: {path}"), soft_wrap=True)
@@ -205,7 +210,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
         command=_format_publish_command(options, place),
         folder=folder.as_posix(),
         causes=_read_ablations(options.ablation, settings, loaded),
-        whole=HTML_NAME if options.html else "",
+        whole=HTML_PAGE_NAME if options.html else "",
     )
 
 
@@ -259,10 +264,10 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
     Scores are compared with published ones only where some are of one kind with them, and
     aggregates over tasks take two tasks.
     """
-    found = families.make_family_figure_specs(material, MAIN_FAMILIES)
+    found = families.make_family_figure_specs(material, families.MAIN_FAMILIES)
     comparable = any(not item.caveats for item in material.verdicts.reproduction)
     items = final_scores.make_overview_figure_specs(material)
-    for family in MAIN_FAMILIES:
+    for family in families.MAIN_FAMILIES:
         fewest = 2 if family in ("aggregates", "efficiency") else 1
         for item in found[family] if family != "reproduction" or comparable else ():
             if isinstance(item, FigureSpec) and len({cell.env for cell in item.cells}) >= fewest:

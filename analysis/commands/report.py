@@ -1,11 +1,10 @@
 """Writes one page with everything: what was run, answers in words, figures, tables, runs."""
 
 import argparse
-import base64
 import importlib.metadata
 import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -13,6 +12,7 @@ from rich.text import Text
 from parallax.analysis.commands.common import (
     add_folder_arguments,
     add_interval_argument,
+    add_jobs_argument,
     add_verdict_arguments,
     get_analysis_folder,
     load_results,
@@ -21,16 +21,18 @@ from parallax.analysis.commands.common import (
     open_output_folder,
     track_progress,
 )
-from parallax.analysis.commands.figures import add_jobs_argument
-from parallax.analysis.report.render_html import render_page
-from parallax.analysis.report.render_markdown import list_main_pictures, render_markdown
+from parallax.analysis.figures.families import make_family_figure_specs
+from parallax.analysis.figures.figure_spec import render_figures, webp_to_png, write_file_bytes
+from parallax.analysis.report.document import Document, list_figure_specs
+from parallax.analysis.report.render_html import PAGE_DPI, make_page_context, render_page
+from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections.ablation import AblationReport
-from parallax.analysis.report.study_report import ReportContent, gather_content
+from parallax.analysis.report.study_report import make_report_document
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.harness.record.files import make_bytes_writer, write_atomically, write_text
+from parallax.harness.record.files import write_text
 
-HTML_PAGE_NAME, MARKDOWN_NAME, FIGURES = "report.html", "report.md", "figures"
-_REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
+HTML_PAGE_NAME, MARKDOWN_NAME = "report.html", "report.md"
+_REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "jinja2")
 # Options that change the page; `jobs` does not.
 VERDICT_OPTIONS = (
     *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),
@@ -64,43 +66,55 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or get_analysis_folder(options.results)
     console = make_console()
     with open_output_folder(output):
-        material = judge_study(loaded, settings, options.interval)
-        made = format_report_command(options), describe_versions()
-        content = gather_content(material, *made, output, options.jobs, track_progress)
-        write_text(output / HTML_PAGE_NAME, render_page(content))
+        results = judge_study(loaded, settings, options.interval)
+        document, images = draw_report(results, format_report_command(options), options.jobs)
+        write_page(results, document, images, output)
         if options.markdown:
-            write_markdown(content, output)
+            write_markdown(document, images, output)
     console.print(Text(f"Report: {output / HTML_PAGE_NAME}"), soft_wrap=True)
     return 0
 
 
-def write_markdown(content: ReportContent, output: Path) -> None:
-    """Write the page as Markdown, and its figures beside it."""
-    (output / FIGURES).mkdir(exist_ok=True)
-    for picture in list_main_pictures(content):
-        drawn = make_bytes_writer(base64.b64decode(picture.data))
-        write_atomically(output / FIGURES / f"{picture.name}.png", drawn)
-    write_text(output / MARKDOWN_NAME, render_markdown(content, FIGURES))
-
-
-def render_report(
-    material: StudyResults,
-    made_by: str,
-    output: Path,
+def draw_report(
+    results: StudyResults,
+    command: str,
     jobs: int,
-    ablations: tuple[AblationReport, ...],
-) -> str:
-    """Return the page, for who has judged the runs already.
+    ablations: tuple[AblationReport, ...] = (),
+) -> tuple[Document, dict[str, bytes]]:
+    """Make the report and draw its figures.
 
     Args:
-        material: Runs, verdicts and curves.
-        made_by: What makes it again.
-        output: Its folder.
+        results: Runs, verdicts and curves.
+        command: Command that makes it again.
         jobs: Figures drawn at a time.
-        ablations: What changes of one thing did, from files of their own.
+        ablations: Effects of single changes, from files of their own.
+
+    Returns:
+        The report, and each figure as WebP by its name.
     """
-    made = made_by, describe_versions()
-    return render_page(gather_content(material, *made, output, jobs, track_progress, ablations))
+    figures = make_family_figure_specs(results, [])
+    document = make_report_document(results, figures, command, describe_versions(), ablations)
+    specs = list_figure_specs(document.blocks)
+    drawn = render_figures(specs, ["webp"], PAGE_DPI, jobs)
+    images = {spec.name: files["webp"] for spec, files in track_progress(drawn, len(specs))}
+    return document, images
+
+
+def write_page(
+    results: StudyResults, document: Document, images: Mapping[str, bytes], folder: Path
+) -> None:
+    """Write the report as one HTML file."""
+    context = make_page_context(results.verdicts.groups, folder, images)
+    write_text(folder / HTML_PAGE_NAME, render_page(document, context))
+
+
+def write_markdown(document: Document, images: Mapping[str, bytes], folder: Path) -> None:
+    """Write the report as Markdown, and its main figures beside it."""
+    (folder / FIGURES).mkdir(exist_ok=True)
+    names = [spec.name for spec in list_figure_specs(document.blocks) if spec.is_main]
+    for name in names:
+        write_file_bytes(folder / FIGURES / f"{name}.png", webp_to_png(images[name]))
+    write_text(folder / MARKDOWN_NAME, render_markdown(document, names))
 
 
 def format_report_command(options: argparse.Namespace) -> str:

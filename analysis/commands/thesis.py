@@ -7,16 +7,18 @@ from pathlib import Path
 from rich.text import Text
 
 from parallax.analysis.commands.common import (
+    add_jobs_argument,
     add_verdict_arguments,
     make_console,
     make_options,
     open_output_folder,
 )
-from parallax.analysis.commands.figures import add_jobs_argument, draw_figures, format_figure_line
+from parallax.analysis.commands.figures import draw_figures, format_figure_line
 from parallax.analysis.commands.verdicts import summarize_verdicts, write_verdict_tables
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.thesis.page import render_thesis_page
+from parallax.analysis.report.render_markdown import render_markdown
+from parallax.analysis.thesis.page import make_thesis_document
 from parallax.analysis.verdicts.study import judge_published_table, results_from_published
 from parallax.harness.record.files import write_text
 
@@ -45,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     """
     verdicts = judge_published_table(make_options(options))
     with open_output_folder(options.output):
-        write_text(options.output / THESIS_PAGE_NAME, render_thesis_page(verdicts))
+        write_text(
+            options.output / THESIS_PAGE_NAME, render_markdown(make_thesis_document(verdicts))
+        )
     lines = [*summarize_verdicts(verdicts), f"Page:  {options.output / THESIS_PAGE_NAME}"]
     if options.tables:
         with open_output_folder(options.tables):

@@ -22,17 +22,17 @@ from parallax.analysis.commands.common import (
 from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.phrases import format_setting
 from parallax.analysis.report.render_csv import table_to_csv
+from parallax.analysis.report.render_markdown import score_table_to_markdown
 from parallax.analysis.report.sections.overall import format_omnibus
 from parallax.analysis.report.sections.scores import (
     make_score_tables,
     score_table_to_csv,
     score_table_to_latex,
-    score_table_to_markdown,
 )
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.analysis.verdicts.study import StudyVerdicts, judge_runs
+from parallax.analysis.verdicts.study import StudyVerdicts, is_ranking_of, judge_runs
 from parallax.harness.record.files import write_text
 
 TABLES_FOLDER = "tables"
@@ -103,7 +103,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
 
     def main(item: ReproductionVerdict | PairVerdict) -> bool:
         cell = item.group.cell if isinstance(item, ReproductionVerdict) else item.cell
-        return verdicts.is_main_variant(cell)
+        return cell in verdicts.main_cells
 
     published, pairs, ranked = verdicts.reproduction, verdicts.consistency, verdicts.rankings
     lines = []
@@ -112,7 +112,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
         ("Reproduction, two-sided", [(i.verdict_two_sided_test, main(i)) for i in published]),
         ("Consistency", [(i.verdict, main(i)) for i in pairs]),
         ("Library defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
-        ("Ranking", [(i.verdict, verdicts.is_main_ranking(i)) for i in ranked]),
+        ("Ranking", [(i.verdict, is_ranking_of(i, verdicts.main_variants)) for i in ranked]),
     ):
         lines.append(f"{name}: {_format_verdict_counts([word for word, own in words if own])}")
         others = [word for word, own in words if not own]

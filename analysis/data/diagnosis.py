@@ -11,7 +11,7 @@ from parallax.harness.record.files import escape_unprintable
 LISTED_LEVELS = FINDING_LEVELS[:2]
 """Levels whose findings are listed; notes are only counted."""
 
-_NOT_REQUESTED = "it was not asked for"
+_NOT_REQUESTED = "it was not requested"
 
 
 @dataclasses.dataclass(frozen=True)

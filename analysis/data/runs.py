@@ -71,6 +71,7 @@ class CompletedRun:
         has_conflicting_settings: Whether another run of the same path was made with different
             settings, so that `variant` had to be extended.
         record: Text of its `run.json`, if it was read from a packed file.
+        final_score: Mean return over the episodes of the last evaluation.
     """
 
     id: RunId
@@ -84,11 +85,11 @@ class CompletedRun:
     effective_hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     has_conflicting_settings: bool = False
     record: str | None = None
+    final_score: float = dataclasses.field(init=False)
 
-    @property
-    def final_score(self) -> float:
-        """Mean return over the episodes of the last evaluation."""
-        return float(self.results[-1].mean())
+    def __post_init__(self) -> None:
+        """Compute the final score, once."""
+        object.__setattr__(self, "final_score", float(self.results[-1].mean()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +141,12 @@ class LoadedRuns:
         links: Symbolic links to folders below `root`, which are not followed.
         conflicts: One sentence per place where runs of the same path have different settings;
             these runs got variants of their own.
+        folders: Used and unused run folders.
+        requested: Number of run folders. A seed that was never started has none, unless it is
+            pending.
+        completed: Number of runs that meet the completeness rule.
+        used: Number of runs that enter the statistics.
+        cells: Every setting with at least one folder, in order.
     """
 
     root: Path
@@ -147,31 +154,24 @@ class LoadedRuns:
     excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
     conflicts: tuple[str, ...] = ()
+    folders: tuple[CompletedRun | ExcludedRun, ...] = dataclasses.field(init=False)
+    requested: int = dataclasses.field(init=False)
+    completed: int = dataclasses.field(init=False)
+    used: int = dataclasses.field(init=False)
+    cells: tuple[StudyCell, ...] = dataclasses.field(init=False)
 
-    @property
-    def folders(self) -> tuple[CompletedRun | ExcludedRun, ...]:
-        """Used and unused run folders."""
-        return (*self.runs, *self.excluded)
-
-    @property
-    def requested(self) -> int:
-        """Number of run folders. A seed that was never started has none, unless it is pending."""
-        return len(self.folders)
-
-    @property
-    def completed(self) -> int:
-        """Number of runs that meet the completeness rule."""
-        return len(self.runs) + sum(item.completed for item in self.excluded)
-
-    @property
-    def used(self) -> int:
-        """Number of runs that enter the statistics."""
-        return len(self.runs)
-
-    @property
-    def cells(self) -> tuple[StudyCell, ...]:
-        """Every setting with at least one folder, in order."""
-        return tuple(sorted({item.id.cell for item in self.folders}))
+    def __post_init__(self) -> None:
+        """Count the runs, once."""
+        folders: tuple[CompletedRun | ExcludedRun, ...] = (*self.runs, *self.excluded)
+        completed = len(self.runs) + sum(item.completed for item in self.excluded)
+        for name, value in (
+            ("folders", folders),
+            ("requested", len(folders)),
+            ("completed", completed),
+            ("used", len(self.runs)),
+            ("cells", tuple(sorted({item.id.cell for item in folders}))),
+        ):
+            object.__setattr__(self, name, value)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -68,12 +68,12 @@ def judge_foreign(
         spec: What the Zoo's files say, as `parse_settings` allows it.
     """
     timesteps = evaluations.timesteps
-    asked = spec.get("n_timesteps")
+    requested = spec.get("n_timesteps")
     try:
         check_finite(evaluations)
-        if asked and timesteps[-1] + _get_evaluation_interval(timesteps) <= asked:
+        if requested and timesteps[-1] + _get_evaluation_interval(timesteps) <= requested:
             raise UnusableError(
-                f"too short: last evaluation at step {timesteps[-1]:,} of {asked:,}"
+                f"too short: last evaluation at step {timesteps[-1]:,} of {requested:,}"
             )
     except UnusableError as error:
         return ExcludedRun(run_id, folder, str(error))

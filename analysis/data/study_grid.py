@@ -96,19 +96,19 @@ class StudyGrid:
 
     def _omit_all_seeds(self, setting: tuple[str, ...], seeds: set[int]) -> tuple[str, ...]:
         """Return the seeds of a setting; none where they are all that are requested."""
-        asked = {run.seed for run in self.runs if run.setting == setting}
-        return () if seeds == asked else tuple(map(str, sorted(seeds)))
+        requested = {run.seed for run in self.runs if run.setting == setting}
+        return () if seeds == requested else tuple(map(str, sorted(seeds)))
 
     def _omit_all_frameworks(self, choice: AxisValues) -> AxisValues:
         """Return the same without frameworks where they are all that are requested."""
         *cell, frameworks, seeds = choice
-        asked = {run.framework for run in self.runs if [(v,) for v in run.setting[:3]] == cell}
-        return (*cell, () if set(frameworks) == asked else frameworks, seeds)
+        requested = {run.framework for run in self.runs if [(v,) for v in run.setting[:3]] == cell}
+        return (*cell, () if set(frameworks) == requested else frameworks, seeds)
 
     def _format_command(self, choice: AxisValues) -> str:
         words = zip(AXIS_NAMES, choice, strict=True)
-        told = [f"{name}={','.join(values)}" for name, values in words if values]
-        return " ".join(["parallax train -m", f"study={self.name}", *told])
+        options = [f"{name}={','.join(values)}" for name, values in words if values]
+        return " ".join(["parallax train -m", f"study={self.name}", *options])
 
 
 def _merge_axis(choices: Sequence[AxisValues], axis: int) -> list[AxisValues]:

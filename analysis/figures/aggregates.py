@@ -4,8 +4,10 @@ Performance profiles (the share of runs above each normalised score), and median
 mean, mean and optimality gap with intervals.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -34,7 +36,6 @@ from parallax.analysis.labels import (
     get_label,
     get_recipe_label,
     make_file_name,
-    sort_recipes,
 )
 from parallax.analysis.stats.aggregates import (
     AGGREGATE_NAMES,
@@ -44,56 +45,63 @@ from parallax.analysis.stats.aggregates import (
     SampleEfficiency,
 )
 from parallax.analysis.verdicts.overall import OverallScores
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 NO_DATA = "no set of hyperparameters has a task with a scale that all frameworks have a run in"
 
 
-def make_profile_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per algorithm, with a panel for each set of hyperparameters."""
-    return make_figure_specs_by_setting(
-        material, _make_profile_figure_spec, MissingFigure("profiles", NO_DATA)
-    )
+@dataclasses.dataclass(frozen=True)
+class AggregateFamily:
+    """Figures of one kind: one per study, algorithm and variant, recipes side by side.
 
-
-def make_figure_specs_by_setting(
-    material: StudyResults,
-    draw: Callable[[StudyResults, str, str, str, list[OverallScores]], FigureSpec],
-    nothing: MissingFigure,
-    holds: Callable[[OverallScores], object] = bool,
-) -> list[FigureSpec | MissingFigure]:
-    """One figure for each study, algorithm and variant.
-
-    Args:
-        material: Holds the aggregates.
-        draw: Makes a figure of a study, algorithm and variant, and its aggregates.
-        nothing: What there is in place of figures where there are none.
-        holds: Whether there is anything to draw of an aggregate.
+    Attributes:
+        name: Name of the family and first part of file names.
+        title: Title of a figure, with the algorithm as `{}`.
+        description: What the figure shows, and which interval, with resamples as `{:,}`.
+        get_data: Takes what is drawn from the aggregates under one recipe.
+        draw: Draws the titles and data of all recipes.
+        lacks: What is not there where there is no figure.
+        has_data: Whether there is anything to draw of the aggregates under one recipe.
+        describe_missing: Says in the caption what is not drawn; empty for nothing.
     """
-    found = [
-        (setting, [item for item in items if holds(item)])
-        for setting, items in group_by_setting(material)
-    ]
-    return [draw(material, *setting, items) for setting, items in found if items] or [nothing]
+
+    name: str
+    title: str
+    description: str
+    get_data: Callable[[OverallScores], Any]
+    draw: Callable[[Any], Figure]
+    lacks: str = ""
+    has_data: Callable[[OverallScores], object] = bool
+    describe_missing: Callable[[list[OverallScores]], str] = lambda _: ""
+
+    def make_figure_specs(self, material: StudyResults) -> list[FigureSpec | MissingFigure]:
+        """Return the figures of a study."""
+        found = [
+            (part, items)
+            for part in material.parts
+            if (items := [item for item in part.overall if self.has_data(item)])
+        ]
+        nothing = MissingFigure(self.name, f"{NO_DATA}{self.lacks}")
+        return [self._make_figure_spec(part, items) for part, items in found] or [nothing]
+
+    def _make_figure_spec(self, part: StudyVariant, items: list[OverallScores]) -> FigureSpec:
+        title = self.title.format(get_label(part.algorithm))
+        data = tuple((get_recipe_label(item.hps), self.get_data(item)) for item in items)
+        description = self.description.format(data[0][1].resamples)
+        caption = (
+            f"{title} ({part.context}){description} {_describe_scale(items)}"
+            f"{self.describe_missing(items)}"
+        )
+        return FigureSpec(
+            make_file_name(self.name, part.algorithm, *part.suffix),
+            title,
+            caption,
+            _list_aggregate_cells(items),
+            functools.partial(self.draw, data),
+        )
 
 
-def group_by_setting(
-    material: StudyResults,
-) -> list[tuple[tuple[str, str, str], list[OverallScores]]]:
-    """Aggregates of each study, algorithm and variant, by hyperparameters."""
-    found = []
-    for setting in material.settings:
-        items = {
-            item.hps: item
-            for item in material.overall
-            if (item.study, item.algorithm, item.variant) == setting
-        }
-        if items:
-            found.append((setting, [items[hps] for hps in sort_recipes(items)]))
-    return found
-
-
-def list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
+def _list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
     """Return the settings that went into aggregates."""
     return tuple(
         StudyCell(item.study, env, item.algorithm, item.hps, item.variant)
@@ -102,7 +110,7 @@ def list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
     )
 
 
-def describe_scale(items: list[OverallScores]) -> str:
+def _describe_scale(items: list[OverallScores]) -> str:
     """Return a caption's sentences on the runs used and on the scores that count as 0 and 1."""
     tasks = {len(item.tasks) for item in items}
     out = sorted({text for item in items for text in item.left_out})
@@ -115,25 +123,13 @@ def describe_scale(items: list[OverallScores]) -> str:
     return f"{text}. n = {format_range(sizes)} runs used per task and framework."
 
 
-def _make_profile_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
-) -> FigureSpec:
-    title = f"Performance profiles of {get_label(algorithm)}"
-    resamples = items[0].profiles.resamples
-    caption = (
-        f"{title} ({material.context(study, variant)}). Share of runs with a final score above a "
-        f"threshold, tasks weighted equally. Bands: pointwise 95% intervals, bootstrap stratified "
-        f"over tasks, {resamples:,} resamples. {describe_scale(items)}"
+def _describe_not_drawn(items: list[OverallScores]) -> str:
+    lacking = sorted(
+        f"{get_label(name)} under {get_recipe_label(item.hps)}"
+        for item in items
+        for name in set(item.aggregates.names) - set(item.efficiency.curves)
     )
-    panels = tuple((get_recipe_label(item.hps), item.profiles) for item in items)
-    name = make_file_name("profiles", algorithm, *material.suffix(study, variant, algorithm))
-    return FigureSpec(
-        name,
-        title,
-        caption,
-        list_aggregate_cells(items),
-        functools.partial(draw_profile_figure, panels),
-    )
+    return f" Not drawn, as their runs share no evaluation: {', '.join(lacking)}." * bool(lacking)
 
 
 def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> Figure:
@@ -189,34 +185,6 @@ _AGGREGATE_TITLES = {
 }
 
 
-def make_aggregate_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per algorithm."""
-    return make_figure_specs_by_setting(
-        material, _make_aggregate_figure_spec, MissingFigure("aggregates", NO_DATA)
-    )
-
-
-def _make_aggregate_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
-) -> FigureSpec:
-    title = f"Scores of {get_label(algorithm)} over all tasks"
-    resamples = items[0].aggregates.resamples
-    caption = (
-        f"{title} ({material.context(study, variant)}). Points: aggregates of normalised final "
-        f"scores; of the optimality gap, lower is better. Lines: 95% intervals, percentile "
-        f"bootstrap stratified over tasks, {resamples:,} resamples. {describe_scale(items)}"
-    )
-    rows = tuple((get_recipe_label(item.hps), item.aggregates) for item in items)
-    name = make_file_name("aggregates", algorithm, *material.suffix(study, variant, algorithm))
-    return FigureSpec(
-        name,
-        title,
-        caption,
-        list_aggregate_cells(items),
-        functools.partial(draw_aggregate_figure, rows),
-    )
-
-
 def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figure:
     """Draw one panel per aggregate."""
     styles = get_framework_styles(name for _, item in rows for name in item.names)
@@ -252,42 +220,6 @@ def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figu
 EfficiencyPanels = tuple[tuple[str, SampleEfficiency], ...]  # title and curves
 
 
-def make_efficiency_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per algorithm, with a panel for each set of hyperparameters."""
-    nothing = MissingFigure("efficiency", f"{NO_DATA}, at steps that all runs share")
-    return make_figure_specs_by_setting(
-        material, _make_efficiency_figure_spec, nothing, lambda item: item.efficiency.curves
-    )
-
-
-def _make_efficiency_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
-) -> FigureSpec:
-    title = f"Sample efficiency of {get_label(algorithm)}"
-    caption = (
-        f"{title} ({material.context(study, variant)}): interquartile mean of normalised scores "
-        "over all tasks, over environment steps, at no more than 30 of the evaluations that all "
-        "runs share. Bands: pointwise 95% intervals, percentile bootstrap of whole runs stratified "
-        f"over tasks, {items[0].efficiency.resamples:,} resamples. {describe_scale(items)}"
-    )
-    lacking = sorted(
-        f"{get_label(name)} under {get_recipe_label(item.hps)}"
-        for item in items
-        for name in set(item.aggregates.names) - set(item.efficiency.curves)
-    )
-    if lacking:
-        caption += f" Not drawn, as their runs share no evaluation: {', '.join(lacking)}."
-    panels = tuple((get_recipe_label(item.hps), item.efficiency) for item in items)
-    name = make_file_name("efficiency", algorithm, *material.suffix(study, variant, algorithm))
-    return FigureSpec(
-        name,
-        title,
-        caption,
-        list_aggregate_cells(items),
-        functools.partial(draw_efficiency_figure, panels),
-    )
-
-
 def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
     """Draw one panel per set of hyperparameters."""
     curves = [curve for _, item in panels for curve in item.curves.values()]
@@ -317,35 +249,6 @@ def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
 ImprovementPanels = tuple[tuple[str, ImprovementProbability], ...]  # title and chances
 
 
-def make_improvement_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per algorithm, with a panel for each set of hyperparameters."""
-    nothing = MissingFigure("improvement", f"{NO_DATA}, or there is one framework")
-    return make_figure_specs_by_setting(
-        material, _make_improvement_figure_spec, nothing, lambda item: item.improvement.pairs
-    )
-
-
-def _make_improvement_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str, items: list[OverallScores]
-) -> FigureSpec:
-    title = f"Probability of improvement, {get_label(algorithm)}"
-    caption = (
-        f"{title} ({material.context(study, variant)}): chance that a run of the first framework "
-        "scores higher than one of the second in the same task, ties half, averaged over tasks. "
-        "At 0.5 neither does. Lines: 95% intervals, percentile bootstrap stratified over tasks, "
-        f"{items[0].improvement.resamples:,} resamples. {describe_scale(items)}"
-    )
-    panels = tuple((get_recipe_label(item.hps), item.improvement) for item in items)
-    name = make_file_name("improvement", algorithm, *material.suffix(study, variant, algorithm))
-    return FigureSpec(
-        name,
-        title,
-        caption,
-        list_aggregate_cells(items),
-        functools.partial(draw_improvement_figure, panels),
-    )
-
-
 def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
     """Draw one panel per set of hyperparameters, a row per pair of frameworks."""
     pairs = list(dict.fromkeys(pair for _, item in panels for pair in item.pairs))
@@ -370,3 +273,44 @@ def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
         text = "chance that a run of the first scores higher"
         figure.text(0.55, 0.06 / figure.get_figheight(), text, ha="center")
     return figure
+
+
+PROFILES = AggregateFamily(
+    "profiles",
+    "Performance profiles of {}",
+    ". Share of runs with a final score above a threshold, tasks weighted equally. Bands: "
+    "pointwise 95% intervals, bootstrap stratified over tasks, {:,} resamples.",
+    lambda item: item.profiles,
+    draw_profile_figure,
+)
+AGGREGATES = AggregateFamily(
+    "aggregates",
+    "Scores of {} over all tasks",
+    ". Points: aggregates of normalised final scores; of the optimality gap, lower is better. "
+    "Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
+    lambda item: item.aggregates,
+    draw_aggregate_figure,
+)
+EFFICIENCY = AggregateFamily(
+    "efficiency",
+    "Sample efficiency of {}",
+    ": interquartile mean of normalised scores over all tasks, over environment steps, at no more "
+    "than 30 of the evaluations that all runs share. Bands: pointwise 95% intervals, percentile "
+    "bootstrap of whole runs stratified over tasks, {:,} resamples.",
+    lambda item: item.efficiency,
+    draw_efficiency_figure,
+    ", at steps that all runs share",
+    lambda item: item.efficiency.curves,
+    _describe_not_drawn,
+)
+IMPROVEMENT = AggregateFamily(
+    "improvement",
+    "Probability of improvement, {}",
+    ": chance that a run of the first framework scores higher than one of the second in the same "
+    "task, ties half, averaged over tasks. At 0.5 neither does. Lines: 95% intervals, percentile "
+    "bootstrap stratified over tasks, {:,} resamples.",
+    lambda item: item.improvement,
+    draw_improvement_figure,
+    ", or there is one framework",
+    lambda item: item.improvement.pairs,
+)

@@ -60,7 +60,7 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, LearningCurve
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 FRAMEWORK_LINES, ALGORITHM_LINES = "frameworks", "algorithms"
 
@@ -146,7 +146,7 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
 
 def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per algorithm."""
-    return [_make_consistency_figure_spec(material, *setting) for setting in material.settings] or [
+    return [_make_consistency_figure_spec(material, part) for part in material.parts] or [
         MissingFigure("consistency", "no run can be used")
     ]
 
@@ -180,26 +180,24 @@ def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name
     return make_curve_line(name, *found, material.bounds[cell.env])
 
 
-def _make_consistency_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str
-) -> FigureSpec:
-    cells = material.cells(study, algorithm, variant)
+def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:
+    cells, algorithm = part.cells, part.algorithm
     rows = tuple(sorted({cell.env for cell in cells}))
     columns = list_shared_recipes(material, cells)
     panels = tuple(
         tuple(
-            make_framework_lines(material, StudyCell(study, env, algorithm, hps, variant))
+            make_framework_lines(material, StudyCell(part.study, env, algorithm, hps, part.variant))
             for hps in columns
         )
         for env in rows
     )
     labels = tuple(get_recipe_label(hps) for hps in columns)
     return make_curve_grid_figure_spec(
-        make_file_name("consistency", algorithm, *material.suffix(study, variant, algorithm)),
+        make_file_name("consistency", algorithm, *part.suffix),
         f"{get_label(algorithm)} in each framework; hyperparameters by column",
         CurveGrid(rows, labels, panels, FRAMEWORK_LINES),
         material.method,
-        material.context(study, variant),
+        part.context,
         cells,
     )
 
@@ -243,7 +241,8 @@ def make_algorithm_lines(
 def _make_ranking_curve_figure_spec(
     material: StudyResults, study: str, hps: str, variant: str
 ) -> FigureSpec | None:
-    cells = material.cells(study, None, variant)
+    part = material.variants[study, variant]
+    cells = part.cells
     rows = tuple(sorted({cell.env for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)}))
     columns = tuple(
         sorted(
@@ -262,11 +261,11 @@ def _make_ranking_curve_figure_spec(
         return None
     words = LIBRARY_DEFAULTS if hps == LIBRARY_DEFAULTS else get_recipe_label(hps)
     return make_curve_grid_figure_spec(
-        make_file_name("ranking", hps, *material.suffix(study, variant)),
+        make_file_name("ranking", hps, *part.suffix),
         f"Algorithms in each framework; hyperparameters: {words}",
         CurveGrid(rows, tuple(get_label(name) for name in columns), panels, ALGORITHM_LINES),
         material.method,
-        material.context(study, variant),
+        part.context,
         [cell for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)],
     )
 
@@ -317,12 +316,12 @@ def make_variant_figure_specs(
             tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
             FRAMEWORK_LINES,
         )
-        suffix = (value, *material.suffix(study, rest)) if len(found) > 1 else (value,)
-        context = material.context(study, rest)
+        part = material.variants[study, rest]
+        suffix = (value, *part.suffix) if len(found) > 1 else (value,)
         cells = [cell for pair in pairs for cell in pair]
         pages.append(
             make_curve_grid_figure_spec(
-                make_file_name(name, *suffix), title, grid, material.method, context, cells
+                make_file_name(name, *suffix), title, grid, material.method, part.context, cells
             )
         )
     return pages

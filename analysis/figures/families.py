@@ -11,8 +11,6 @@ from parallax.analysis.figures import (
     highlights,
     verdicts,
 )
-from parallax.analysis.figures import verdicts as ranks
-from parallax.analysis.figures import verdicts as reproduction
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.verdicts.study import StudyResults
 
@@ -38,7 +36,7 @@ FAMILIES = tuple(
         (
             "reproduction",
             "how often worse, similar, better than published",
-            reproduction.make_reproduction_figure_specs,
+            verdicts.make_reproduction_figure_specs,
         ),
         (
             "highlights",
@@ -76,25 +74,32 @@ FAMILIES = tuple(
             "matrix of verdicts on pairs of frameworks",
             verdicts.make_verdict_figure_specs,
         ),
-        ("ranks", "ranks of algorithms in each framework", ranks.make_rank_figure_specs),
-        ("profiles", "performance profiles over all tasks", aggregates.make_profile_figure_specs),
+        ("ranks", "ranks of algorithms in each framework", verdicts.make_rank_figure_specs),
+        ("profiles", "performance profiles over all tasks", aggregates.PROFILES.make_figure_specs),
         (
             "aggregates",
             "median, mean, interquartile mean, optimality gap",
-            aggregates.make_aggregate_figure_specs,
+            aggregates.AGGREGATES.make_figure_specs,
         ),
         (
             "efficiency",
             "interquartile mean over tasks, over steps",
-            aggregates.make_efficiency_figure_specs,
+            aggregates.EFFICIENCY.make_figure_specs,
         ),
         (
             "improvement",
             "chance that one framework's run beats another's",
-            aggregates.make_improvement_figure_specs,
+            aggregates.IMPROVEMENT.make_figure_specs,
         ),
     )
 )
+
+
+MAIN_FAMILIES = (
+    *("reproduction", "verdicts", "intervals", "consistency", "ranks"),
+    *("aggregates", "efficiency"),
+)
+"""Families of figures that pages in Markdown show."""
 
 
 def list_family_names() -> list[str]:
@@ -107,7 +112,12 @@ def make_family_figure_specs(
 ) -> dict[str, list[FigureSpec | MissingFigure]]:
     """Return the figures of some families, or of all where none is named; names are unique."""
     return {
-        family.name: family.sheets(material)
+        family.name: [
+            dataclasses.replace(item, is_main=family.name in MAIN_FAMILIES)
+            if isinstance(item, FigureSpec)
+            else item
+            for item in family.sheets(material)
+        ]
         for family in FAMILIES
         if not only or family.name in only
     }

@@ -5,14 +5,15 @@ import dataclasses
 import gc
 import io
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import PIL.Image
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from parallax.analysis.data.runs import StudyCell
@@ -30,6 +31,7 @@ class FigureSpec:
         caption: What its parts mean, which interval, how many runs.
         cells: Settings of the runs behind it.
         draw: Draws it; takes nothing.
+        is_main: Whether pages in Markdown show it.
     """
 
     name: str
@@ -37,6 +39,7 @@ class FigureSpec:
     caption: str
     cells: tuple[StudyCell, ...]
     draw: Callable[[], Figure]
+    is_main: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,29 +68,38 @@ def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
 
     Args:
         figure: To be called with the settings in force that the figure was drawn with.
-        kind: `png` or `pdf`.
-        dpi: Resolution of a PNG.
+        kind: `png` or `pdf`, for print; `webp`, for a page, with few colours.
+        dpi: Resolution of an image.
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
+    if kind == "webp":
+        _draw_image(figure, dpi).save(buffer, "webp", lossless=True, method=1)
+    else:
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
     return buffer.getvalue()
 
 
-PALETTE_COLORS = 96  # a figure has fewer hues; the rest smooths edges
+_PAGE_COLORS = 96  # a figure has fewer hues; the rest smooths edges
 
 
-def reduce_png_colors(content: bytes) -> bytes:
-    """Return a PNG with a palette of few colors, which is a quarter as large.
+def _draw_image(figure: Figure, dpi: int) -> PIL.Image.Image:
+    """Draw a figure once: `savefig` draws it twice, the first time for its layout alone."""
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    image = PIL.Image.fromarray(pixels).convert("RGB")
+    reduced = image.quantize(
+        _PAGE_COLORS, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE
+    )
+    return reduced.convert("RGB")
 
-    Args:
-        content: A PNG with all colors.
-    """
-    with PIL.Image.open(io.BytesIO(content)) as picture:
-        reduced = picture.convert("RGB").quantize(
-            PALETTE_COLORS, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE
-        )
+
+def webp_to_png(content: bytes) -> bytes:
+    """Return the same image as a PNG with a palette."""
     buffer = io.BytesIO()
-    reduced.save(buffer, "png")
+    with PIL.Image.open(io.BytesIO(content)) as image:
+        image.convert("RGB").quantize(_PAGE_COLORS).save(buffer, "png")
     return buffer.getvalue()
 
 
@@ -117,7 +129,7 @@ def render_figure(
 
     Args:
         sheet: The figure.
-        kinds: `png`, `pdf` or both.
+        kinds: `png`, `pdf`, `webp`.
         dpi: Resolution of a PNG.
     """
     with matplotlib.rc_context(get_paper_rc_settings()), _pause_garbage_collection():
@@ -150,7 +162,7 @@ def render_figures(
 
     Args:
         sheets: The figures.
-        kinds: `png`, `pdf` or both.
+        kinds: `png`, `pdf`, `webp`.
         dpi: Resolution of PNGs.
         jobs: Processes; 1 draws in this one.
     """
@@ -170,8 +182,3 @@ def _collect_files(
     with pool:
         for sheet, future in zip(sheets, waiting, strict=True):
             yield sheet, future.result()
-
-
-def count_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -38,7 +38,7 @@ from parallax.analysis.labels import (
     make_file_name,
 )
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _INTERVAL_COLUMNS = 4
 
@@ -65,21 +65,19 @@ class TaskPanel:
 
 def make_interval_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per algorithm."""
-    return [_make_interval_figure_spec(material, *setting) for setting in material.settings] or [
+    return [_make_interval_figure_spec(material, part) for part in material.parts] or [
         MissingFigure("intervals", "no run can be used")
     ]
 
 
-def _make_interval_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str
-) -> FigureSpec:
-    cells = material.cells(study, algorithm, variant)
+def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:
+    cells, algorithm, variant = part.cells, part.algorithm, part.variant
     order = list_shared_recipes(material, cells)
     panels = tuple(
         TaskPanel(
             env,
             tuple(
-                make_framework_lines(material, StudyCell(study, env, algorithm, hps, variant))
+                make_framework_lines(material, StudyCell(part.study, env, algorithm, hps, variant))
                 for hps in order
             ),
             tuple(_find_published_score(algorithm, env, hps) for hps in order),
@@ -90,7 +88,7 @@ def _make_interval_figure_spec(
     title = f"Final scores of {get_label(algorithm)}"
     bars = " Black lines: score read off the original paper, be it after other steps."
     caption = (
-        f"{title} ({material.context(study, variant)}). Filled: mean over seeds of the mean "
+        f"{title} ({part.context}). Filled: mean over seeds of the mean "
         f"return of the last evaluation.{_describe_dots(lines)} Lines: "
         f"{describe_interval(material.method)}; "
         "an arrow where one goes on. Rows: whose "
@@ -98,7 +96,7 @@ def _make_interval_figure_spec(
         f"{describe_sizes(lines)}."
     )
     labels = tuple(textwrap.fill(get_recipe_label(hps), 15) for hps in order)
-    name = make_file_name("intervals", algorithm, *material.suffix(study, variant, algorithm))
+    name = make_file_name("intervals", algorithm, *part.suffix)
     return FigureSpec(
         name, title, caption, cells, functools.partial(draw_interval_figure, panels, labels)
     )
@@ -242,7 +240,7 @@ def _select_overview_cells(
     """Per algorithm and task of what the study is about a shared setting, and library defaults."""
     sizes: collections.Counter[StudyCell] = collections.Counter()
     for cell, framework in material.curves:
-        if material.verdicts.is_main_variant(cell):
+        if cell in material.verdicts.main_cells:
             sizes.update({cell, to_library_defaults_cell(cell, framework)})
     several = [cell for cell in sizes if sizes[cell] > 1]
     shared = [cell for cell in several if cell.hps != LIBRARY_DEFAULTS]

@@ -42,7 +42,7 @@ from parallax.analysis.labels import (
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3
 
@@ -133,7 +133,7 @@ MAX_PANELS = 6  # settings in a figure
 
 def make_highlight_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One figure per algorithm, and one per configuration that ranks algorithms."""
-    pages = [_make_algorithm_figure_spec(material, *setting) for setting in material.settings]
+    pages = [_make_algorithm_figure_spec(material, part) for part in material.parts]
     pages += [
         _make_ranking_figure_spec(material, key)
         for key in curves.list_ranking_configurations(material)
@@ -151,12 +151,8 @@ def select_most_different(items: list[PairVerdict]) -> list[PairVerdict]:
     return [item for item in known if first[item.cell] is item][:MAX_PANELS]
 
 
-def _make_algorithm_figure_spec(
-    material: StudyResults, study: str, algorithm: str, variant: str
-) -> FigureSpec | None:
-    chosen = select_most_different(
-        list(material.verdicts.consistency_by_variant.get((study, algorithm, variant), ()))
-    )
+def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
+    chosen = select_most_different(list(part.pairs))
     if not chosen:
         return None
     panels = tuple(
@@ -167,20 +163,19 @@ def _make_algorithm_figure_spec(
         for item in chosen
     )
     different = sum(item.verdict == DIFFERENT for item in chosen)
-    title = f"Where frameworks differ most, {get_label(algorithm)}"
+    title = f"Where frameworks differ most, {get_label(part.algorithm)}"
     how = (
         f"the {len(chosen)} settings with the smallest corrected p-values of Welch's test; in "
         f"{different} of them two frameworks are different by the verdict"
     )
-    name = make_file_name("highlights", algorithm, *material.suffix(study, variant, algorithm))
-    context = material.context(study, variant)
+    name = make_file_name("highlights", part.algorithm, *part.suffix)
     return make_highlight_figure_spec(
         material,
         name,
         title,
         how,
         HighlightPanels(panels, FRAMEWORK_LINES, False),
-        context,
+        part.context,
         [item.cell for item in chosen],
     )
 
@@ -215,11 +210,17 @@ def _make_ranking_figure_spec(
         "and, among those, the smallest bootstrap probability of the same order "
         f"{format_order_probability(worst.same_order, worst.chance)}"
     )
-    name = make_file_name("highlights", "ranking", hps, *material.suffix(study, variant))
-    context = material.context(study, variant)
+    part = material.variants[study, variant]
+    name = make_file_name("highlights", "ranking", hps, *part.suffix)
     cells = sorted({group.cell for ranked in worst.rankings for group in ranked.groups})
     return make_highlight_figure_spec(
-        material, name, title, how, HighlightPanels(panels, ALGORITHM_LINES, True), context, cells
+        material,
+        name,
+        title,
+        how,
+        HighlightPanels(panels, ALGORITHM_LINES, True),
+        part.context,
+        cells,
     )
 
 
@@ -328,7 +329,7 @@ def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -
     title = "Chosen settings"
     how = "as requested: " + ", ".join(":".join(setting) for setting in choice.settings)
     cells = sorted(set(cells))
-    contexts = sorted({material.context(cell.study, cell.variant) for cell in cells})
+    contexts = sorted({material.variants[cell.study, cell.variant].context for cell in cells})
     shared = kind == ALGORITHM_LINES and len(choice.settings) == 1
     content = HighlightPanels(tuple(panels), kind, shared)
     return make_highlight_figure_spec(
@@ -385,7 +386,7 @@ def _make_panels_of_frameworks(
 
 
 def _select_main_cells(material: StudyResults, cells: list[StudyCell]) -> list[StudyCell]:
-    return [cell for cell in cells if material.verdicts.is_main_variant(cell)] or cells
+    return [cell for cell in cells if cell in material.verdicts.main_cells] or cells
 
 
 def _format_choice_title(cell: StudyCell, recipe: str, several: bool) -> str:

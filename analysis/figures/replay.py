@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -14,7 +13,12 @@ from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
-from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, get_paper_rc_settings
+from parallax.analysis.figures.style import (
+    PAGE_WIDTH,
+    PALETTE,
+    SMALL_FONT,
+    get_paper_rc_settings,
+)
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
 from parallax.analysis.verdicts.replay import (
@@ -43,7 +47,7 @@ def make_replay_figure_specs(study: ReplayVerdicts) -> tuple[FigureSpec, ...]:
 def _make_replay_figure_spec(
     cell: StudyCell, framework: str, ways: tuple[ReplayStrategyResult, ...]
 ) -> FigureSpec:
-    title = f"Ways of replaying: {get_label(framework)}'s {get_label(cell.algorithm)}, {cell.env}"
+    title = f"Replay strategies: {get_label(framework)}'s {get_label(cell.algorithm)}, {cell.env}"
     counts = ", ".join(f"{way.name} {way.group.n} of {way.group.requested}" for way in ways)
     caption = (
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}). Left: mean return at "
@@ -58,13 +62,16 @@ def _make_replay_figure_spec(
 
 def draw_replay_figure(ways: Sequence[ReplayStrategyResult]) -> Figure:
     """Three panels in a row."""
-    palette = sns.color_palette("colorblind")
+    palette = PALETTE
     ordered = sorted(ways, key=lambda way: get_strategy_order(way.name))
     colors = {way.name: palette[i % len(palette)] for i, way in enumerate(ordered)}
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
         for number, way in enumerate(ordered):
-            look = {"color": colors[way.name], "marker": _MARKERS[number % len(_MARKERS)]}
+            look: dict[str, object] = {
+                "color": colors[way.name],
+                "marker": _MARKERS[number % len(_MARKERS)],
+            }
             _draw_strategy_curve(axes[0, 0], way, look)
             _draw_errors(axes[0, 1], way, look)
         _draw_costs(axes[0, 2], [way for way in ordered if way.seconds["sampling"].n])
@@ -147,7 +154,7 @@ def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
 def draw_staleness_figure(setting: StalenessSetting) -> Figure:
     """Draw a line for each strategy."""
     lengths = sorted({item.strategy.burn_in for item in setting.strategies})
-    colors = dict(zip(lengths, sns.color_palette("colorblind", len(lengths)), strict=True))
+    colors = dict(zip(lengths, PALETTE[: len(lengths)], strict=True))
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure = Figure(figsize=(PAGE_WIDTH, _STALENESS_HEIGHT), layout="constrained")
         for axis, place in zip(

@@ -37,9 +37,10 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
 from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _MAX_SEEDS_SHOWN = 1000  # seeds; more are not counted
 
@@ -62,22 +63,20 @@ class VerdictBlock:
 def make_verdict_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One matrix per algorithm."""
     pages: list[FigureSpec | MissingFigure] = []
-    for setting in material.settings:
+    for part in material.parts:
         found = {
             (item.cell.env, item.cell.hps, item.first.framework, item.second.framework): item
-            for item in material.verdicts.consistency_by_variant.get(setting, ())
+            for item in part.pairs
         }
         if found:
-            pages.append(_make_verdict_figure_spec(material, *setting, found))
+            pages.append(_make_verdict_figure_spec(material.verdicts.options, part, found))
     reason = "no two frameworks have a run used in the same setting"
     return pages or [MissingFigure("verdicts", reason)]
 
 
 def _make_verdict_figure_spec(
-    material: StudyResults,
-    study: str,
-    algorithm: str,
-    variant: str,
+    options: VerdictOptions,
+    part: StudyVariant,
     found: dict[tuple[str, str, str, str], PairVerdict],
 ) -> FigureSpec:
     tasks = tuple(sorted({key[0] for key in found}))
@@ -94,11 +93,11 @@ def _make_verdict_figure_spec(
         )
         for hps in sort_recipes(key[1] for key in found)
     )
-    options, items = material.verdicts.options, list(found.values())
+    items = list(found.values())
     sizes = {group.n for item in items for group in (item.first, item.second)}
-    title = f"Verdicts on pairs of frameworks, {get_label(algorithm)}"
+    title = f"Verdicts on pairs of frameworks, {get_label(part.algorithm)}"
     caption = (
-        f"{title} ({material.context(study, variant)}). Different at {options.alpha:.0%} (Welch's "
+        f"{title} ({part.context}). Different at {options.alpha:.0%} (Welch's "
         f"test after Holm's correction over {items[0].family}: {items[0].family_size} tests, and "
         f"a permutation test): the sign tells whether the upper framework's mean is above (>) or "
         f"below (<) the lower one's. Equivalent: within {options.margin_description}. "
@@ -106,7 +105,7 @@ def _make_verdict_figure_spec(
         f"{options.power:.0%} power, 1k+ for more than {_MAX_SEEDS_SHOWN:,}. n = "
         f"{format_range(sizes)} runs used per framework."
     )
-    name = make_file_name("verdicts", algorithm, *material.suffix(study, variant, algorithm))
+    name = make_file_name("verdicts", part.algorithm, *part.suffix)
     cells = tuple(dict.fromkeys(item.cell for item in items))
     return FigureSpec(
         name, title, caption, cells, functools.partial(draw_verdict_figure, blocks, tasks)
@@ -233,27 +232,28 @@ def _make_reproduction_figure_spec(
                 _make_reproduction_bar(f"{get_label(algorithm)}, {get_label(framework)}", own)
             )
     bars = [bar for bar in bars if sum(bar.counts[0])]
-    title = "Scores held against the original papers"
+    part = material.variants[key]
+    title = "Scores compared with the original papers"
     steps = " to ".join(sorted({f"{item.published.steps:,}" for item in items}))
     sizes = {item.group.n for item in items}
     caption = (
-        f"{title} ({material.context(*key)}): how many of the {len(items)} comparisons with scores "
-        f"read off the papers by the thesis come out worse, similar or better. Left: published "
+        f"{title} ({part.context}): how many of the {len(items)} comparisons with scores read "
+        f"off the papers by the thesis come out worse, similar or better. Left: published "
         "mean against mean ± 1.96·population deviation/√n. Right: two-sided test at "
         f"{material.verdicts.options.alpha:.0%}, without correction. Evaluations nearest to the "
         f"published {steps} steps; n = {format_range(sizes)} runs used."
     )
-    name = make_file_name("reproduction", *material.suffix(*key))
+    name = make_file_name("reproduction", *part.suffix)
     cells = tuple(sorted({item.group.cell for item in items}))
     return FigureSpec(
         name, title, caption, cells, functools.partial(draw_reproduction_figure, tuple(bars))
     )
 
 
-def _make_reproduction_bar(name: str, kept: Sequence[ReproductionVerdict]) -> ReproductionBar:
+def _make_reproduction_bar(name: str, items: Sequence[ReproductionVerdict]) -> ReproductionBar:
     forms = (
-        [item.verdict_thesis_interval for item in kept],
-        [item.verdict_two_sided_test for item in kept],
+        [item.verdict_thesis_interval for item in items],
+        [item.verdict_two_sided_test for item in items],
     )
     return ReproductionBar(
         name, tuple(tuple(form.count(word) for word in _VERDICT_ORDER) for form in forms)
@@ -336,15 +336,16 @@ def _make_rank_figure_spec(
     known = {(item.env, item.hps): _make_rank_panel(item) for item in items}
     panels = tuple(tuple(known.get((env, hps)) for hps in columns) for env in rows)
     sizes = {group.n for i in items for ranked in i.rankings for group in ranked.groups}
+    part = material.variants[key]
     title = "Ranks of the algorithms"
     caption = (
-        f"{title} ({material.context(*key)}): 1 is best; algorithms that Welch's test does not "
-        f"separate at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
+        f"{title} ({part.context}): 1 is best; algorithms that Welch's test does not separate "
+        f"at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
         "share their ranks. Background: verdict on all frameworks. Number: bootstrap probability "
         "that no two algorithms' means are in opposite orders, and in brackets what it would be on "
         f"average if all algorithms tied. n = {format_range(sizes)} runs used per point."
     )
-    name = make_file_name("ranks", *material.suffix(*key))
+    name = make_file_name("ranks", *part.suffix)
     labels = tuple(get_recipe_label(hps) for hps in columns)
     cells = {g.cell for item in items for ranked in item.rankings for g in ranked.groups}
     return FigureSpec(

@@ -1,289 +1,245 @@
-"""Models a page: tables with typed columns, and sections of blocks of text.
+"""Model of a page: a document of sections, each of blocks. Renderers read it and word nothing.
 
-A `Table` is described once, by its columns. Renderers read it: `render_csv` takes keys and values
-with all digits, pages take headings and formatted values.
+A block is a paragraph, a list, a table, a figure, an answer or a section. Text is plain: renderers
+escape it, and `Code`, `Strong` and `Link` are the only markup in it.
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import (
-    MISSING,
-    find_common_parts,
-    format_number,
-    format_range,
-    get_label,
-    split_variant,
-)
+from parallax.analysis.figures.figure_spec import FigureSpec
+from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.groups import ScoreGroup
-
-Item = TypeVar("Item")
 
 
 @dataclasses.dataclass(frozen=True)
-class TableCell:
-    """One cell of a table on a page.
+class Code:
+    """Code in a sentence, such as the name of an option."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Strong:
+    """Emphasized text."""
+
+    words: "Words"
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A link.
 
     Attributes:
-        text: The formatted value.
-        sort: Sort key of a numeric cell; empty where the value is unknown.
-        verdict: Verdict that gives the cell a colour; empty for none.
+        text: Its text.
+        target: Address beside the page, section of a page after `#`, or a file anywhere, which
+            only pages that lie beside it link to.
+        kind: What the page's script does on a click; empty for nothing.
     """
 
     text: str
-    sort: str = ""
-    verdict: str = ""
+    target: str | Path
+    kind: str = ""
+
+
+Inline = str | Code | Strong | Link
+Words = str | tuple[Inline, ...]
+
+
+def join_words(parts: Iterable[Words], separator: str = "") -> tuple[Inline, ...]:
+    """Join pieces of text to one."""
+    joined: list[Inline] = []
+    for part in parts:
+        joined += [separator] if separator and joined else []
+        joined += [part] if isinstance(part, str) else part
+    return tuple(joined)
 
 
 @dataclasses.dataclass(frozen=True)
-class Column(Generic[Item]):
-    """One column of a table.
+class Listing:
+    """A list.
 
     Attributes:
-        key: Name in CSV files; empty where only pages have the column.
-        heading: Heading on pages; empty where only CSV files have the column.
-        get_value: Takes the value from an item.
-        format: Formats the value for a page.
-        get_sort_key: Takes the number to sort by from the value; None for a column of text.
-        is_verdict: Whether the value gives the cell a colour.
+        items: Its items.
+        lead: Sentence before it, without its end; it stands alone where there are no items.
+        is_numbered: Whether items are numbered.
+        summary: Line under which pages fold the list; empty where they show it.
     """
 
-    key: str
-    heading: str
-    get_value: Callable[[Item], Any]
-    format: Callable[[Any], str] = str
-    get_sort_key: Callable[[Any], float] | None = None
-    is_verdict: bool = False
-
-    @property
-    def is_numeric(self) -> bool:
-        """Return whether pages sort the column by number."""
-        return self.get_sort_key is not None
-
-    def make_cell(self, item: Item) -> TableCell:
-        """Return the cell of an item on a page."""
-        value = self.get_value(item)
-        sort = "" if self.get_sort_key is None else _format_sort_key(self.get_sort_key(value))
-        return TableCell(self.format(value), sort, str(value) if self.is_verdict else "")
+    items: tuple[Words, ...]
+    lead: Words = ""
+    is_numbered: bool = False
+    summary: str = ""
 
 
-def _format_sort_key(value: float) -> str:
-    # Six digits distinguish what four digits on the page show; all digits are in the CSV files.
-    return "" if math.isnan(value) else f"{value:.6g}"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Table(Generic[Item]):
-    """A table that pages can sort and filter, and that is written as CSV.
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A small table of text.
 
     Attributes:
-        name: Anchor on a page.
-        title: Heading on a page.
-        columns: The columns, in order.
-        items: What the rows are about.
-        get_groups: Takes the groups of runs behind a row from its item.
+        heads: Headings.
+        rows: Cells of each row.
+        summary: Line under which pages fold the table; empty where they show it.
+        numeric: Numbers of the columns that hold numbers.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Words, ...], ...]
+    summary: str = ""
+    numeric: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class CodeBlock:
+    """Lines of code, such as commands."""
+
+    lines: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Remark:
+    """A remark that stands out."""
+
+    words: Words
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkedSentence:
+    """A sentence with the runs that it rests on.
+
+    Attributes:
+        text: The sentence.
+        groups: The groups of runs behind it.
+        table: Table that holds its rows; empty if none.
+        words: Words that these rows of the table have in common.
+    """
+
+    text: str
+    groups: tuple[ScoreGroup, ...] = ()
+    table: str = ""
+    words: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnswer:
+    """The answer to one question.
+
+    Attributes:
+        question: The question.
+        headline: The answer in one sentence; with the runs.
+        parts: Answers for parts of the study.
+        findings: Single findings, the clearest first.
+    """
+
+    question: str
+    headline: LinkedSentence
+    parts: tuple[LinkedSentence, ...] = ()
+    findings: tuple[LinkedSentence, ...] = ()
+
+
+MAX_FINDINGS = 12  # findings of an answer that pages show; the tables have all
+
+
+Sizes = tuple[int, int, int]  # runs requested, completed, used
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreCell:
+    """One framework in one setting.
+
+    Attributes:
+        mean: Mean over seeds of the final score; NaN without a run.
+        low: Lower end of the interval; NaN below two runs.
+        high: Upper end.
+        sizes: Runs requested, completed and used.
+        mark: `best`, `tied` or empty.
+        key: Setting and framework.
+        text: Mean and interval as pages show them.
+    """
+
+    mean: float
+    low: float
+    high: float
+    sizes: Sizes
+    mark: str
+    key: tuple[StudyCell, str]
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreTable:
+    """The frameworks under all sets of hyperparameters, on all tasks, as the thesis prints them.
+
+    Attributes:
+        name: Name of its files, without ending.
+        title: Heading.
+        tasks: Columns.
+        rows: Hyperparameters, framework, and one cell per task; None where nothing was run.
+        sizes: The most frequent numbers of runs; cells say where theirs differ.
+        method: Method of the intervals.
+        caption: What it shows and what marks mean.
     """
 
     name: str
     title: str
-    columns: tuple[Column[Item], ...]
-    items: tuple[Item, ...]
-    get_groups: Callable[[Item], Iterable[ScoreGroup]]
-
-    @property
-    def page_columns(self) -> tuple[Column[Item], ...]:
-        """The columns that pages show."""
-        return tuple(column for column in self.columns if column.heading)
-
-    def make_page_rows(self) -> list[tuple[tuple[TableCell, ...], tuple[ScoreGroup, ...]]]:
-        """Return the cells of each row, and the groups of runs behind it."""
-        shown = self.page_columns
-        return [
-            (tuple(column.make_cell(item) for column in shown), tuple(self.get_groups(item)))
-            for item in self.items
-        ]
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[ScoreCell | None, ...]], ...]
+    sizes: Sizes
+    method: str
+    caption: str
 
 
-def make_csv_column(key: str, get_value: Callable[[Item], Any]) -> Column[Item]:
-    """Return a column that only CSV files have."""
-    return Column(key, "", get_value)
-
-
-def make_text_column(
-    key: str, heading: str, get_value: Callable[[Item], str], format: Callable[[str], str] = str
-) -> Column[Item]:
-    """Return a column of text."""
-    return Column(key, heading, get_value, format)
-
-
-def make_verdict_column(key: str, heading: str, get_value: Callable[[Item], str]) -> Column[Item]:
-    """Return a column of verdicts; missing ones are shown as a dash."""
-    return Column(key, heading, get_value, lambda verdict: verdict or MISSING, is_verdict=True)
-
-
-def make_number_column(
-    key: str,
-    heading: str,
-    get_value: Callable[[Item], float],
-    format: Callable[[float], str] = format_number,
-) -> Column[Item]:
-    """Return a column of numbers; unknown ones are shown as a dash and sorted to the end."""
-    return Column(key, heading, get_value, format, float)
-
-
-def make_count_column(key: str, heading: str, get_value: Callable[[Item], int]) -> Column[Item]:
-    """Return a column of whole numbers."""
-    return Column(key, heading, get_value, lambda count: f"{count:,}", float)
-
-
-def make_p_value_column(key: str, heading: str, get_value: Callable[[Item], float]) -> Column[Item]:
-    """Return a column of p-values with two digits."""
-    return Column(key, heading, get_value, format_bare_p_value, float)
-
-
-def make_interval_columns(
-    low_key: str,
-    high_key: str,
-    get_ends: Callable[[Item], tuple[float, float]],
-    heading: str = "95% interval",
-) -> list[Column[Item]]:
-    """Return both ends for CSV files, and one column for pages, sorted by the lower end."""
-    return [
-        Column("", heading, get_ends, format_interval, lambda ends: ends[0]),
-        make_csv_column(low_key, lambda item: get_ends(item)[0]),
-        make_csv_column(high_key, lambda item: get_ends(item)[1]),
-    ]
-
-
-def make_setting_columns(
-    get_cell: Callable[[Item], StudyCell],
-    cells: Sequence[StudyCell],
-    omit: Sequence[str] = (),
-    format_hps: Callable[[str], str] = str,
-) -> list[Column[Item]]:
-    """Return the columns that name a setting; pages show study and variant where they differ.
-
-    Args:
-        get_cell: Takes the setting from an item.
-        cells: All settings of the table.
-        omit: Keys of columns that the table does not have.
-        format_hps: Formats a set of hyperparameters for a page.
-    """
-    several_studies = len({cell.study for cell in cells}) > 1
-    several_variants = len({cell.variant for cell in cells}) > 1
-    common = set(find_common_parts(sorted(set(cells)))) if several_variants else set()
-    columns: tuple[Column[Item], ...] = (
-        make_text_column("study", "study" * several_studies, lambda i: get_cell(i).study),
-        make_text_column("env", "task", lambda i: get_cell(i).env),
-        make_text_column("algorithm", "algorithm", lambda i: get_cell(i).algorithm, get_label),
-        make_text_column("hps", "hyperparameters", lambda i: get_cell(i).hps, format_hps),
-        make_text_column(
-            "variant",
-            "variant" * several_variants,
-            lambda i: get_cell(i).variant,
-            lambda variant: _format_own_variant(variant, common),
-        ),
-    )
-    return [column for column in columns if column.key not in omit]
-
-
-def make_pair_columns(
-    get_first: Callable[[Item], str], get_second: Callable[[Item], str]
-) -> list[Column[Item]]:
-    """Return the columns that name two frameworks."""
-    return [
-        make_text_column("first", "first", get_first, get_label),
-        make_text_column("second", "second", get_second, get_label),
-    ]
-
-
-def make_size_columns(prefix: str, get_group: Callable[[Item], ScoreGroup]) -> list[Column[Item]]:
-    """Return mean, deviation and the three counts of runs, for CSV files."""
-    return [
-        make_csv_column(f"{prefix}_mean", lambda i: float(get_group(i).moments.mean)),
-        make_csv_column(f"{prefix}_sd", lambda i: float(get_group(i).moments.sd)),
-        make_csv_column(f"{prefix}_requested", lambda i: get_group(i).requested),
-        make_csv_column(f"{prefix}_completed", lambda i: get_group(i).completed),
-        make_csv_column(f"{prefix}_used", lambda i: get_group(i).n),
-    ]
-
-
-def make_used_column(get_groups: Callable[[Item], Sequence[ScoreGroup]]) -> Column[Item]:
-    """Return the least and the largest number of runs used, for pages."""
-    return Column(
-        "",
-        "n",
-        lambda item: [group.n for group in get_groups(item)],
-        format_range,
-        lambda sizes: float(min(sizes)),
-    )
-
-
-def list_setting_columns(
-    cells: Sequence[StudyCell],
-) -> list[tuple[str, Callable[[StudyCell], str]]]:
-    """Return headings and values of the columns that name a setting on a page."""
-    shown: list[Column[StudyCell]] = make_setting_columns(lambda cell: cell, cells)
-    return [(column.heading, _make_text_getter(column)) for column in shown if column.heading]
-
-
-def _make_text_getter(column: Column[StudyCell]) -> Callable[[StudyCell], str]:
-    return lambda cell: column.make_cell(cell).text
-
-
-def _format_own_variant(variant: str, common: set[str]) -> str:
-    return ", ".join(part for part in split_variant(variant) if part not in common) or MISSING
-
-
-def list_setting_values(cell: StudyCell) -> dict[str, object]:
-    """Return the values that identify a setting, by the columns of CSV files."""
-    return {name: getattr(cell, name) for name in ("study", "env", "algorithm", "hps", "variant")}
-
-
-def list_size_values(prefix: str, group: ScoreGroup) -> dict[str, object]:
-    """Return mean, deviation and the three counts of runs, by the keys of CSV files."""
-    columns: list[Column[ScoreGroup]] = make_size_columns(prefix, lambda one: one)
-    return {column.key: column.get_value(group) for column in columns}
-
-
-def format_interval(ends: tuple[float, float]) -> str:
-    """Format both ends of an interval; an unknown one is a dash."""
-    low, high = ends
-    if math.isnan(low):
-        return MISSING
-    return f"{format_number(low)} to {format_number(high)}"
-
-
-def format_bare_p_value(value: float) -> str:
-    """Format a p-value without `p =`; an unknown one is a dash."""
-    if math.isnan(value):
-        return MISSING
-    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
-
-
-def format_sizes(group: ScoreGroup) -> str:
-    """Format the numbers of runs requested/completed/used."""
-    return f"{group.requested}/{group.completed}/{group.n}"
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class ReportSection:
-    """Some lines of Markdown under a heading.
+    """Blocks under a heading.
 
     Attributes:
         heading: The heading.
-        blocks: Paragraphs, lists and tables.
+        blocks: The blocks, in order; empty ones are left out.
+        anchor: Name that links lead to; empty for none of its own.
     """
 
     heading: str
-    blocks: tuple[str, ...]
+    blocks: tuple["Block", ...]
+    anchor: str = ""
 
 
-def format_list(head: str, items: Sequence[str]) -> str:
-    """Format a list in Markdown under its first line; the line alone where nothing is in it."""
-    if not items:
-        return f"{head}."
-    return "\n".join([f"{head}:", "", *(f"- {item}." for item in items)])
+Block = (
+    Words
+    | Listing
+    | Grid
+    | CodeBlock
+    | Remark
+    | QuestionAnswer
+    | Table[Any]
+    | ScoreTable
+    | FigureSpec
+    | ReportSection
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Document:
+    """A page.
+
+    Attributes:
+        title: Its heading.
+        blocks: What stands below it.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def list_figure_specs(blocks: Iterable[Block]) -> list[FigureSpec]:
+    """Return all figures of some blocks and of the sections among them, in order."""
+    found: list[FigureSpec] = []
+    for block in blocks:
+        if isinstance(block, ReportSection):
+            found += list_figure_specs(block.blocks)
+        elif isinstance(block, FigureSpec):
+            found.append(block)
+    return found

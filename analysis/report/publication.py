@@ -10,13 +10,22 @@ import shlex
 from collections.abc import Sequence
 
 from parallax.analysis.data.study_grid import RequestedRun, StudyGrid, requested_run_from_folder
-from parallax.analysis.escaping import finish_markdown
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.final_scores import DEFAULTS_NAME, OVERVIEW_NAME
-from parallax.analysis.labels import INTERVAL_FORMULAS, escape_markdown
-from parallax.analysis.report.document import ReportSection
-from parallax.analysis.report.phrases import format_count
+from parallax.analysis.labels import INTERVAL_FORMULAS, format_count
+from parallax.analysis.report.document import (
+    Block,
+    CodeBlock,
+    Document,
+    Link,
+    Listing,
+    Remark,
+    ReportSection,
+    Words,
+    join_words,
+)
 from parallax.analysis.report.render_csv import rows_to_csv, table_to_csv
+from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections import (
     ablation,
     consistency,
@@ -28,16 +37,12 @@ from parallax.analysis.report.sections import (
     runs,
 )
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
-from parallax.analysis.report.sections.scores import (
-    make_score_tables,
-    score_table_to_csv,
-    score_table_to_markdown,
-)
+from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults
 
-PUBLICATION_PAGE_NAME, FIGURES, TABLES = "README.md", "figures", "tables"
+PUBLICATION_PAGE_NAME, TABLES = "README.md", "tables"
 SECTION_BEGIN = "<!-- parallax study publish: begin (edits here are lost) -->"
 SECTION_END = "<!-- parallax study publish: end -->"
 _LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{6,}(e[+-]?\d+)?(?![\w.])")
@@ -76,11 +81,6 @@ class StudyPublication:
         """The file of packed runs, as seen from where the command runs."""
         return f"{self.folder}/{self.file}"
 
-    @property
-    def all_figure_specs(self) -> tuple[FigureSpec, ...]:
-        """Every figure that is drawn."""
-        return (*self.sheets, *(one.figure_spec for one in self.causes))
-
     def find_figure_specs(self, name: str) -> tuple[FigureSpec, ...]:
         """Return the figure of this name, if there is one."""
         return tuple(sheet for sheet in self.sheets if sheet.name == name)
@@ -99,7 +99,7 @@ def make_publication_texts(study: StudyPublication) -> dict[str, str]:
     )
     tables["runs.csv"] = rows_to_csv(runs.count_runs_by_setting(loaded, study.grid))
     found = {f"{TABLES}/{name}": round_to_ten_digits(text) for name, text in tables.items() if text}
-    return found | {PUBLICATION_PAGE_NAME: make_publication_page(study)}
+    return found | {PUBLICATION_PAGE_NAME: render_markdown(make_publication_document(study))}
 
 
 def round_to_ten_digits(text: str) -> str:
@@ -107,56 +107,77 @@ def round_to_ten_digits(text: str) -> str:
     return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.10g}", text)
 
 
-def make_publication_page(study: StudyPublication) -> str:
+def make_publication_document(study: StudyPublication) -> Document:
     """Return the page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
     findings = headline.select_headline_findings(verdicts)
-    same, own = verdicts.main_consistency, verdicts.main_defaults
-    blocks = [
-        f"# {study.title}",
-        f"> **Note.** {study.note}" if study.note else "",
+    explanations = ablation.list_explanations(study.causes)
+    same = verdicts.main_consistency
+    differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
+    blocks: list[Block] = [
+        Remark(study.note) if study.note else "",
         runs.describe_counts(loaded, study.grid),
-        "Compared are final scores: the mean return over the episodes of the last evaluation. "
-        + hyperparameters.describe_differences(
-            loaded.runs, ablation.render_explanations(study.causes) != ""
+        join_words(
+            [
+                "Compared are final scores: the mean return over the episodes of the last "
+                "evaluation. ",
+                differences,
+            ]
         ),
-        *_number_findings(findings),
-        headline.SELECTION_RULE if findings else "",
-        ablation.render_explanations(study.causes),
-        *_render_figures(study.find_figure_specs(OVERVIEW_NAME)),
-        _render_html_link(study),
-        "## Verdicts, setting by setting",
-        _describe_terms(study),
-        consistency.make_setting_summary(verdicts, same),
-        overall.describe_omnibus(verdicts),
-        *_render_sections(
-            consistency.make_setting_sections(verdicts, same),
-            "No two frameworks have a run in one setting.",
+        *_list_findings(findings),
+        explanations or "",
+        *study.find_figure_specs(OVERVIEW_NAME),
+        *_link_html(study),
+        ReportSection(
+            "Verdicts, setting by setting",
+            (
+                *_describe_terms(study),
+                consistency.make_setting_summary(verdicts, same),
+                overall.describe_omnibus(verdicts),
+                *(
+                    consistency.make_setting_sections(verdicts, same)
+                    or ["No two frameworks have a run in one setting."]
+                ),
+            ),
         ),
-        *_render_defaults(study, own),
-        *_render_ablations(study),
-        "## Does the ranking of algorithms hold?",
-        *_render_sections(ranking.make_ranking_sections(verdicts), "No ranking can be compared."),
-        ranking.describe_unranked(verdicts),
-        "## What was published",
-        *map(escape_markdown, reproduction.describe_published(verdicts)),
-        "## Runs requested, completed and used",
-        runs.make_counts_table(loaded, study.grid),
-        *runs.describe_unused_runs(loaded, study.grid),
-        *runs.render_provenance(loaded),
-        f"## {hyperparameters.HYPERPARAMETERS_HEADING}",
-        *hyperparameters.render_hyperparameter_differences(loaded.runs),
-        "## Final scores",
-        f"Intervals: 95%, {INTERVAL_FORMULAS[study.material.method]}.{_warn_of_equal_runs(study)}",
-        *_render_score_tables(study),
-        "## Figures",
-        *_render_figures(
-            [one for one in study.sheets if one.name not in (OVERVIEW_NAME, DEFAULTS_NAME)]
+        *_make_defaults_section(study, verdicts.main_defaults),
+        *([ablation.make_ablation_section(study.causes)] if study.causes else []),
+        ReportSection(
+            "Does the ranking of algorithms hold?",
+            (
+                *(ranking.make_ranking_sections(verdicts) or ["No ranking can be compared."]),
+                ranking.describe_unranked(verdicts),
+            ),
         ),
-        *_render_commands(study),
-        *_render_merge_commands(study),
+        ReportSection("What was published", reproduction.describe_published(verdicts)),
+        ReportSection(
+            "Runs requested, completed and used",
+            (
+                runs.make_counts_grid(loaded, study.grid),
+                *runs.describe_unused_runs(loaded, study.grid),
+                *runs.describe_provenance(loaded, with_machine=False),
+            ),
+        ),
+        ReportSection(
+            hyperparameters.HYPERPARAMETERS_HEADING,
+            tuple(hyperparameters.list_hyperparameter_differences(loaded.runs)),
+        ),
+        ReportSection(
+            "Final scores",
+            (
+                f"Intervals: 95%, {INTERVAL_FORMULAS[study.material.method]}."
+                f"{_warn_of_equal_runs(study)}",
+                *make_score_tables(verdicts, study.material.method),
+            ),
+        ),
+        ReportSection(
+            "Figures",
+            tuple(one for one in study.sheets if one.name not in (OVERVIEW_NAME, DEFAULTS_NAME)),
+        ),
+        _make_commands_section(study),
+        _make_merge_section(study),
     ]
-    return finish_markdown(_join_blocks(blocks) + "\n")
+    return Document(study.title, tuple(blocks))
 
 
 def make_readme_section(study: StudyPublication, up: str) -> str:
@@ -167,19 +188,22 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
         up: The folder as seen from the README.
     """
     findings = headline.select_headline_findings(study.material.verdicts)
-    blocks = [
-        f"## {study.title}",
+    page = f"{up}/{PUBLICATION_PAGE_NAME}"
+    blocks = (
         runs.describe_counts(study.material.loaded, study.grid),
         hyperparameters.describe_unequal_recipes(study.material.loaded.runs),
-        *_render_figures(study.find_figure_specs(OVERVIEW_NAME), f"{up}/{FIGURES}"),
-        *_number_findings(findings),
-        headline.SELECTION_RULE if findings else "",
-        ablation.render_explanations(study.causes, f"{up}/{PUBLICATION_PAGE_NAME}"),
-        f"[The page]({up}/{PUBLICATION_PAGE_NAME}) has all pairs, tables and figures, and the "
-        "commands that "
-        f"make runs and page again; [{study.file}]({up}/{study.file}) has the runs.",
-    ]
-    return finish_markdown(_join_blocks(blocks))
+        *study.find_figure_specs(OVERVIEW_NAME),
+        *_list_findings(findings),
+        ablation.list_explanations(study.causes, page) or "",
+        (
+            Link("The page", page),
+            " has all pairs, tables and figures, and the commands that make runs and page again; ",
+            Link(study.file, f"{up}/{study.file}"),
+            " has the runs.",
+        ),
+    )
+    section = ReportSection(study.title, blocks)
+    return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
 
 
 def splice_readme_section(text: str, section_text: str) -> str | None:
@@ -198,75 +222,55 @@ def splice_readme_section(text: str, section_text: str) -> str | None:
     )
 
 
-def _join_blocks(blocks: Sequence[str]) -> str:
-    return "\n\n".join(block.strip("\n") for block in blocks if block)
-
-
-def _describe_terms(study: StudyPublication) -> str:
-    terms = consistency.describe_verdict_terms(study.material.verdicts.options)
-    others = (
+def _describe_terms(study: StudyPublication) -> tuple[Block, ...]:
+    terms = (
+        *consistency.describe_verdict_terms(study.material.verdicts.options),
         "n: runs used per framework.",
         "Better than random: Welch's test, uncorrected, against episodes of random actions.",
     )
-    lines = [f"- {escape_markdown(text)}" for text in (*terms, *others)]
-    return "\n".join([*lines, "", f"All pairs and numbers are in [{TABLES}/]({TABLES}/)."])
+    link = Link(f"{TABLES}/", f"{TABLES}/")
+    return Listing(terms), ("All pairs and numbers are in ", link, ".")
 
 
-def _render_sections(found: Sequence[ReportSection], otherwise: str) -> list[str]:
-    return [block for one in found for block in (f"### {one.heading}", *one.blocks)] or [otherwise]
-
-
-def _render_defaults(study: StudyPublication, own: Sequence[PairVerdict]) -> list[str]:
+def _make_defaults_section(
+    study: StudyPublication, own: Sequence[PairVerdict]
+) -> list[ReportSection]:
     if not own:
         return []
-    verdicts = study.material.verdicts
-    return [
-        "## Library defaults",
-        "Each framework runs under the defaults of its library, so that frameworks differ in "
-        f"hyperparameters too ([listed](#{hyperparameters.HYPERPARAMETERS_ANCHOR}))"
-        f"{hyperparameters.describe_common_overrides(study.material.loaded.runs)}. These tests are "
-        "corrected separately from those above.",
-        runs.describe_equal_runs(study.material.loaded),
-        *_render_figures(study.find_figure_specs(DEFAULTS_NAME)),
+    verdicts, loaded = study.material.verdicts, study.material.loaded
+    blocks: tuple[Block, ...] = (
+        (
+            "Each framework runs under the defaults of its library, so that frameworks differ in "
+            "hyperparameters too (",
+            Link("listed", f"#{hyperparameters.HYPERPARAMETERS_ANCHOR}"),
+            ")",
+            *hyperparameters.describe_common_overrides(loaded.runs),
+            ". These tests are corrected separately from those above.",
+        ),
+        runs.describe_equal_runs(loaded),
+        *study.find_figure_specs(DEFAULTS_NAME),
         consistency.make_setting_summary(verdicts, own),
-        *_render_sections(consistency.make_setting_sections(verdicts, own), ""),
-    ]
-
-
-def _render_ablations(study: StudyPublication) -> list[str]:
-    if not study.causes:
-        return []
-    found = [
-        block
-        for one in study.causes
-        for block in ablation.render_ablation_report(one, _render_figures([one.figure_spec]))
-    ]
-    return [f"## {ablation.ABLATION_HEADING}", ablation.ABLATION_TERMS, *found]
-
-
-def _render_html_link(study: StudyPublication) -> str:
-    if not study.whole:
-        return ""
-    return (
-        f"Every figure, and tables that sort and filter, are in [{study.whole}]({study.whole}): "
-        "one file, to be saved and opened in a browser."
+        *consistency.make_setting_sections(verdicts, own),
     )
+    return [ReportSection("Library defaults", blocks)]
 
 
-def _number_findings(findings: Sequence[str]) -> list[str]:
-    return ["\n".join(f"{i}. {text}" for i, text in enumerate(findings, 1))] if findings else []
-
-
-def _render_figures(sheets: Sequence[FigureSpec], folder: str = FIGURES) -> list[str]:
+def _link_html(study: StudyPublication) -> list[Words]:
+    if not study.whole:
+        return []
     return [
-        block
-        for sheet in sheets
-        for block in (_render_image(sheet, folder), escape_markdown(sheet.caption))
+        (
+            "Every figure, and tables that sort and filter, are in ",
+            Link(study.whole, study.whole),
+            ": one file, to be saved and opened in a browser.",
+        )
     ]
 
 
-def _render_image(sheet: FigureSpec, folder: str) -> str:
-    return f"![{escape_markdown(sheet.title)}]({folder}/{sheet.name}.png)"
+def _list_findings(findings: Sequence[Words]) -> list[Block]:
+    if not findings:
+        return []
+    return [Listing(tuple(findings), is_numbered=True), headline.SELECTION_RULE]
 
 
 def _warn_of_equal_runs(study: StudyPublication) -> str:
@@ -281,17 +285,8 @@ def _warn_of_equal_runs(study: StudyPublication) -> str:
     )
 
 
-def _render_score_tables(study: StudyPublication) -> list[str]:
-    tables = make_score_tables(study.material.verdicts, study.material.method)
-    return [
-        block
-        for table in tables
-        for block in (f"### {table.title}", score_table_to_markdown(table))
-    ]
-
-
-def _render_commands(study: StudyPublication) -> list[str]:
-    loaded, blocks = study.material.loaded, ["## Reproduce this page"]
+def _make_commands_section(study: StudyPublication) -> ReportSection:
+    loaded, blocks = study.material.loaded, list[Block]()
     if study.grid:
         made: list[RequestedRun] = [
             planned for item in loaded.folders if (planned := requested_run_from_folder(item))
@@ -301,30 +296,28 @@ def _render_commands(study: StudyPublication) -> list[str]:
             f"parallax study pack results/{shlex.quote(names[0])} "
             f"--output {shlex.quote(study.source)}"
         )
-        blocks += ["The runs, and the file that holds them:"]
-        blocks += [_render_code_block([*study.grid.format_commands(made), packing])]
-    return [
-        *blocks,
+        blocks += [
+            "The runs, and the file that holds them:",
+            CodeBlock((*study.grid.format_commands(made), packing)),
+        ]
+    again = f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"
+    blocks += [
         "Some of the runs once more, drawn at random and compared bit for bit:",
-        _render_code_block(
-            [f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"]
-        ),
+        CodeBlock((again,)),
         "This page, its tables and figures:",
-        _render_code_block([study.command]),
+        CodeBlock((study.command,)),
     ]
+    return ReportSection("Reproduce this page", tuple(blocks))
 
 
-def _render_merge_commands(study: StudyPublication) -> list[str]:
+def _make_merge_section(study: StudyPublication) -> ReportSection:
     adding = f"parallax study merge {shlex.quote(study.source)} results/mine --output both.parquet"
-    return [
-        "## Your runs beside these",
-        "Runs of another framework, or of further seeds, are put beside these by",
-        _render_code_block(
-            [adding, "parallax study verdicts both.parquet", "parallax report both.parquet"]
+    reading = "parallax study verdicts both.parquet", "parallax report both.parquet"
+    return ReportSection(
+        "Your runs beside these",
+        (
+            "Runs of another framework, or of further seeds, are put beside these by",
+            CodeBlock((adding, *reading)),
+            "They are compared with those of equal task, algorithm, recipe and settings.",
         ),
-        "They are compared with those of equal task, algorithm, recipe and settings.",
-    ]
-
-
-def _render_code_block(lines: Sequence[str]) -> str:
-    return "\n".join(["```sh", *lines, "```"])
+    )

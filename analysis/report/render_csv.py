@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.analysis.escaping import format_csv
-from parallax.analysis.report.document import Item, Table
+from parallax.analysis.report.tables import Item, Table
 
 TableRow = dict[str, object]
 

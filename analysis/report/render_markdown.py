@@ -1,112 +1,154 @@
-"""The page as Markdown with its main figures, for who reads it in a repository.
+"""Renders a document as Markdown, for readers in a repository.
 
-The same answers, tables of scores and counts as on the page; single verdicts and runs stand only
-there.
+Tables with typed columns are named with their number of rows: a page in HTML and CSV files have
+them whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from parallax.analysis.escaping import finish_markdown, format_table
-from parallax.analysis.labels import (
-    INTERVAL_FORMULAS,
-    escape_markdown,
-    format_run_counts,
-    get_label,
+from parallax.analysis.figures.figure_spec import FigureSpec
+from parallax.analysis.labels import MISSING, escape_markdown, format_count
+from parallax.analysis.report.document import (
+    MAX_FINDINGS,
+    Block,
+    Code,
+    CodeBlock,
+    Document,
+    Grid,
+    Inline,
+    Listing,
+    QuestionAnswer,
+    Remark,
+    ReportSection,
+    ScoreCell,
+    ScoreTable,
+    Strong,
+    Words,
 )
-from parallax.analysis.report.phrases import QuestionAnswer
-from parallax.analysis.report.sections.runs import StudyPart
-from parallax.analysis.report.sections.scores import score_table_to_markdown
-from parallax.analysis.report.study_report import ReportContent, ReportPicture
+from parallax.analysis.report.tables import Table
 
-MAIN_FAMILIES = (
-    "reproduction",
-    "verdicts",
-    "intervals",
-    "consistency",
-    "ranks",
-    "aggregates",
-    "efficiency",
-)
-"""Families of figures that are shown."""
+FIGURES = "figures"  # folder of figures, beside the page
+_MARKS = {"best": "**", "tied": "*"}
 
 
-def list_main_pictures(content: ReportContent) -> list[ReportPicture]:
-    """Return the figures that the text shows, in its order."""
-    return [picture for family in MAIN_FAMILIES for picture in content.pictures[family]]
-
-
-def render_markdown(content: ReportContent, folder: str) -> str:
-    """Return the text.
+def render_markdown(
+    document: Document, figures: Collection[str] | None = None, folder: str = FIGURES
+) -> str:
+    """Return a document as Markdown.
 
     Args:
-        content: What is on the page.
-        folder: Where figures lie, seen from the text, as `<name>.png`.
+        document: The document.
+        figures: Names of the figures that there are files of; None for all.
+        folder: Folder of the figures, seen from the page, which are named `<name>.png`.
     """
-    blocks = [
-        f"# {content.title}",
-        format_run_counts(content.material.loaded),
-        f"Made by\n\n    {content.command}\n\nwith {content.versions}.",
-        "## Answers in words",
-        *(block for answer in content.answers for block in _render_answer(answer)),
-        "## What was run",
-        _render_study_parts(content.parts),
-        *_render_missing_runs(content),
-        "## Figures",
-        *(
-            block
-            for picture in list_main_pictures(content)
-            for block in _render_picture(picture, folder)
-        ),
-        "## Final scores",
-        f"Intervals: 95%, {INTERVAL_FORMULAS[content.material.method]}.",
-        *(
-            block
-            for table in content.scores
-            for block in (f"### {table.title}", score_table_to_markdown(table))
-        ),
-        "## Other looks at the same pairs",
-        "They change no verdict.",
-        *(block for answer in content.other_answers for block in _render_answer(answer)),
+    blocks = [f"# {escape_markdown(document.title)}"] if document.title else []
+    blocks += render_blocks(document.blocks, 2, figures, folder)
+    return finish_markdown("\n\n".join(blocks) + "\n")
+
+
+def render_blocks(
+    blocks: Iterable[Block],
+    level: int = 2,
+    figures: Collection[str] | None = None,
+    folder: str = FIGURES,
+) -> Iterator[str]:
+    """Yield blocks as Markdown; headings of sections are of this level."""
+    for block in blocks:
+        match block:
+            case ReportSection():
+                yield f"{'#' * level} {escape_markdown(block.heading)}"
+                yield from render_blocks(block.blocks, level + 1, figures, folder)
+            case FigureSpec():
+                if figures is None or block.name in figures:
+                    yield f"![{escape_markdown(block.title)}]({folder}/{block.name}.png)"
+                    yield escape_markdown(block.caption)
+            case QuestionAnswer():
+                yield from _render_answer(block, level)
+            case ScoreTable():
+                yield f"{'#' * level} {escape_markdown(block.title)}"
+                yield score_table_to_markdown(block).rstrip("\n")
+            case _ if block:
+                yield _render_block(block)
+
+
+def _render_block(block: Block) -> str:
+    match block:
+        case Listing():
+            return _render_listing(block)
+        case Grid():
+            rows = [[render_words(cell).replace("\n", " ") for cell in row] for row in block.rows]
+            table = format_table(rows, [escape_markdown(head) for head in block.heads])
+            return _fold(block.summary, table) if block.summary else table
+        case Table():
+            return f"{escape_markdown(block.title)}: {format_count(len(block.items), 'row')}."
+        case CodeBlock():
+            return "\n".join(["```sh", *block.lines, "```"])
+        case Remark():
+            return f"> **Note.** {render_words(block.words)}"
+        case _:
+            return render_words(block)  # type: ignore[arg-type]
+
+
+def render_words(words: Words) -> str:
+    """Return text as Markdown, escaped."""
+    return "".join(map(_render_inline, [words] if isinstance(words, str) else words))
+
+
+def _render_inline(part: Inline) -> str:
+    if isinstance(part, str):
+        return escape_markdown(part)
+    if isinstance(part, Code):
+        return f"`{part.text.replace('`', '')}`"
+    if isinstance(part, Strong):
+        return f"**{render_words(part.words)}**"
+    text = escape_markdown(part.text)
+    return f"[{text}]({part.target})" if isinstance(part.target, str) else text
+
+
+def _render_listing(block: Listing) -> str:
+    lead = render_words(block.lead)
+    if not block.items:
+        return f"{lead}."
+    items = [
+        f"{f'{i}.' if block.is_numbered else '-'} {render_words(item)}"
+        for i, item in enumerate(block.items, 1)
     ]
-    return finish_markdown("\n\n".join(block.rstrip("\n") for block in blocks) + "\n")
+    if block.summary:
+        return _fold(block.summary, "\n".join(items))
+    return "\n".join([*([f"{lead}:", ""] if lead else []), *items])
 
 
-def _render_answer(answer: QuestionAnswer) -> list[str]:
-    blocks = [f"### {answer.question}", f"**{escape_markdown(answer.headline.text)}**"]
+def _fold(summary: str, content: str) -> str:
+    return f"<details><summary>{escape_markdown(summary)}</summary>\n\n{content}\n\n</details>"
+
+
+def _render_answer(answer: QuestionAnswer, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {escape_markdown(answer.question)}"
+    yield f"**{escape_markdown(answer.headline.text)}**"
     if answer.parts:
-        blocks.append("\n".join(f"- {escape_markdown(part.text)}" for part in answer.parts))
+        yield "\n".join(f"- {escape_markdown(part.text)}" for part in answer.parts)
     if answer.findings:
-        more = f"; {answer.more} more are on the page" if answer.more else ""
-        blocks.append(f"The clearest findings{more}:")
-        numbered = enumerate(answer.findings, 1)
-        blocks.append("\n".join(f"{i}. {escape_markdown(finding.text)}" for i, finding in numbered))
-    return blocks
+        left = len(answer.findings) - MAX_FINDINGS
+        yield f"The clearest findings{f'; {left} more are on the page' if left > 0 else ''}:"
+        yield "\n".join(
+            f"{i}. {escape_markdown(finding.text)}"
+            for i, finding in enumerate(answer.findings[:MAX_FINDINGS], 1)
+        )
 
 
-def _render_study_parts(parts: Sequence[StudyPart]) -> str:
-    heads = ["study", "algorithm", "variant", "requested", "completed", "used", "seeds"]
-    heads += ["frameworks", "hyperparameters", "tasks", "evaluations (episodes)"]
+def score_table_to_markdown(table: ScoreTable) -> str:
+    """Return a table of scores with its caption."""
     rows = [
-        [
-            *(part.study, get_label(part.algorithm), part.variant or "-"),
-            *(part.requested, part.completed, part.used, part.seeds),
-            ", ".join(get_label(name) for name in part.frameworks),
-            *(", ".join(part.hps), ", ".join(part.tasks), part.evaluations or "-"),
-        ]
-        for part in parts
+        [escape_markdown(hps), escape_markdown(framework), *map(_render_score, cells)]
+        for hps, framework, cells in table.rows
     ]
-    cells = [[escape_markdown(str(value)) for value in row] for row in rows]
-    return format_table(cells, heads)
+    heads = ["HPS", "FW", *map(escape_markdown, table.tasks)]
+    return finish_markdown(f"{format_table(rows, heads)}\n\n{escape_markdown(table.caption)}\n")
 
 
-def _render_missing_runs(content: ReportContent) -> list[str]:
-    loaded = content.material.loaded
-    if not loaded.excluded:
-        return ["Every run found is used."]
-    kinds = ", ".join(f"{count} {escape_markdown(kind)}" for kind, count in content.reasons)
-    return [f"Not used: {len(loaded.excluded)}: {kinds}."]
-
-
-def _render_picture(picture: ReportPicture, folder: str) -> list[str]:
-    image = f"![{escape_markdown(picture.title)}]({folder}/{picture.name}.png)"
-    return [f"### {escape_markdown(picture.title)}", image, f"{escape_markdown(picture.caption)}"]
+def _render_score(cell: ScoreCell | None) -> str:
+    if cell is None:
+        return MISSING
+    mark = _MARKS.get(cell.mark, "")
+    return f"{mark}{escape_markdown(cell.text)}{mark}"

@@ -1,26 +1,26 @@
-"""The page: everything on it is gathered, its figures are drawn, a template makes it text."""
+"""The report of a study as a document: answers in words, figures, tables, runs."""
 
-import base64
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
-from parallax.analysis.figures import families
-from parallax.analysis.figures.figure_spec import (
-    FigureFiles,
-    FigureSpec,
-    MissingFigure,
-    reduce_png_colors,
-    render_figures,
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.labels import INTERVAL_FORMULAS, format_run_counts, make_anchor
+from parallax.analysis.report.document import (
+    Block,
+    CodeBlock,
+    Document,
+    Inline,
+    Link,
+    Listing,
+    QuestionAnswer,
+    ReportSection,
+    join_words,
 )
-from parallax.analysis.report.document import Table
-from parallax.analysis.report.phrases import QuestionAnswer, RunLinks, make_links
-from parallax.analysis.report.sections import consistency, ranking, reproduction
-from parallax.analysis.report.sections import runs as study
-from parallax.analysis.report.sections.ablation import AblationReport
+from parallax.analysis.report.sections import ablation
 from parallax.analysis.report.sections.consistency import (
+    answer_consistency,
+    describe_verdict_terms,
     make_consistency_table,
     make_defaults_table,
 )
@@ -33,193 +33,195 @@ from parallax.analysis.report.sections.overall import (
     make_pooled_table,
     make_pooled_tasks_table,
 )
-from parallax.analysis.report.sections.ranking import make_ranking_table
+from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
+    answer_reproduction,
     make_reproduction_table,
 )
 from parallax.analysis.report.sections.runs import (
-    ProvenanceSummary,
-    RunRow,
-    StudyPart,
     describe_diagnosis,
+    describe_missing_runs,
+    describe_provenance,
+    find_videos,
     make_diagnosis_table,
-    make_run_rows,
-    summarize_provenance,
+    make_runs_table,
+    make_study_grid,
 )
-from parallax.analysis.report.sections.scores import ScoreTable, make_score_tables
+from parallax.analysis.report.sections.scores import make_score_tables
 from parallax.analysis.report.sections.vs_random import make_vs_random_table
+from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
 
-DPI = 130  # as many pixels as the page shows, by template.html
-
-DrawnFigure = tuple[FigureSpec, FigureFiles]
-ProgressWrapper = Callable[[Iterable[DrawnFigure], int], Iterable[DrawnFigure]]
+FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
-@dataclasses.dataclass(frozen=True)
-class ReportPicture:
-    """A figure on the page.
-
-    Attributes:
-        name: Name of its files, and its anchor.
-        title: What it shows.
-        caption: The caption.
-        data: PNG, base64.
-        width: Width in a paper, in inches.
-        groups: Numbers of the groups behind it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    data: str
-    width: float
-    groups: tuple[int, ...]
-
-
-def draw_pictures(
-    found: Mapping[str, Sequence[FigureSpec | MissingFigure]],
-    links: RunLinks,
-    jobs: int,
-    progress: ProgressWrapper,
-) -> dict[str, tuple[ReportPicture, ...]]:
-    """Draw figures.
-
-    Args:
-        found: Figures by family.
-        links: Numbers of groups.
-        jobs: Figures drawn at a time.
-        progress: Passes on what is drawn, given how many there will be.
-
-    Returns:
-        What was drawn, by family.
-    """
-    owner = {
-        item.name: family
-        for family, items in found.items()
-        for item in items
-        if isinstance(item, FigureSpec)
-    }
-    sheets = [item for items in found.values() for item in items if isinstance(item, FigureSpec)]
-    pictures: dict[str, list[ReportPicture]] = {family: [] for family in found}
-    drawn = render_figures(sheets, ["png"], DPI, jobs)
-    for sheet, files in progress(drawn, len(sheets)):
-        content = reduce_png_colors(files["png"])
-        width = int.from_bytes(content[16:20], "big") / DPI  # from the PNG's header
-        data = base64.b64encode(content).decode("ascii")
-        picture = ReportPicture(
-            sheet.name, sheet.title, sheet.caption, data, width, links.get_cell_numbers(sheet.cells)
-        )
-        pictures[owner[sheet.name]].append(picture)
-    return {family: tuple(items) for family, items in pictures.items()}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ReportContent:
-    """Everything on the page.
-
-    Attributes:
-        title: Heading.
-        command: What makes the page again.
-        versions: What it was made with.
-        material: Runs, verdicts and curves.
-        parts: What was run.
-        provenance: Where and with what.
-        reasons: Kinds of reasons why folders are not used, with counts.
-        absent: Runs without a folder.
-        answers: The three answers.
-        others: Answers from other looks at the pairs of frameworks, on which no verdict hangs.
-        pictures: Figures by family.
-        not_drawn: Figures without data.
-        scores: Tables in the thesis' layout.
-        tables: Sortable tables by name.
-        runs: Every run folder.
-        diagnosis: What the diagnosis found, in sentences; empty where no run was watched.
-        films: Name and address of each film beside them.
-        links: Numbers of groups.
-        causes: What changes of one thing did, from files of their own.
-    """
-
-    title: str
-    command: str
-    versions: str
-    material: StudyResults
-    parts: tuple[StudyPart, ...]
-    provenance: ProvenanceSummary
-    reasons: tuple[tuple[str, int], ...]
-    absent: tuple[str, ...]
-    answers: tuple[QuestionAnswer, ...]
-    other_answers: tuple[QuestionAnswer, ...]
-    pictures: Mapping[str, tuple[ReportPicture, ...]]
-    missing_figures: tuple[MissingFigure, ...]
-    scores: tuple[ScoreTable, ...]
-    tables: Mapping[str, Table[Any]]
-    runs: tuple[RunRow, ...]
-    diagnosis: tuple[str, ...]
-    videos: tuple[tuple[str, str], ...]
-    links: RunLinks
-    causes: tuple[AblationReport, ...]
-
-
-def gather_content(
-    material: StudyResults,
+def make_report_document(
+    results: StudyResults,
+    figures: FiguresByFamily,
     command: str,
     versions: str,
-    page_folder: Path,
-    jobs: int,
-    progress: ProgressWrapper,
-    ablations: tuple[AblationReport, ...] = (),
-) -> ReportContent:
-    """Draw the figures and phrase the answers.
+    ablations: Sequence[ablation.AblationReport] = (),
+) -> Document:
+    """Return the report.
 
     Args:
-        material: Runs, verdicts and curves.
-        command: What makes the page again.
-        versions: What it is made with.
-        page_folder: Folder of the page, which links to runs start from.
-        jobs: Figures drawn at a time.
-        progress: Passes on what is drawn, given how many there will be.
-        ablations: What changes of one thing did, from files of their own.
+        results: Runs, verdicts and curves.
+        figures: Figures of each family, and those that there are no data for.
+        command: Command that makes the page again.
+        versions: Versions that it is made with.
+        ablations: Effects of single changes, from files of their own.
     """
-    verdicts, loaded = material.verdicts, material.loaded
-    links = make_links(verdicts, page_folder)
-    found = families.make_family_figure_specs(material, [])
-    drawn = found | {"causes": [one.figure_spec for one in ablations]}
-    names = sorted({cell.study for cell in loaded.cells})
-    diagnosed = read_diagnosis_summary(loaded)
-    tables: list[Table[Any]] = [
-        *make_verdict_tables(verdicts).values(),
-        make_pooled_table(verdicts.pooled),
-        make_overall_table(material.overall, verdicts),
-        make_diagnosis_table(diagnosed, verdicts),
-    ]
-    return ReportContent(
-        title=f"Parallax report: {', '.join(names)}",
-        command=command,
-        versions=versions,
-        material=material,
-        parts=study.list_study_parts(loaded),
-        provenance=summarize_provenance(loaded.runs),
-        reasons=study.count_exclusion_reasons(loaded),
-        absent=study.list_absent_runs(loaded),
-        answers=(
-            reproduction.answer_reproduction(verdicts, links),
-            consistency.answer_consistency(verdicts, links),
-            ranking.answer_ranking(verdicts, links),
-        ),
-        other_answers=(answer_pooled(verdicts, links), answer_paired(verdicts, links)),
-        pictures=draw_pictures(drawn, links, jobs, progress),
-        missing_figures=tuple(
-            item for items in found.values() for item in items if isinstance(item, MissingFigure)
-        ),
-        scores=make_score_tables(verdicts, material.method),
-        tables={table.name: table for table in tables},
-        runs=make_run_rows(loaded, links),
-        diagnosis=describe_diagnosis(diagnosed),
-        videos=study.find_videos(loaded, links),
-        links=links,
-        causes=ablations,
+    verdicts, loaded = results.verdicts, results.loaded
+    answers = (
+        answer_reproduction(verdicts),
+        answer_consistency(verdicts),
+        answer_ranking(verdicts),
     )
+    others = answer_pooled(verdicts), answer_paired(verdicts)
+
+    def draw(*families: str) -> list[Block]:
+        items = [item for family in families for item in figures[family]]
+        return [item for item in items if isinstance(item, FigureSpec)]
+
+    missing = [item for items in figures.values() for item in items]
+    not_drawn = [item for item in missing if isinstance(item, MissingFigure)]
+    sections: list[Block] = [
+        _make_answers_section(answers, others, ablations),
+        ReportSection(
+            "What was run",
+            (
+                make_study_grid(loaded),
+                ReportSection("On what", describe_provenance(loaded, with_machine=True)),
+                ReportSection("What is missing", describe_missing_runs(loaded, not_drawn)),
+            ),
+            "study",
+        ),
+        *_make_diagnosis_section(results),
+        ReportSection(
+            "Reproduction",
+            (*draw("reproduction"), make_reproduction_table(verdicts)),
+            "reproduction",
+        ),
+        ReportSection(
+            "Consistency",
+            (
+                *draw("verdicts", "highlights", "intervals", "consistency"),
+                make_consistency_table(verdicts),
+                make_defaults_table(verdicts) if verdicts.defaults else "",
+            ),
+            "consistency",
+        ),
+        *([ablation.make_ablation_section(ablations)] if ablations else []),
+        ReportSection(
+            "Pooled and paired",
+            (
+                "Other looks at the same pairs of frameworks. They change no verdict.",
+                others[0],
+                make_pooled_table(verdicts.pooled),
+                make_pooled_tasks_table(verdicts.pooled),
+                others[1],
+                make_paired_table(verdicts.paired),
+            ),
+            "others",
+        ),
+        ReportSection(
+            "Ranking", (*draw("ranks", "ranking"), make_ranking_table(verdicts)), "ranking"
+        ),
+        ReportSection(
+            "All tasks at once",
+            (
+                *draw("aggregates", "efficiency", "improvement", "profiles"),
+                make_overall_table(results.overall, verdicts),
+            ),
+            "overall",
+        ),
+        ReportSection(
+            "Environment and actions", (*draw("wrappers", "vectorised", "actions"),), "environment"
+        ),
+        ReportSection("Final scores", make_score_tables(verdicts, results.method), "scores"),
+        _make_runs_section(results),
+        _make_method_section(results, command, versions),
+    ]
+    names = sorted({cell.study for cell in loaded.cells})
+    title = f"Parallax report: {', '.join(names)}"
+    return Document(title, (format_run_counts(loaded), *sections))
+
+
+def _make_answers_section(
+    answers: Sequence[QuestionAnswer],
+    others: Sequence[QuestionAnswer],
+    ablations: Sequence[ablation.AblationReport],
+) -> ReportSection:
+    introduction: tuple[Inline, ...] = (
+        "Do the frameworks ",
+        Link("reach what was published", f"#{make_anchor(answers[0].question)}"),
+        ", ",
+        Link("score the same", f"#{make_anchor(answers[1].question)}"),
+        ", ",
+        Link("rank the algorithms alike", f"#{make_anchor(answers[2].question)}"),
+        "? Two more looks at the same pairs, ",
+        Link("over all tasks", f"#{make_anchor(others[0].question)}"),
+        " and ",
+        Link("seed by seed", f"#{make_anchor(others[1].question)}"),
+        ", stand below and change no verdict.",
+    )
+    explained = ablation.list_explanations(ablations) if ablations else None
+    blocks = (introduction, *answers, explained or "")
+    return ReportSection("Answers in words", blocks, "answers")
+
+
+def _make_diagnosis_section(results: StudyResults) -> list[Block]:
+    found = read_diagnosis_summary(results.loaded)
+    sentences = describe_diagnosis(found)
+    if not sentences:
+        return []
+    table: Block = "Nothing was found at the levels error and warning."
+    if found.findings:
+        table = make_diagnosis_table(found, results.verdicts)
+    return [ReportSection("Diagnosis", (*sentences, table), "diagnosis")]
+
+
+def _make_runs_section(results: StudyResults) -> ReportSection:
+    root = results.loaded.root
+    videos = [Link(str(path.relative_to(root)), path) for path in find_videos(root)]
+    return ReportSection(
+        "Runs",
+        (
+            "Every run folder found. Links lead to the folders, from where this page was written.",
+            ("Videos: ", *join_words([(video,) for video in videos], ", "), ".") if videos else "",
+            make_runs_table(results.loaded, results.verdicts),
+        ),
+        "runs",
+    )
+
+
+def _make_method_section(results: StudyResults, command: str, versions: str) -> ReportSection:
+    options, method = results.verdicts.options, results.method
+    terms = (
+        "A run's final score is the mean return over the episodes of its last evaluation. Only "
+        "complete runs count; missing seeds are not filled in.",
+        f"Intervals: 95%, method {method} ({INTERVAL_FORMULAS[method]}).",
+        "Reproduction, thesis' interval: the published mean against mean ± 1.96·population "
+        "deviation/√n of our seeds. Two-sided: Welch's test where spread and trials are "
+        "published, otherwise a one-sample t test that takes the published mean as exact.",
+        *describe_verdict_terms(options),
+        "Pooled: each task's difference is drawn towards the mean over tasks, the more the less "
+        "its own seeds say; deviation between tasks by Paule and Mandel, interval of the mean by "
+        "Hartung and Knapp, of tasks by Morris. Paired: Student's paired test on runs of equal "
+        "seeds whose last evaluations began in the same initial states.",
+        "Ranking: not preserved if two algorithms are separated in opposite directions; otherwise "
+        "magnitude changed if the gap between two algorithms differs; otherwise preserved if some "
+        "two are separated alike and none the other way round; otherwise inconclusive.",
+        "Over all tasks: 0 is the score of random actions, 1 the best score of the original "
+        f"papers; bootstrap stratified over tasks, {options.resamples:,} resamples.",
+    )
+    blocks: tuple[Block, ...] = (
+        "The same runs and the same command give the same page:",
+        CodeBlock((command,)),
+        f"Made with {versions}.",
+        Listing(terms),
+    )
+    return ReportSection("How it was made", blocks, "method")
 
 
 def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:

@@ -1,4 +1,4 @@
-"""Verdicts on the thesis' published tables alone, as one Markdown page.
+"""Verdicts on the thesis' published tables alone, as one page.
 
 It also checks whether the deviations recovered from its intervals can be those of five runs.
 """
@@ -10,8 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.data.published import split_version
-from parallax.analysis.escaping import format_table
 from parallax.analysis.labels import LIBRARY_DEFAULTS, format_number
+from parallax.analysis.report.document import (
+    Block,
+    CodeBlock,
+    Document,
+    Grid,
+    Link,
+    Listing,
+    ReportSection,
+    Strong,
+    Words,
+)
 from parallax.analysis.thesis.claims import (
     judge_ppo_claims,
     judge_ranking_claims,
@@ -39,13 +49,8 @@ _FAMILY_PHRASES = {
 }
 
 
-def render_table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
-    """Return a Markdown table; nothing in it is read as a number."""
-    return format_table(rows, headings)
-
-
-def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
-    """Return the section on reproduction: heading, text and tables."""
+def make_reproduction_section(verdicts: StudyVerdicts) -> ReportSection:
+    """Return the section on reproduction."""
     items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
     for item in items:
@@ -67,20 +72,20 @@ def render_reproduction(verdicts: StudyVerdicts) -> list[str]:
     ]
     forms = collections.Counter(item.verdict_thesis_interval for item in items)
     counts = ", ".join(f"{forms[word]} {word}" for word in ("worse", "similar", "better"))
-    return [
-        "## Reproduction",
+    blocks: tuple[Block, ...] = (
         "The 18 read-offs of the thesis against its own tables: in the thesis' form / by a "
         "two-sided t test that takes the read-off as exact. The read-offs are of task versions v1 "
         "and v2, the tables of v4.",
-        render_table(rows, ("", "task", "published", *frameworks)),
-        f"\\* published at fewer steps than the tables' 3,000,000. In the thesis' form: {counts} "
+        _make_grid(rows, ("", "task", "published", *frameworks)),
+        f"* published at fewer steps than the tables' 3,000,000. In the thesis' form: {counts} "
         f"of {len(items)}. The thesis counts 17, 21 and 16, at the published numbers of steps, "
         "which its tables do not show.",
-    ]
+    )
+    return ReportSection("Reproduction", blocks)
 
 
-def render_consistency(verdicts: StudyVerdicts) -> list[str]:
-    """Return the section on consistency: heading, text and tables."""
+def make_consistency_section(verdicts: StudyVerdicts) -> ReportSection:
+    """Return the section on consistency."""
     rows = []
     for family in FAMILIES:
         options = dataclasses.replace(verdicts.options, family=family)
@@ -98,18 +103,18 @@ def render_consistency(verdicts: StudyVerdicts) -> list[str]:
             )
     likely = sorted(verdicts.consistency, key=lambda item: item.p_welch)[:12]
     headings = ("family of the correction", "", "different", "equivalent", "inconclusive")
-    return [
-        "## Consistency",
+    blocks: tuple[Block, ...] = (
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
         f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that "
         f"none of "
         "five failed still allows a failure rate of 45%.",
-        render_table(rows, (*headings, "p < 0.05 uncorrected")),
+        _make_grid(rows, (*headings, "p < 0.05 uncorrected")),
         _describe_seeds_needed(verdicts.consistency, verdicts.options),
         f"The likeliest differences, none of which needs to be one ({_FAMILY_PHRASES['algorithm']} "
         "is the family):",
-        render_table([_format_pair(item) for item in likely], _PAIR_HEADINGS),
-    ]
+        _make_grid([_format_pair(item) for item in likely], _PAIR_HEADINGS),
+    )
+    return ReportSection("Consistency", blocks)
 
 
 _PAIR_HEADINGS = ("cell", "frameworks", "difference", "95% interval", "p", "corrected p", "seeds")
@@ -141,13 +146,14 @@ def _describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions
         )
     ]
     return (
-        f"Of the {len(needed)} undecided pairs, {options.power:.0%} power for a verdict either way "
-        f"would be reached, if what is printed were the truth: {', '.join(parts)} per framework."
+        f"Of the {len(needed)} inconclusive pairs, {options.power:.0%} power for a verdict either "
+        f"way would be reached, if what is printed were the truth: {', '.join(parts)} per "
+        "framework."
     )
 
 
-def render_ranking(verdicts: StudyVerdicts) -> list[str]:
-    """Return the section on ranking: heading, text and tables."""
+def make_ranking_section(verdicts: StudyVerdicts) -> ReportSection:
+    """Return the section on ranking."""
     envs = sorted({item.env for item in verdicts.rankings})
     cells = {(item.env, item.hps): item for item in verdicts.rankings}
     rows = [
@@ -161,33 +167,33 @@ def render_ranking(verdicts: StudyVerdicts) -> list[str]:
         )
         for env in envs
     ]
-    return [
-        "## Ranking",
+    blocks: tuple[Block, ...] = (
         "Whether three frameworks rank PPO, TD3 and SAC alike: the worst verdict over pairs of "
         "frameworks, and in brackets the probability that no two algorithms' means are in opposite "
         "orders in any two frameworks, followed by what it would be on average if all algorithms "
         "tied.",
-        render_table(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), LIBRARY_DEFAULTS)),
-    ]
+        _make_grid(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), LIBRARY_DEFAULTS)),
+    )
+    return ReportSection("Ranking", blocks)
 
 
 CAPPED_TASK, MAX_RETURN = "InvertedPendulum", 1000.0  # no return there is below 0 or above 1000
 
 
-def render_deviations(groups: Sequence[ScoreGroup]) -> list[str]:
+def make_deviations_section(groups: Sequence[ScoreGroup]) -> ReportSection:
     """Return the section on recovered deviations."""
     own = [group for group in groups if split_version(group.cell.env)[0] == CAPPED_TASK]
     possible = sum(_is_possible_deviation(group) for group in own)
     solved = sum(float(group.moments.sd) == 0 for group in own)
-    return [
-        "## Recovered deviations",
+    blocks: tuple[Block, ...] = (
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
         'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
         f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that "
         f"d² is at "
         f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, and "
         f"{solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
-    ]
+    )
+    return ReportSection("Recovered deviations", blocks)
 
 
 def _is_possible_deviation(group: ScoreGroup) -> bool:
@@ -199,35 +205,40 @@ def _is_possible_deviation(group: ScoreGroup) -> bool:
     return bool(least**2 <= max(means * (MAX_RETURN - means)))
 
 
-_INTRODUCTION = """# What the thesis' tables show
+_STATISTICS = Link("Statistics", "explanation/statistics.md")
+_INTRODUCTION: tuple[Block, ...] = (
+    (
+        'Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of '
+        "five runs for 288 cells. This page applies the rules of ",
+        _STATISTICS,
+        " to them. No run of ours is in it. It is written by",
+    ),
+    CodeBlock(("parallax study thesis --output docs",)),
+    "The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests "
+    "assume normal means; with five runs of which one may have failed, that is rough, and the "
+    "single runs are not published.",
+)
 
-Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of five runs
-for 288 cells. This page applies the rules of [Statistics](explanation/statistics.md) to them. No
-run of ours is in it. It is written by
 
-    parallax study thesis --output docs
-
-The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests assume
-normal means; with five runs of which one may have failed, that is rough, and the single runs are
-not published.
-"""
-
-
-def render_thesis_page(verdicts: StudyVerdicts) -> str:
+def make_thesis_document(verdicts: StudyVerdicts) -> Document:
     """Return the whole page.
 
     Args:
         verdicts: What the thesis' tables answer.
     """
-    parts = [
-        _INTRODUCTION.strip(),
-        *render_deviations(verdicts.groups),
-        *_render_claims(judge_thesis_claims(verdicts), verdicts.options),
-        *render_reproduction(verdicts),
-        *render_consistency(verdicts),
-        *render_ranking(verdicts),
-    ]
-    return "\n\n".join(parts) + "\n"
+    blocks = (
+        *_INTRODUCTION,
+        make_deviations_section(verdicts.groups),
+        _make_claims_section(judge_thesis_claims(verdicts), verdicts.options),
+        make_reproduction_section(verdicts),
+        make_consistency_section(verdicts),
+        make_ranking_section(verdicts),
+    )
+    return Document("What the thesis' tables show", blocks)
+
+
+def _make_grid(rows: Sequence[Sequence[Words]], heads: Sequence[str]) -> Grid:
+    return Grid(tuple(heads), tuple(map(tuple, rows)))
 
 
 def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
@@ -244,32 +255,33 @@ def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
     )
 
 
-def _render_claims(statements: Sequence[ThesisClaim], options: VerdictOptions) -> list[str]:
-    rows = [
-        (str(i), item.section, item.claim, f"**{item.verdict}**")
+def _make_claims_section(
+    statements: Sequence[ThesisClaim], options: VerdictOptions
+) -> ReportSection:
+    rows: list[tuple[Words, ...]] = [
+        (str(i), item.section, item.claim, (Strong(item.verdict),))
         for i, item in enumerate(statements, 1)
     ]
-    details = [
-        f"{i}. {item.reading} Found: {item.outcome}." for i, item in enumerate(statements, 1)
-    ]
-    return [
-        "## The thesis' statements on its results",
+    details = tuple(f"{item.reading} Found: {item.outcome}." for item in statements)
+    blocks: tuple[Block, ...] = (
         f"Statements of sections 6.2 and 6.3 at {options.alpha:.0%}, corrected by Holm's method "
         "over the comparisons of each statement. Which tasks most panels of Figures 6 to 11 show "
         "is not in the text, so the widest set of cells that fits was taken.",
-        render_table(rows, ("", "section", "statement", "verdict")),
-        f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. Neither "
-        f"shown nor "
-        f"contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, "
-        f"none can be "
-        f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five "
-        f"runs leave most "
-        "differences open. That differences exist is said where more comparisons are significant "
-        "one by one than in made-up studies in which nothing differs, with the same cells compared "
-        "([Statistics](explanation/statistics.md)).",
-        "How each was put to the test:",
-        "\n".join(details),
-    ]
+        _make_grid(rows, ("", "section", "statement", "verdict")),
+        (
+            f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. "
+            "Neither shown nor contradicted: "
+            f"{_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
+            f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five "
+            "runs leave most differences open. That differences exist is said where more "
+            "comparisons are significant without correction than in simulated studies in which "
+            "nothing differs, with the same cells compared (",
+            _STATISTICS,
+            ").",
+        ),
+        Listing(details, "How each was put to the test", is_numbered=True),
+    )
+    return ReportSection("The thesis' statements on its results", blocks)
 
 
 def _list_with_verdict(statements: Sequence[ThesisClaim], verdict: str) -> str:

@@ -73,7 +73,7 @@ def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> Equ
 
 def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[float, float, str]:
     cell = groups[0].cell
-    given = options.get_given_range(cell.env)
+    given = options.range_by_env.get(cell.env)
     if given:
         return given[1], given[0], "the range given for the task"
     found = get_reference_score(cell.algorithm, cell.env)
@@ -97,7 +97,7 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
         options: `failed_share` and given ranges.
     """
     cell = groups[0].cell
-    given, random = options.get_given_range(cell.env), get_random_score(cell.env)
+    given, random = options.range_by_env.get(cell.env), get_random_score(cell.env)
     found = get_reference_score(cell.algorithm, cell.env)
     if given:
         low, high = given
@@ -120,7 +120,7 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
         options: A range given for the task takes precedence.
     """
     cell = pair[0].cell
-    given = options.get_given_range(cell.env)
+    given = options.range_by_env.get(cell.env)
     random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
     if given:
         low, high, source = *given, "given"

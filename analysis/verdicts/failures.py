@@ -25,6 +25,8 @@ class FailureComparison:
         difference: Failed share of the first - that of the second.
         low: Lower end of Newcombe's 95% interval for it.
         high: Upper end.
+        known: Whether failed runs can be identified.
+        counts: Failed and all runs of each framework, such as `1/5`; `-` if unknown.
     """
 
     threshold: float
@@ -35,19 +37,14 @@ class FailureComparison:
     difference: float
     low: float
     high: float
+    known: bool = dataclasses.field(init=False)
+    counts: tuple[str, str] = dataclasses.field(init=False)
 
-    @property
-    def known(self) -> bool:
-        """Return whether failed runs can be identified."""
-        return bool(self.failed)
-
-    @property
-    def counts(self) -> tuple[str, str]:
-        """Failed and all runs of each framework, such as `1/5`; `-` if unknown."""
-        if not self.failed:
-            return "-", "-"
-        one, two = (f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=True))
-        return one, two
+    def __post_init__(self) -> None:
+        """Format the counts."""
+        found = [f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=False)]
+        object.__setattr__(self, "known", bool(found))
+        object.__setattr__(self, "counts", tuple(found) or ("-", "-"))
 
 
 def compare_failures(

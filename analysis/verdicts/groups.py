@@ -35,6 +35,8 @@ class ScoreGroup:
         completed: Number of runs that meet the completeness rule.
         steps: Environment steps at which the scores were taken; several if seeds differ.
         source: Reference of published numbers; empty for runs.
+        n: Number of seeds that enter the statistics.
+        seeds: Seed of each score.
     """
 
     cell: StudyCell
@@ -47,16 +49,13 @@ class ScoreGroup:
     completed: int
     steps: tuple[int, ...]
     source: str = ""
+    n: int = dataclasses.field(init=False)
+    seeds: tuple[int | None, ...] = dataclasses.field(init=False)
 
-    @property
-    def n(self) -> int:
-        """Number of seeds that enter the statistics."""
-        return int(self.moments.n)
-
-    @property
-    def seeds(self) -> tuple[int | None, ...]:
-        """Seed of each score."""
-        return tuple(run.id.seed for run in self.runs)
+    def __post_init__(self) -> None:
+        """List and count the seeds."""
+        object.__setattr__(self, "n", int(self.moments.n))
+        object.__setattr__(self, "seeds", tuple(run.id.seed for run in self.runs))
 
     @property
     def scores_by_seed(self) -> dict[int, float]:

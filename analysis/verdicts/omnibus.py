@@ -59,7 +59,8 @@ def judge_omnibus(
     """
     found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
-        found[item.cell.variant_key].append(item)
+        cell = item.cell
+        found[cell.study, cell.algorithm, cell.variant].append(item)
     return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
 
 

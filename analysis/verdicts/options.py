@@ -1,6 +1,7 @@
 """Options of the verdicts that a user may set."""
 
 import dataclasses
+from collections.abc import Mapping
 
 FAMILIES = ("algorithm", "setting", "all")
 MARGINS = ("scale", "score")
@@ -23,6 +24,8 @@ class VerdictOptions:
         failed_share: A run fails that ends below this share of the same way.
         ranges: Task, least and largest score that a run can end with, for tasks of which nothing
             is published, or in place of what is.
+        range_by_env: The same ranges by task.
+        margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
 
     alpha: float = 0.05
@@ -34,16 +37,14 @@ class VerdictOptions:
     margin_of: str = "scale"
     failed_share: float = 0.25
     ranges: tuple[tuple[str, float, float], ...] = ()
+    range_by_env: Mapping[str, tuple[float, float]] = dataclasses.field(init=False, compare=False)
+    margin_description: str = dataclasses.field(init=False, compare=False)
 
-    def get_given_range(self, env: str) -> tuple[float, float] | None:
-        """Return the range given for a task; None if there is none."""
-        return next(((low, high) for name, low, high in self.ranges if name == env), None)
-
-    @property
-    def margin_description(self) -> str:
-        """Phrase that says what margins are a share of, for the end of a sentence."""
-        share = f"{self.margin_share:.0%} of "
+    def __post_init__(self) -> None:
+        """Look up ranges by task, of two for one task the first, and describe the margin."""
+        ranges = {env: (low, high) for env, low, high in reversed(self.ranges)}
         given = "the range given for a task, elsewhere of " if self.ranges else ""
-        if self.margin_of == "score":
-            return f"{share}{given}the published score"
-        return f"{share}{given}the way from random actions to the published score"
+        way = "" if self.margin_of == "score" else "the way from random actions to "
+        text = f"{self.margin_share:.0%} of {given}{way}the published score"
+        object.__setattr__(self, "range_by_env", ranges)
+        object.__setattr__(self, "margin_description", text)

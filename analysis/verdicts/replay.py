@@ -407,7 +407,7 @@ def _get_shared_variant(run: CompletedRun) -> str:
         n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
     }
     others = ("seed", "hyperparameters", "overridden")
-    alike = {n: v for n, v in run.spec.items() if n not in others} | {"asked": hyperparameters}
+    alike = {n: v for n, v in run.spec.items() if n not in others} | {"requested": hyperparameters}
     digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
     return ",".join(
         [p for p in parts if not p.startswith(_HASHED_PREFIX)] + [_HASHED_PREFIX + digest[:12]]

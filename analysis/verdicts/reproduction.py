@@ -41,6 +41,7 @@ class ReproductionVerdict:
         high: Upper end.
         p: p-value of the test.
         caveats: Why the two numbers are not of one kind, such as another task version.
+        has_stopped_early: Whether our runs ended before half of the published steps.
     """
 
     group: ScoreGroup
@@ -53,11 +54,12 @@ class ReproductionVerdict:
     high: float
     p: float
     caveats: tuple[str, ...]
+    has_stopped_early: bool = dataclasses.field(init=False)
 
-    @property
-    def has_stopped_early(self) -> bool:
-        """Return whether our runs ended before half of the published steps."""
-        return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
+    def __post_init__(self) -> None:
+        """Compare the numbers of steps."""
+        early = bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
+        object.__setattr__(self, "has_stopped_early", early)
 
 
 def moments_from_published(row: PublishedScore) -> SampleMoments:

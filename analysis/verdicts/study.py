@@ -2,9 +2,8 @@
 
 import collections
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from parallax.analysis.data.published import get_return_bounds, read_table
 from parallax.analysis.data.runs import LoadedRuns, StudyCell, VariantKey
-from parallax.analysis.labels import make_file_suffix
+from parallax.analysis.labels import make_file_suffix, sort_recipes
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.verdicts.consistency import (
     PairVerdict,
@@ -41,17 +40,11 @@ from parallax.analysis.verdicts.sensitivity import (
     judge_paired_seeds,
     pool_pairs,
 )
-from parallax.analysis.verdicts.vs_random import (
-    BETTER_THAN_RANDOM,
-    NOT_TESTED,
-    RandomVerdict,
-    judge_vs_random,
-)
+from parallax.analysis.verdicts.vs_random import RandomVerdict, judge_vs_random
 
 GroupKey = tuple[StudyCell, str]  # setting and framework
 
 Item = TypeVar("Item")
-Key = TypeVar("Key")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,6 +65,15 @@ class StudyVerdicts:
         paired: Pairs of frameworks seed by seed; descriptive.
         vs_random: Each framework in each setting against random actions; descriptive.
         options: The settings behind the verdicts.
+        main_variants: Main variant of each study and algorithm.
+        main_cells: Settings with a group, of main variants.
+        main_consistency: Pairs of main variants; all pairs if there are none.
+        main_defaults: Pairs under library defaults, of main variants.
+        main_rankings: Rankings of main variants; all rankings if there are none.
+        group_by_key: Group of each setting and framework.
+        groups_by_cell: Groups of each setting, among the settings those under library defaults.
+        vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
+        omnibus_by_variant: Omnibus verdict of each study, algorithm and variant.
     """
 
     groups: tuple[ScoreGroup, ...]
@@ -84,93 +86,46 @@ class StudyVerdicts:
     paired: tuple[PairedVerdict, ...]
     vs_random: tuple[RandomVerdict, ...]
     options: VerdictOptions
+    main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
+    main_cells: frozenset[StudyCell] = dataclasses.field(init=False)
+    main_consistency: tuple[PairVerdict, ...] = dataclasses.field(init=False)
+    main_defaults: tuple[PairVerdict, ...] = dataclasses.field(init=False)
+    main_rankings: tuple[RankingVerdict, ...] = dataclasses.field(init=False)
+    group_by_key: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
+    groups_by_cell: Mapping[StudyCell, tuple[ScoreGroup, ...]] = dataclasses.field(init=False)
+    vs_random_by_cell: Mapping[StudyCell, tuple[RandomVerdict, ...]] = dataclasses.field(init=False)
+    omnibus_by_variant: Mapping[VariantKey, OmnibusVerdict] = dataclasses.field(init=False)
 
-    @functools.cached_property
-    def main_variants(self) -> frozenset[VariantKey]:
-        """Main variant of each study and algorithm."""
-        return find_main_variants(self.groups)
-
-    def is_main_variant(self, cell: StudyCell) -> bool:
-        """Return whether a setting belongs to a main variant."""
-        return cell.variant_key in self.main_variants
-
-    def is_main_ranking(self, item: RankingVerdict) -> bool:
-        """Return whether a ranking is of a main variant of one of its algorithms."""
-        return any(
-            (item.study, name, item.variant) in self.main_variants for name in item.algorithms
+    def __post_init__(self) -> None:
+        """Make the selections, once."""
+        main = find_main_variants(self.groups)
+        groups_by_cell = _index_by_cell((group, group) for group in self.groups)
+        cells = frozenset(cell for cell in groups_by_cell if cell.variant_key in main)
+        pairs, defaults = (
+            tuple(item for item in items if item.cell in cells)
+            for items in (self.consistency, self.defaults)
         )
-
-    @functools.cached_property
-    def main_consistency(self) -> tuple[PairVerdict, ...]:
-        """Pairs of main variants; all pairs if there are none."""
-        return self.select_main(self.consistency, _get_cell) or self.consistency
-
-    @functools.cached_property
-    def main_defaults(self) -> tuple[PairVerdict, ...]:
-        """Pairs under library defaults, of main variants."""
-        return self.select_main(self.defaults, _get_cell)
-
-    @functools.cached_property
-    def main_rankings(self) -> tuple[RankingVerdict, ...]:
-        """Rankings of main variants; all rankings if there are none."""
-        return tuple(filter(self.is_main_ranking, self.rankings)) or self.rankings
-
-    def select_main(
-        self, items: Iterable[Item], get_cell: Callable[[Item], StudyCell]
-    ) -> tuple[Item, ...]:
-        """Return the items of main variants, in their order.
-
-        Args:
-            items: Verdicts.
-            get_cell: Returns the setting of an item.
-        """
-        return tuple(item for item in items if self.is_main_variant(get_cell(item)))
-
-    @functools.cached_property
-    def group_by_key(self) -> Mapping[GroupKey, ScoreGroup]:
-        """Group of each setting and framework."""
-        return {(group.cell, group.framework): group for group in self.groups}
-
-    @functools.cached_property
-    def groups_by_cell(self) -> Mapping[StudyCell, tuple[ScoreGroup, ...]]:
-        """Groups of each setting, among the settings those under library defaults."""
-        return _index_by_cell((group, group) for group in self.groups)
-
-    @functools.cached_property
-    def vs_random_by_cell(self) -> Mapping[StudyCell, tuple[RandomVerdict, ...]]:
-        """Comparisons with random actions of each setting, as `groups_by_cell`."""
-        return _index_by_cell((item.group, item) for item in self.vs_random)
-
-    @functools.cached_property
-    def vs_random_by_key(self) -> Mapping[GroupKey, RandomVerdict]:
-        """Comparison with random actions of each setting and framework that has one."""
-        return {(item.group.cell, item.group.framework): item for item in self.vs_random}
-
-    @functools.cached_property
-    def consistency_by_cell(self) -> Mapping[StudyCell, tuple[PairVerdict, ...]]:
-        """Pairs of each setting, under equal hyperparameters or under library defaults."""
-        return _group_items((*self.consistency, *self.defaults), _get_cell)
-
-    @functools.cached_property
-    def consistency_by_variant(self) -> Mapping[VariantKey, tuple[PairVerdict, ...]]:
-        """Pairs of each study, algorithm and variant, under equal hyperparameters."""
-        return _group_items(self.consistency, lambda item: item.cell.variant_key)
-
-    @functools.cached_property
-    def omnibus_by_variant(self) -> Mapping[VariantKey, OmnibusVerdict]:
-        """Omnibus verdict of each study, algorithm and variant."""
-        return {(item.study, item.algorithm, item.variant): item for item in self.omnibus}
-
-    def is_better_than_random(self, group: ScoreGroup) -> bool | None:
-        """Return whether a group is shown to be better than random actions; None if untested."""
-        found = self.vs_random_by_key.get((group.cell, group.framework))
-        if found is None or found.verdict == NOT_TESTED:
-            return None
-        return found.verdict == BETTER_THAN_RANDOM
+        rankings = tuple(item for item in self.rankings if is_ranking_of(item, main))
+        for name, value in (
+            ("main_variants", main),
+            ("main_cells", cells),
+            ("main_consistency", pairs or self.consistency),
+            ("main_defaults", defaults),
+            ("main_rankings", rankings or self.rankings),
+            ("group_by_key", {(group.cell, group.framework): group for group in self.groups}),
+            ("groups_by_cell", groups_by_cell),
+            ("vs_random_by_cell", _index_by_cell((item.group, item) for item in self.vs_random)),
+            (
+                "omnibus_by_variant",
+                {(item.study, item.algorithm, item.variant): item for item in self.omnibus},
+            ),
+        ):
+            object.__setattr__(self, name, value)
 
 
-def _get_cell(item: PairVerdict) -> StudyCell:
-    return item.cell
+def is_ranking_of(item: RankingVerdict, variants: frozenset[VariantKey]) -> bool:
+    """Return whether a ranking is of one of these variants of one of its algorithms."""
+    return any((item.study, name, item.variant) in variants for name in item.algorithms)
 
 
 def _index_by_cell(
@@ -182,15 +137,6 @@ def _index_by_cell(
         for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}:
             found[cell].append(item)
     return {cell: tuple(found[cell]) for cell in sorted(found)}
-
-
-def _group_items(
-    items: Iterable[Item], get_key: Callable[[Item], Key]
-) -> dict[Key, tuple[Item, ...]]:
-    found: dict[Key, list[Item]] = collections.defaultdict(list)
-    for item in items:
-        found[get_key(item)].append(item)
-    return {key: tuple(members) for key, members in found.items()}
 
 
 def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
@@ -249,27 +195,37 @@ def _judge_groups(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class RunCounts:
-    """Numbers of runs.
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudyVariant:
+    """An algorithm and variant of a study, or all algorithms of a variant, with a used run.
 
     Attributes:
-        requested: Run folders.
-        completed: Runs that meet the completeness rule.
-        used: Runs that enter the statistics.
+        study: Name of the study.
+        algorithm: Algorithm; empty for all.
+        variant: Other settings that are set equal.
+        cells: The settings with a used run, in order.
+        suffix: Study and variant for a file name, as far as needed to make it unique.
+        context: Study and variant in words, for captions.
+        pairs: Pairs of frameworks under equal hyperparameters; none of a part of all algorithms.
+        overall: Aggregates over tasks by hyperparameters; none of a part of all algorithms.
     """
 
-    requested: int
-    completed: int
-    used: int
+    study: str
+    algorithm: str
+    variant: str
+    cells: tuple[StudyCell, ...]
+    suffix: tuple[str, str]
+    context: str
+    pairs: tuple[PairVerdict, ...] = ()
+    overall: tuple[OverallScores, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudyResults:
     """Everything that reports, figures and commands show of a study.
 
-    Sections and figures only read this; what more than one of them needs is a field or property
-    here or in `verdicts`.
+    Sections and figures only read this; what more than one of them needs is a field here or in
+    `verdicts`.
 
     Attributes:
         loaded: Runs and excluded folders.
@@ -279,6 +235,11 @@ class StudyResults:
         finals: Final score with its interval, for the same.
         bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
+        groups: Group of each setting and framework.
+        parts: Each study, algorithm and variant with a used run, in order.
+        variants: Each study and variant with a used run, all algorithms together.
+        framework_cells: Frameworks with a used run in each setting, and the setting each was run
+            in: the two differ under library defaults, where each framework has its own recipe.
     """
 
     loaded: LoadedRuns
@@ -288,65 +249,63 @@ class StudyResults:
     finals: Mapping[GroupKey, ConfidenceInterval]
     bounds: Mapping[str, tuple[float, float]]
     method: str
+    groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
+    parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
+    variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
+    framework_cells: Mapping[StudyCell, Mapping[str, StudyCell]] = dataclasses.field(init=False)
 
-    @property
-    def groups(self) -> Mapping[GroupKey, ScoreGroup]:
-        """Group of each setting and framework."""
-        return self.verdicts.group_by_key
+    def __post_init__(self) -> None:
+        """Make the selections, once."""
+        cells = sorted({cell for cell, _ in self.curves})
+        keys = sorted({cell.variant_key for cell in cells})
+        variants = {(cell.study, cell.variant) for cell in cells}
+        for name, value in (
+            ("groups", self.verdicts.group_by_key),
+            ("parts", tuple(self._make_part(*key, cells) for key in keys)),
+            (
+                "variants",
+                {key: self._make_part(key[0], "", key[1], cells) for key in sorted(variants)},
+            ),
+            ("framework_cells", _list_framework_cells(self.curves)),
+        ):
+            object.__setattr__(self, name, value)
 
-    @functools.cached_property
-    def settings(self) -> tuple[VariantKey, ...]:
-        """Study, algorithm and variant of everything with a used run, in order."""
-        return tuple(sorted({cell.variant_key for cell, _ in self.curves}))
-
-    def cells(self, study: str, algorithm: str | None, variant: str) -> tuple[StudyCell, ...]:
-        """Return the settings with a used run, in order; those of all algorithms if None."""
-        return tuple(
-            sorted(
-                {
-                    cell
-                    for cell, _ in self.curves
-                    if (cell.study, cell.variant) == (study, variant)
-                    and algorithm in (None, cell.algorithm)
-                }
-            )
+    def _make_part(
+        self, study: str, algorithm: str, variant: str, cells: Sequence[StudyCell]
+    ) -> StudyVariant:
+        key = (study, algorithm, variant)
+        overall = {
+            item.hps: item
+            for item in self.overall
+            if (item.study, item.algorithm, item.variant) == key
+        }
+        return StudyVariant(
+            study,
+            algorithm,
+            variant,
+            tuple(
+                cell
+                for cell in cells
+                if (cell.study, cell.variant) == (study, variant)
+                and algorithm in ("", cell.algorithm)
+            ),
+            make_file_suffix(cells, study, variant, algorithm or None),
+            f"study {study}" + (f", {variant}" if variant else ""),
+            tuple(item for item in self.verdicts.consistency if item.cell.variant_key == key),
+            tuple(overall[hps] for hps in sort_recipes(overall)),
         )
 
-    @functools.cached_property
-    def framework_cells(self) -> Mapping[StudyCell, Mapping[str, StudyCell]]:
-        """Frameworks with a used run in each setting, and the setting each was run in.
 
-        The two settings differ under library defaults, where each framework has its own recipe.
-        """
-        found: dict[StudyCell, dict[str, StudyCell]] = collections.defaultdict(dict)
-        for own, framework in self.curves:
-            for cell in {own, to_library_defaults_cell(own, framework)}:
-                found[cell][framework] = own
-        return {
-            cell: {name: found[cell][name] for name in sorted(found[cell])}
-            for cell in sorted(found)
-        }
-
-    @functools.cached_property
-    def run_counts(self) -> Mapping[VariantKey, RunCounts]:
-        """Numbers of runs of each study, algorithm and variant that has a folder, in order."""
-        found = _group_items(self.verdicts.groups, lambda group: group.cell.variant_key)
-        return {
-            key: RunCounts(
-                sum(group.requested for group in groups),
-                sum(group.completed for group in groups),
-                sum(group.n for group in groups),
-            )
-            for key, groups in sorted(found.items())
-        }
-
-    def suffix(self, study: str, variant: str, algorithm: str | None = None) -> tuple[str, str]:
-        """Return study and variant for a file name, as far as needed to make it unique."""
-        return make_file_suffix((cell for cell, _ in self.curves), study, variant, algorithm)
-
-    def context(self, study: str, variant: str) -> str:
-        """Return study and variant in words, for captions."""
-        return f"study {study}" + (f", {variant}" if variant else "")
+def _list_framework_cells(
+    curves: Mapping[GroupKey, LearningCurve],
+) -> dict[StudyCell, dict[str, StudyCell]]:
+    found: dict[StudyCell, dict[str, StudyCell]] = collections.defaultdict(dict)
+    for own, framework in curves:
+        for cell in {own, to_library_defaults_cell(own, framework)}:
+            found[cell][framework] = own
+    return {
+        cell: {name: found[cell][name] for name in sorted(found[cell])} for cell in sorted(found)
+    }
 
 
 def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") -> StudyResults:
@@ -379,7 +338,8 @@ def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, fl
     """Return the range given for each task, or else the returns that its rewards allow."""
     envs = {group.cell.env for group in verdicts.groups}
     return {
-        env: verdicts.options.get_given_range(env) or get_return_bounds(env) for env in sorted(envs)
+        env: verdicts.options.range_by_env.get(env) or get_return_bounds(env)
+        for env in sorted(envs)
     }
 
 

@@ -8,18 +8,32 @@ import numpy as np
 
 from parallax.analysis.data.published import get_return_bounds
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
-from parallax.analysis.escaping import format_table
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.labels import escape_markdown, format_number, get_label
+from parallax.analysis.labels import (
+    format_count,
+    format_number,
+    format_p_value,
+    get_label,
+    make_anchor,
+)
 from parallax.analysis.report.document import (
+    Code,
+    Grid,
+    Inline,
+    Link,
+    Listing,
+    ReportSection,
+    Words,
+    join_words,
+)
+from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.report.tables import (
     format_bare_p_value,
     list_setting_values,
     list_size_values,
 )
-from parallax.analysis.report.phrases import format_count, format_p_value
-from parallax.analysis.report.render_csv import TableRow
-from parallax.analysis.report.sections.consistency import format_setting_with_recipe
 from parallax.analysis.stats.paired import MeanRatio, PairedDifference
 from parallax.analysis.verdicts.ablation import (
     CHANGES,
@@ -37,12 +51,12 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.reading import decode_record
 
 ABLATION_HEADING = "Causes of differences, by ablation"
-ABLATION_ANCHOR = ABLATION_HEADING.lower().replace(",", "").replace(" ", "-")
+ABLATION_ANCHOR = make_anchor(ABLATION_HEADING)
 EXPLANATIONS_HEADING = "Some differences are explained by ablations"
 ABLATION_TERMS = (
     "A framework is changed in what is named and in nothing else, and runs of equal seeds with and "
     "without the change are compared by Student's paired test, with Holm's correction over the "
-    "changes of a framework's algorithm in one file. *No effect* is equivalent within the margin. "
+    "changes of a framework's algorithm in one file. No effect means equivalent within the margin. "
     "Shares of a gap have Fieller's interval. Beside it stands the p-value by sign flips, which "
     "assumes no normal distribution and is corrected too; no verdict hangs on it. Several changes "
     "made together are one: it does not tell what each contributes. Which were tried is a choice "
@@ -313,86 +327,84 @@ def _format_explanation(
     )
 
 
-def render_explanations(found: Sequence[AblationReport], page: str = "") -> str:
-    """These changes as a list in Markdown; empty where there are none.
+def list_explanations(found: Sequence[AblationReport], page: str = "") -> Listing | None:
+    """Return these changes as a list; None where there are none.
 
     Args:
         found: All settings.
         page: Address of the page that has the section; empty on the page itself.
     """
-    lines = [
-        f"- {escape_markdown(words)} {_join_names(change)}{change.single_effects_remark}. "
-        f"{_format_descriptions(change.parts)}".rstrip()
+    items = tuple(
+        join_words(
+            [
+                f"{words} ",
+                _join_names(change),
+                f"{change.single_effects_remark}.",
+                *_describe_changes(change.parts),
+            ]
+        )
         for words, change in find_explanations(found)
-    ]
-    head = (
-        f"{EXPLANATIONS_HEADING} "
-        f"([how, with which runs, and what had no effect]({page}#{ABLATION_ANCHOR})):"
     )
-    return "\n".join([head, "", *lines]) if lines else ""
+    link = Link("how, with which runs, and what had no effect", f"{page}#{ABLATION_ANCHOR}")
+    return Listing(items, (f"{EXPLANATIONS_HEADING} (", link, ")")) if items else None
 
 
-def _join_names(change: AblationRow) -> str:
+def _join_names(change: AblationRow) -> tuple[Inline, ...]:
     """Return the names of changes, such as `a`, `b` and `c` together."""
-    *others, last = (f"`{name}`" for name, _ in change.parts)
-    return f"{', '.join(others)} and {last} together" if others else last
+    *others, last = ((Code(name),) for name, _ in change.parts)
+    if not others:
+        return last
+    return (*join_words(others, ", "), " and ", *last, " together")
 
 
-def _format_descriptions(parts: Sequence[tuple[str, str]]) -> str:
+def _describe_changes(parts: Sequence[tuple[str, str]]) -> list[Words]:
     """Return the descriptions of one or two changes; more are left to the section."""
     if len(parts) > 2:
-        return ""
+        return []
+    described = [(name, does) for name, does in parts if does]
     lead = len(parts) > 1
-    return " ".join(
-        (f"`{name}`: " if lead else "") + escape_markdown(does) for name, does in parts if does
+    return [(" ", Code(name), f": {does}") if lead else f" {does}" for name, does in described]
+
+
+def make_ablation_section(found: Sequence[AblationReport]) -> ReportSection:
+    """Return the section on the effects of all changes, setting by setting."""
+    sections = tuple(
+        ReportSection(
+            one.where,
+            (
+                "" if one.in_study else "The study has no runs in this setting.",
+                one.base,
+                Listing(tuple((Code(name), f": {does}") for name, does in one.texts if does)),
+                Grid(
+                    one.heads,
+                    tuple((_format_row_names(row), *_list_row_values(row)) for row in one.changes),
+                ),
+                one.figure_spec,
+                (
+                    "From ",
+                    Code(one.source),
+                    ", which ",
+                    Code("parallax study ablation"),
+                    " reads too.",
+                ),
+            ),
+        )
+        for one in found
     )
+    return ReportSection(ABLATION_HEADING, (ABLATION_TERMS, *sections), ABLATION_ANCHOR)
 
 
-def render_ablation_report(one: AblationReport, picture: Sequence[str]) -> list[str]:
-    """Return the section of one setting in Markdown.
-
-    Args:
-        one: The setting.
-        picture: Its figure and caption, in Markdown.
-    """
-    descriptions = "\n".join(
-        f"- `{name}`: {escape_markdown(does)}" for name, does in one.texts if does
-    )
-    rows = [
-        [_format_row_names(change), *map(escape_markdown, list_row_values(change))]
-        for change in one.changes
-    ]
-    table = format_table(rows, one.heads)
-    strange = "" if one.in_study else "The study has no runs in this setting."
-    source = f"From `{one.source}`, which `parallax study ablation` reads too."
-    return [
-        f"### {one.where}",
-        strange,
-        escape_markdown(one.base),
-        descriptions,
-        table,
-        *picture,
-        source,
-    ]
-
-
-def list_row_values(change: AblationRow) -> tuple[str, ...]:
+def _list_row_values(change: AblationRow) -> tuple[str, ...]:
     """Return a row of the table, without the names."""
     return (change.effect, *change.shares, *change.p, change.verdict, change.runs)
 
 
-def _format_row_names(change: AblationRow) -> str:
-    names = ", ".join(f"`{name}`" for name, _ in change.parts)
-    return names + format_joint_remark(change)
-
-
-def format_joint_remark(change: AblationRow) -> str:
-    """Return the remark after the names of changes that were made together."""
+def _format_row_names(change: AblationRow) -> tuple[Inline, ...]:
+    names = join_words([(Code(name),) for name, _ in change.parts], ", ")
     if len(change.parts) == 1:
-        return ""
-    return ", together" + (
-        f" (their single effects add up to {change.sum_of_parts})" if change.sum_of_parts else ""
-    )
+        return names
+    total = f" (their single effects add up to {change.sum_of_parts})"
+    return (*names, f", together{total if change.sum_of_parts else ''}")
 
 
 def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:

@@ -1,4 +1,4 @@
-"""The comparison in the terminal, as CSV and as Markdown, and what to know beside it."""
+"""Comparison of final scores: a table of means with intervals, and notes on it."""
 
 import dataclasses
 import itertools
@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell, find_missing_seeds
-from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
     MISSING,
@@ -24,6 +20,14 @@ from parallax.analysis.labels import (
     format_run_counts,
     format_steps,
     shorten_run_path,
+)
+from parallax.analysis.report.document import (
+    Block,
+    Code,
+    Document,
+    Grid,
+    Listing,
+    ReportSection,
 )
 from parallax.analysis.stats.intervals import (
     ConfidenceInterval,
@@ -226,31 +230,52 @@ def _flatten_mapping(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return flat
 
 
-def list_compared_frameworks(comparisons: Sequence[SettingComparison]) -> list[str]:
-    """Return every framework that appears, sorted."""
-    return sorted({score.group.framework for row in comparisons for score in row.scores})
+def make_comparison_document(
+    loaded: LoadedRuns, comparisons: Sequence[SettingComparison], notes: ComparisonNotes
+) -> Document:
+    """Return the table, its notes and the runs that are not used."""
+    cells = [row.cell for row in comparisons]
+    names = sorted({score.group.framework for row in comparisons for score in row.scores})
+    rows = tuple(
+        (
+            _format_setting(row.cell, cells, notes),
+            *("\n".join(format_score_lines(row, name)) for name in names),
+            "\n".join(format_furthest_lines(row.largest_difference)),
+        )
+        for row in comparisons
+    )
+    numbered = [f"[{i}] {text}" for i, text in enumerate(notes.numbered_notes, 1)]
+    blocks: list[Block] = [
+        Grid(("setting", *names, "furthest apart"), rows),
+        *numbered,
+        *notes.general,
+        format_run_counts(loaded),
+    ]
+    if loaded.excluded:
+        items = tuple(
+            (Code(shorten_run_path(item, loaded)), f": {item.reason}") for item in loaded.excluded
+        )
+        blocks.append(ReportSection(f"Runs not used: {len(items)}", (Listing(items),)))
+    absent = tuple(map(str, find_missing_seeds(loaded)))
+    if absent:
+        blocks.append(ReportSection(_NO_FOLDER_HEADING, (Listing(absent),)))
+    return Document(_format_title(cells), tuple(blocks))
 
 
-def format_title(cells: Sequence[StudyCell]) -> str:
-    """Heading with what all settings have in common of study and variant."""
+def _format_title(cells: Sequence[StudyCell]) -> str:
+    """Return a heading with what all settings have in common of study and variant."""
     studies = {cell.study for cell in cells}
     parts = [f"study {study}" for study in studies] if len(studies) == 1 else []
     parts += find_common_parts(cells)
     return f"Final score ({', '.join(parts)})" if parts else "Final score"
 
 
-def format_setting_lines(cell: StudyCell, cells: Sequence[StudyCell], marks: str) -> list[str]:
-    """Return a setting in a few short lines, without what `title` says already.
-
-    Args:
-        cell: The setting.
-        cells: All settings shown beside it.
-        marks: Numbers of the remarks on it.
-    """
-    lines = [cell.env, f"{cell.algorithm}, {cell.hps}{marks}"]
-    if len({other.study for other in cells}) > 1:
-        lines.append(f"study {cell.study}")
-    return lines + find_own_parts(cell, cells)
+def _format_setting(cell: StudyCell, cells: Sequence[StudyCell], notes: ComparisonNotes) -> str:
+    """Return a setting without what the title says already, and the numbers of its notes."""
+    study = [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
+    parts = [cell.env, cell.algorithm, cell.hps, *study, *find_own_parts(cell, cells)]
+    marks = "".join(f" [{mark}]" for mark in notes.note_numbers[cell])
+    return ", ".join(part for part in parts if part) + marks
 
 
 def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
@@ -279,16 +304,6 @@ def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
     ]
 
 
-def format_note_marks(row: SettingComparison, notes: ComparisonNotes) -> str:
-    """Return the numbers of the remarks on a row, to stand behind its label."""
-    return "".join(f" [{mark}]" for mark in notes.note_numbers[row.cell])
-
-
-def format_note_lines(notes: ComparisonNotes) -> list[str]:
-    """Return all remarks, the numbered ones first."""
-    return [f"[{i}] {text}" for i, text in enumerate(notes.numbered_notes, 1)] + list(notes.general)
-
-
 def _format_size(score: FrameworkScore) -> str:
     return f"(n={score.group.n}/{score.group.requested})"
 
@@ -308,40 +323,6 @@ _NO_FOLDER_HEADING = "No folder, though another framework has the seed"
 CSV_COLUMNS = (*_SETTING_COLUMNS, "framework", *_NUMBER_COLUMNS)
 
 
-def print_comparison(
-    console: Console,
-    loaded: LoadedRuns,
-    comparisons: Sequence[SettingComparison],
-    notes: ComparisonNotes,
-) -> None:
-    """Print the table, its notes and the runs that are not used."""
-    cells = [row.cell for row in comparisons]
-    names = list_compared_frameworks(comparisons)
-    table = Table(
-        title=Text(format_title(cells), style="bold"), box=box.SIMPLE_HEAD, show_lines=True
-    )
-    for heading in ("setting", *names, "furthest apart"):
-        table.add_column(Text(heading), overflow="fold")
-    for row in comparisons:
-        setting = "\n".join(format_setting_lines(row.cell, cells, format_note_marks(row, notes)))
-        scores = ["\n".join(format_score_lines(row, name)) for name in names]
-        table.add_row(
-            *map(Text, (setting, *scores, "\n".join(format_furthest_lines(row.largest_difference))))
-        )
-    console.print(table)
-    for line in (*format_note_lines(notes), format_run_counts(loaded)):
-        console.print(Text(line))
-    if loaded.excluded:
-        console.print(Text(f"\nRuns not used: {len(loaded.excluded)}", style="bold"))
-        items = [f"{shorten_run_path(item, loaded)}: {item.reason}" for item in loaded.excluded]
-        console.print(_make_bullet_grid(items))
-    absent = [str(item) for item in find_missing_seeds(loaded)]
-    if absent:
-        console.print(Text(f"\n{_NO_FOLDER_HEADING}:", style="bold"))
-        console.print(_make_bullet_grid(absent))
-    console.print()
-
-
 def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
     """One line per setting and framework; unknown numbers are empty.
 
@@ -358,54 +339,3 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
             last = ";".join(map(str, score.group.steps))
             lines.append([*setting, score.group.framework, *numbers, final.method, *sizes, last])
     return format_csv(lines)
-
-
-def comparison_to_markdown(
-    loaded: LoadedRuns, comparisons: Sequence[SettingComparison], notes: ComparisonNotes
-) -> str:
-    """Return the table, its notes and the runs that are not used."""
-    cells = [row.cell for row in comparisons]
-    names = list_compared_frameworks(comparisons)
-    rows = [
-        [
-            ", ".join(format_setting_lines(row.cell, cells, format_note_marks(row, notes))),
-            *(" ".join(format_score_lines(row, name)) for name in names),
-            " ".join(format_furthest_lines(row.largest_difference)),
-        ]
-        for row in comparisons
-    ]
-    escaped = [[_escape_markdown(text) for text in row] for row in rows]
-    headings = [_escape_markdown(text) for text in ("setting", *names, "furthest apart")]
-    table = format_table(escaped, headings)
-    parts = [
-        f"# {_escape_markdown(format_title(cells))}",
-        table,
-        *map(_escape_markdown, format_note_lines(notes)),
-        format_run_counts(loaded),
-    ]
-    if loaded.excluded:
-        lines = [
-            f"- `{shorten_run_path(item, loaded).replace('`', '')}`: "
-            f"{_escape_markdown(item.reason)}"
-            for item in loaded.excluded
-        ]
-        parts += [f"## Runs not used: {len(lines)}", "\n".join(lines)]
-    absent = [f"- {_escape_markdown(str(item))}" for item in find_missing_seeds(loaded)]
-    if absent:
-        parts += [f"## {_NO_FOLDER_HEADING}", "\n".join(absent)]
-    return finish_markdown("\n\n".join(parts) + "\n")
-
-
-def _make_bullet_grid(lines: Sequence[str]) -> Table:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column()
-    grid.add_column(overflow="fold")
-    for line in lines:
-        grid.add_row("-", Text(line))
-    return grid
-
-
-def _escape_markdown(text: str) -> str:
-    for char in "\\|<*_`[":
-        text = text.replace(char, f"\\{char}")
-    return text

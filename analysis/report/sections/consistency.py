@@ -5,22 +5,37 @@ import math
 from collections.abc import Callable, Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.escaping import format_table
 from parallax.analysis.labels import (
     MISSING,
-    escape_markdown,
+    describe_recipe,
+    describe_sizes_used,
     find_own_parts,
+    format_count,
+    format_higher_minus_lower_interval,
     format_number,
+    format_p_value,
     format_range,
     format_seeds_needed,
+    format_setting,
+    format_verdict_counts,
     get_label,
+    group_by_variant,
+    split_main_variants,
 )
 from parallax.analysis.report.document import (
-    Column,
+    Block,
+    Grid,
+    LinkedSentence,
+    Listing,
+    QuestionAnswer,
     ReportSection,
+    Words,
+)
+from parallax.analysis.report.sections import hyperparameters, vs_random
+from parallax.analysis.report.tables import (
+    Column,
     Table,
     format_bare_p_value,
-    format_list,
     format_sizes,
     make_csv_column,
     make_interval_columns,
@@ -32,22 +47,6 @@ from parallax.analysis.report.document import (
     make_text_column,
     make_verdict_column,
 )
-from parallax.analysis.report.phrases import (
-    LinkedSentence,
-    QuestionAnswer,
-    RunLinks,
-    describe_group_sizes,
-    describe_recipe,
-    format_count,
-    format_higher_minus_lower_interval,
-    format_p_value,
-    format_setting,
-    format_verdict_counts,
-    group_by_variant,
-    make_answer,
-    split_main_variants,
-)
-from parallax.analysis.report.sections import hyperparameters, vs_random
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -63,51 +62,48 @@ _FAMILY_PHRASES = {
 _VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
 
 
-def answer_consistency(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
     """Answer whether frameworks score the same under equal settings."""
     items = verdicts.consistency
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
-        return make_answer(
-            "consistency",
+        return QuestionAnswer(
             question,
-            LinkedSentence(text, ()),
-            _describe_defaults(verdicts, links),
-            (),
+            LinkedSentence(text),
+            _describe_defaults(verdicts),
         )
     cells = [item.cell for item in items]
-    aside = [item for item in items if not verdicts.is_main_variant(item.cell)]
-    main = [item for item in items if verdicts.is_main_variant(item.cell)]
-    items, aside = (tuple(main), aside) if main else (items, [])
+    shown = set(verdicts.main_consistency)
+    items, aside = verdicts.main_consistency, [item for item in items if item not in shown]
     parts = []
     for _, own in group_by_variant(items, cells, lambda item: item.cell):
         text = f"{get_label(own[0].cell.algorithm)}: {_describe_study_part(own, verdicts)}"
-        parts.append(LinkedSentence(text, _link_pairs(own, links), "t-consistency"))
+        parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
     for words, own in group_by_variant(aside, cells, lambda item: item.cell):
         text = f"Apart from these, {words}: {_describe_study_part(own, verdicts)}"
-        parts.append(LinkedSentence(text, _link_pairs(own, links), "t-consistency"))
-    parts += _describe_defaults(verdicts, links)
+        parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
+    parts += _describe_defaults(verdicts)
     clear = sorted(
         (item for item in items if item.verdict != INCONCLUSIVE),
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
     )
     findings = [
-        _describe_finding(group[0], cells, links, verdicts)
+        _describe_finding(group[0], cells, verdicts)
         if len(group) == 1
-        else _describe_outlier_framework(name, group, cells, links)
+        else _describe_outlier_framework(name, group, cells)
         for name, group in group_by_outlier_framework(clear)
     ]
     headline = LinkedSentence(
-        _format_headline(items, verdicts.options), _link_pairs(items, links), "t-consistency"
+        _format_headline(items, verdicts.options), _link_pairs(items), "t-consistency"
     )
-    return make_answer("consistency", question, headline, parts, findings)
+    return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
 
 
-def _describe_defaults(verdicts: StudyVerdicts, links: RunLinks) -> tuple[LinkedSentence, ...]:
+def _describe_defaults(verdicts: StudyVerdicts) -> tuple[LinkedSentence, ...]:
     """Return a sentence for each algorithm and variant that ran under library defaults."""
     _, begun = split_main_variants(
-        verdicts.defaults, verdicts.is_main_variant, lambda item: item.cell
+        verdicts.defaults, verdicts.main_variants, lambda item: item.cell
     )
     found = []
     for words, own in begun:
@@ -116,7 +112,7 @@ def _describe_defaults(verdicts: StudyVerdicts, links: RunLinks) -> tuple[Linked
         text += _describe_failures(own, verdicts.options.alpha) + _describe_learned_count(
             own, verdicts
         )
-        found.append(LinkedSentence(text, _link_pairs(own, links), "t-defaults"))
+        found.append(LinkedSentence(text, _link_pairs(own), "t-defaults"))
     return tuple(found)
 
 
@@ -172,7 +168,7 @@ def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> s
     inconclusive = [item for item in items if item.verdict == INCONCLUSIVE]
     sentences = [
         f"Of {format_count(len(items), 'pair')} of frameworks with equal hyperparameters: {words}.",
-        describe_group_sizes(group for item in items for group in (item.first, item.second)),
+        describe_sizes_used([group.n for item in items for group in (item.first, item.second)]),
         f"Tests are corrected together in families of {_describe_families(items)}.",
         describe_seeds_needed(inconclusive, options),
         "parallax plan lists the seeds needed and their cost." if inconclusive else "",
@@ -223,12 +219,12 @@ def _describe_families(items: Sequence[PairVerdict]) -> str:
     return f"{tests} tests" + (f" in each of {number_of} families" if number_of > 1 else "")
 
 
-def _link_pairs(items: Sequence[PairVerdict], links: RunLinks) -> tuple[int, ...]:
-    return links.of(group for item in items for group in (item.first, item.second))
+def _link_pairs(items: Sequence[PairVerdict]) -> tuple[ScoreGroup, ...]:
+    return tuple(group for item in items for group in (item.first, item.second))
 
 
 def _describe_finding(
-    item: PairVerdict, cells: Sequence[StudyCell], links: RunLinks, verdicts: StudyVerdicts
+    item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts
 ) -> LinkedSentence:
     high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
     p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
@@ -247,7 +243,7 @@ def _describe_finding(
             f"{format_number(item.range.low)} and "
             f"{format_number(item.range.high)} ({item.range.source})."
         )
-    return LinkedSentence(text, links.of([high, low]), "t-consistency")
+    return LinkedSentence(text, (high, low), "t-consistency")
 
 
 def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, list[PairVerdict]]]:
@@ -291,7 +287,7 @@ def _list_sides(item: PairVerdict) -> list[tuple[ScoreGroup, bool]]:
 
 
 def _describe_outlier_framework(
-    name: str, items: Sequence[PairVerdict], cells: Sequence[StudyCell], links: RunLinks
+    name: str, items: Sequence[PairVerdict], cells: Sequence[StudyCell]
 ) -> LinkedSentence:
     """Several pairs in one sentence."""
     cell = items[0].cell
@@ -319,7 +315,7 @@ def _describe_outlier_framework(
     text += f"{f', under {under}' if several else ''}; corrected {format_p_value(p)} or less."
     groups = [group for item in items for group in (item.first, item.second)]
     return LinkedSentence(
-        text, links.of(groups), "t-consistency", f"{name} {items[0].verdict}".strip()
+        text, tuple(groups), "t-consistency", f"{name} {items[0].verdict}".strip()
     )
 
 
@@ -426,8 +422,8 @@ def make_setting_sections(
         groups = verdicts.groups_by_cell.get(cell, ())
         heading = format_setting_with_recipe(cell, groups, cells)
         found = verdicts.vs_random_by_cell.get(cell, ())
-        blocks = _render_setting(own, groups, found, verdicts.options)
-        sections.append(ReportSection(heading, (*blocks, _render_pairs_table(own))))
+        blocks = _describe_setting(own, groups, found, verdicts.options)
+        sections.append(ReportSection(heading, (*blocks, _make_pairs_grid(own))))
     return tuple(sections)
 
 
@@ -453,17 +449,14 @@ def format_setting_with_recipe(
     )
 
 
-def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> str:
+def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> Grid | str:
     """Return a table of settings: frameworks better than random, pairs by verdict."""
     if not pairs:
         return ""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for cell in sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell)):
         own = [item for item in pairs if item.cell == cell]
-        counts = [
-            str(sum(item.verdict == verdict for item in own))
-            for verdict in (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
-        ]
+        counts = [str(sum(item.verdict == verdict for item in own)) for verdict in _VERDICT_ORDER]
         named = [
             get_label(cell.algorithm),
             cell.env,
@@ -473,10 +466,9 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
         found = verdicts.vs_random_by_cell.get(cell, ())
         better = vs_random.count_better_than_random(found) + vs_random.format_below_count(found)
         margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
-        rows.append([*named, better, margin, str(len(own)), *counts])
-    heads = ["algorithm", "task", "hyperparameters", "n", "better than random", "margin"]
-    heads += ["pairs", DIFFERENT, EQUIVALENT, INCONCLUSIVE]
-    return format_table(rows, heads)
+        rows.append((*named, better, margin, str(len(own)), *counts))
+    heads = ("algorithm", "task", "hyperparameters", "n", "better than random", "margin", "pairs")
+    return Grid((*heads, *_VERDICT_ORDER), tuple(rows))
 
 
 def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
@@ -484,15 +476,15 @@ def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
     return min(sizes), max(sizes)
 
 
-def _render_setting(
+def _describe_setting(
     pairs: Sequence[PairVerdict],
     groups: Sequence[ScoreGroup],
     found: Sequence[RandomVerdict],
     options: VerdictOptions,
-) -> tuple[str, ...]:
-    blocks = [
+) -> tuple[Block, ...]:
+    blocks: list[Block] = [
         _describe_run_counts(groups),
-        *filter(None, [vs_random.describe_vs_random(found, pairs)]),
+        *vs_random.describe_vs_random(found, pairs),
     ]
     for verdict, lead in (
         (DIFFERENT, "Different"),
@@ -502,7 +494,7 @@ def _render_setting(
         own.sort(key=lambda item: -abs(item.difference))
         head = f"{lead}: {len(own) or 'none'} of {format_count(len(pairs), 'pair')}"
         head += f" (n = {format_size_range(pairs)})" * (not own)
-        blocks.append(format_list(head, [describe_pair(item) for item in own]))
+        blocks.append(Listing(tuple(f"{describe_pair(item)}." for item in own), head))
     inconclusive = [item for item in pairs if item.verdict == INCONCLUSIVE]
     blocks += [
         _describe_inconclusive(inconclusive, len(pairs), options),
@@ -533,7 +525,7 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
     )
 
 
-def _describe_run_counts(groups: Sequence[ScoreGroup]) -> str:
+def _describe_run_counts(groups: Sequence[ScoreGroup]) -> Words:
     sizes = {group.framework: (group.requested, group.completed, group.n) for group in groups}
     found = [*sizes.values()]
     usual = max(sorted(set(found), reverse=True), key=found.count)
@@ -545,9 +537,8 @@ def _describe_run_counts(groups: Sequence[ScoreGroup]) -> str:
     text = f"{format_count(len(sizes), 'framework')}, runs requested/completed/used: "
     text += f"{'/'.join(map(str, usual))} of each"
     text += f", but {', '.join(odd)}." if odd else "."
-    return text + hyperparameters.describe_equal_hyperparameters(
-        [run for group in groups for run in group.runs]
-    )
+    runs = [run for group in groups for run in group.runs]
+    return (text, *hyperparameters.describe_equal_hyperparameters(runs))
 
 
 def describe_pair(item: PairVerdict) -> str:
@@ -566,27 +557,22 @@ def describe_pair(item: PairVerdict) -> str:
     return f"{text}, corrected {format_p_value(item.p_holm)}"
 
 
-def _render_pairs_table(pairs: Sequence[PairVerdict]) -> str:
+def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
     """Return a table of all pairs, folded."""
-    rows = [
-        [
+    rows = tuple(
+        (
             f"{get_label(item.first.framework)} - {get_label(item.second.framework)}",
             format_number(item.difference),
-            f"\\[{format_number(item.low)}, {format_number(item.high)}]",
+            f"[{format_number(item.low)}, {format_number(item.high)}]",
             f"{item.first.n} and {item.second.n}",
-            escape_markdown(format_bare_p_value(item.p_holm)),
+            format_bare_p_value(item.p_holm),
             item.verdict,
-            escape_markdown(format_seeds_needed(item.seeds_needed))
-            if item.verdict == INCONCLUSIVE
-            else "",
-        ]
+            format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
+        )
         for item in pairs
-    ]
-    heads = ["pair", "difference", "95% interval", "n", "corrected p", "verdict"]
-    heads.append("seeds needed")
-    table = format_table(rows, heads)
-    lead = f"<summary>All {format_count(len(pairs), 'pair')}</summary>"
-    return f"<details>{lead}\n\n{table}\n\n</details>"
+    )
+    heads = ("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed")
+    return Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
 
 
 def _describe_inconclusive(

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import format_range
-from parallax.analysis.report.phrases import format_count
+from parallax.analysis.labels import format_count, format_range
+from parallax.analysis.report.document import Inline, Strong, Words
 from parallax.analysis.report.sections import hyperparameters, vs_random
 from parallax.analysis.report.sections.consistency import (
     describe_pair,
@@ -27,8 +27,8 @@ SELECTION_RULE = (
 HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
 
 
-def select_headline_findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """Return the findings, in Markdown.
+def select_headline_findings(verdicts: StudyVerdicts) -> tuple[Words, ...]:
+    """Return the findings.
 
     Args:
         verdicts: Those of the study.
@@ -41,7 +41,9 @@ def select_headline_findings(verdicts: StudyVerdicts) -> tuple[str, ...]:
         return ()
     cells = [item.cell for item in pairs]
     return tuple(
-        f"**{head}.**" if item is None else f"**{head}:** {_format_finding(item, cells, verdicts)}"
+        (Strong(f"{head}."),)
+        if item is None
+        else (Strong(f"{head}:"), " ", *_format_finding(item, cells, verdicts))
         for head, item in (
             _find_largest_difference(pairs),
             _find_closest_pair(pairs, verdicts),
@@ -126,8 +128,10 @@ def _divide_by_margin(item: PairVerdict, value: float) -> float:
     return value / item.margin.size if item.margin.size else 0.0
 
 
-def _format_finding(item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts) -> str:
+def _format_finding(
+    item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts
+) -> tuple[Inline, ...]:
     where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
     unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
     caveat = vs_random.remark_on_pair(item, verdicts.vs_random)
-    return f"{where}: {describe_pair(item)}{caveat}{unlike}."
+    return (f"{where}: {describe_pair(item)}{caveat}", *unlike, ".")

@@ -6,14 +6,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from parallax.analysis.data.runs import CompletedRun
-from parallax.analysis.escaping import format_table
-from parallax.analysis.labels import LIBRARY_DEFAULTS, escape_markdown, format_range, get_label
-from parallax.analysis.report.phrases import describe_recipe, format_count
+from parallax.analysis.labels import (
+    LIBRARY_DEFAULTS,
+    describe_recipe,
+    format_count,
+    format_range,
+    get_label,
+    make_anchor,
+)
+from parallax.analysis.report.document import (
+    Block,
+    Code,
+    Grid,
+    Inline,
+    Link,
+    Strong,
+    Words,
+    join_words,
+)
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
 from parallax.harness.record.reading import decode_record
 
 HYPERPARAMETERS_HEADING = "Hyperparameters set equal, and those that are not"
-HYPERPARAMETERS_ANCHOR = HYPERPARAMETERS_HEADING.lower().replace(",", "").replace(" ", "-")
+HYPERPARAMETERS_ANCHOR = make_anchor(HYPERPARAMETERS_HEADING)
 ValuesByFramework = dict[str, dict[str, list[str]]]
 SettingKey = tuple[str, str, str]  # algorithm, recipe, variant
 _COUNT_PHRASES = {
@@ -26,25 +41,25 @@ _MIN_COUNT_DIFFERENCE = (
 )
 
 
-def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> str:
+def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> Words:
     """Return a sentence about what differs between the runs of a setting.
 
     Args:
         runs: All runs.
         has_ablations: Whether ablations explain something.
     """
-    own = "the framework and the seed"
+    own: tuple[Inline, ...] = ("the framework and the seed",)
     if describe_unequal_recipes(runs):
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
-            "each one's default even where a framework could take the recipe's value "
-            f"([listed](#{HYPERPARAMETERS_ANCHOR}), beside the recipe's; each heading has how many "
-            "of the recipe's "
-            "values are set), and the seed"
+            "each one's default even where a framework could take the recipe's value (",
+            Link("listed", f"#{HYPERPARAMETERS_ANCHOR}"),
+            ", beside the recipe's; each heading has how many of the recipe's values are set), and "
+            "the seed",
         )
     silent = "comparisons alone do not say what in a framework makes a difference"
     but = ", only the ablations below do, for some" if has_ablations else ""
-    return f"What differs between the runs of a setting is {own}; {silent}{but}."
+    return ("What differs between the runs of a setting is ", *own, f"; {silent}{but}.")
 
 
 def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
@@ -63,7 +78,9 @@ def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
     )
 
 
-def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[CompletedRun]) -> str:
+def describe_pair_differences(
+    first: Sequence[CompletedRun], second: Sequence[CompletedRun]
+) -> tuple[Inline, ...]:
     """Return the differences between two frameworks in words; empty where there are none.
 
     These are hyperparameters, and counts recorded by the runs.
@@ -71,18 +88,20 @@ def describe_pair_differences(first: Sequence[CompletedRun], second: Sequence[Co
     of: ValuesByFramework = {}
     for run in (*first, *second):
         _add_run_values(of, run)
-    unlike, text = _select_unequal(of), ""
+    unlike: ValuesByFramework = _select_unequal(of)
+    text: tuple[Inline, ...] = ()
     if unlike:
         verb = "differs" if len(unlike) == 1 else "differ"
-        fields = ", ".join(f"`{field}`" for field in unlike)
-        text = f"; {len(unlike)} of {format_count(len(of), 'hyperparameter')} {verb} ({fields})"
+        fields = join_words([(Code(field),) for field in unlike], ", ")
+        count = format_count(len(of), "hyperparameter")
+        text = (f"; {len(unlike)} of {count} {verb} (", *fields, ")")
     counted = [
         f"{words}: "
         + ", ".join(f"{get_label(name)} {format_range(counts)}" for name, counts in by_name.items())
         for words, by_name in _count_updates([*first, *second]).items()
         if len(by_name) == 2 and _is_count_different(*by_name.values())
     ]
-    return text + "".join(f"; {words}" for words in counted)
+    return (*text, *(f"; {words}" for words in counted))
 
 
 def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
@@ -126,62 +145,66 @@ def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
     return f" ({format_range(counts)} of {total} set)"
 
 
-def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> str:
+def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[Inline, ...]:
     """Return the number of equal hyperparameters, in words; empty where no run records them."""
     of: ValuesByFramework = {}
     for run in runs:
         _add_run_values(of, run)
     if not of:
-        return ""
+        return ()
     equal = len(of) - len(_select_unequal(of))
-    return f" {equal} of {len(of)} hyperparameters are [equal](#{HYPERPARAMETERS_ANCHOR})."
+    link = Link("equal", f"#{HYPERPARAMETERS_ANCHOR}")
+    return (f" {equal} of {len(of)} hyperparameters are ", link, ".")
 
 
-def describe_common_overrides(runs: Sequence[CompletedRun]) -> str:
+def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[Inline, ...]:
     """Return the values that a study overrides under library defaults; empty if none."""
     own = [run for run in runs if run.id.cell.hps == run.id.framework]
     fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
-    names = ", ".join(f"`{field}`" for field in fields)
-    return f", except what the study overrides in some of these runs: {names}" if fields else ""
+    if not fields:
+        return ()
+    names = join_words([(Code(field),) for field in fields], ", ")
+    return (", except what the study overrides in some of these runs: ", *names)
 
 
-def render_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[str]:
+def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[Block]:
     """Return tables of the differences, for each algorithm and set of hyperparameters."""
-    blocks = []
+    blocks: list[Block] = []
     settings, made = _group_values_by_setting(runs), _count_updates_by_setting(runs)
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
     for (algorithm, hps, variant), of in settings.items():
-        unlike = _select_unequal(of)
-        frameworks = _list_frameworks(of)
-        name = f"**{get_label(algorithm)} under {describe_recipe(hps)}**"
-        name += f" ({escape_markdown(variant)})" if named[algorithm, hps] > 1 else ""
+        unlike, frameworks = _select_unequal(of), _list_frameworks(of)
         requested = _find_recipe_values(runs, (algorithm, hps, variant))
-        alike = ", ".join(
-            _format_equal_field(field, of[field], requested) for field in of if field not in unlike
+        alike = join_words(
+            [
+                _format_equal_field(field, of[field], requested)
+                for field in of
+                if field not in unlike
+            ],
+            ", ",
         )
         count = format_count(len(frameworks), "framework")
-        blocks.append(f"{name}, {count}: {len(of) - len(unlike)} of {len(of)} set equal: {alike}.")
-        rows = [
-            [
-                f"`{field}`",
-                *([escape_markdown(requested.get(field, "-"))] if requested else []),
-                *(escape_markdown(" or ".join(values.get(f, ["-"]))) for f in frameworks),
-            ]
+        apart = f" ({variant})" if named[algorithm, hps] > 1 else ""
+        name = Strong(f"{get_label(algorithm)} under {describe_recipe(hps)}")
+        equal = f"{apart}, {count}: {len(of) - len(unlike)} of {len(of)} set equal: "
+        blocks.append((name, equal, *alike, "."))
+        recipe = [""] if requested else []
+        rows: list[tuple[Words, ...]] = [
+            (
+                (Code(field),),
+                *([requested.get(field, "-")] if requested else []),
+                *(" or ".join(values.get(f, ["-"])) for f in frameworks),
+            )
             for field, values in unlike.items()
         ]
-        counted = made.get((algorithm, hps, variant), {})
         rows += [
-            [
-                name,
-                *([""] if requested else []),
-                *(format_range(values.get(f, [])) or "-" for f in frameworks),
-            ]
-            for name, values in counted.items()
+            (name, *recipe, *(format_range(values.get(f, [])) or "-" for f in frameworks))
+            for name, values in made.get((algorithm, hps, variant), {}).items()
             if len({tuple(sorted(set(counts))) for counts in values.values()}) > 1
         ]
         if rows:
-            heads = ["not equal", *(["recipe"] if requested else []), *map(get_label, frameworks)]
-            blocks.append(format_table(rows, heads))
+            heads = ("not equal", *(["recipe"] if requested else []), *map(get_label, frameworks))
+            blocks.append(Grid(heads, tuple(rows)))
     return blocks
 
 
@@ -199,13 +222,12 @@ def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> di
 
 def _format_equal_field(
     field: str, values: Mapping[str, Sequence[str]], requested: Mapping[str, str]
-) -> str:
+) -> tuple[Inline, ...]:
     """Return a field that is alike, and its value where the recipe has another."""
     own = next(iter(values.values()))
     if field not in requested or list(own) == [requested[field]]:
-        return f"`{field}`"
-    values_set, recipe = escape_markdown(" or ".join(own)), escape_markdown(requested[field])
-    return f"`{field}` (but {values_set}, recipe {recipe})"
+        return (Code(field),)
+    return (Code(field), f" (but {' or '.join(own)}, recipe {requested[field]})")
 
 
 def _count_updates_by_setting(

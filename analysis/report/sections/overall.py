@@ -8,13 +8,20 @@ import numpy as np
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import (
-    escape_markdown,
+    describe_recipe,
+    describe_sizes_used,
     find_own_parts,
+    format_count,
+    format_higher_minus_lower_interval,
     format_number,
+    format_p_value,
     format_range,
+    format_setting,
     get_label,
+    split_main_variants,
 )
-from parallax.analysis.report.document import (
+from parallax.analysis.report.document import LinkedSentence, Listing, QuestionAnswer
+from parallax.analysis.report.tables import (
     Column,
     Table,
     make_count_column,
@@ -27,19 +34,6 @@ from parallax.analysis.report.document import (
     make_text_column,
     make_used_column,
     make_verdict_column,
-)
-from parallax.analysis.report.phrases import (
-    LinkedSentence,
-    QuestionAnswer,
-    RunLinks,
-    describe_group_sizes,
-    describe_recipe,
-    format_count,
-    format_higher_minus_lower_interval,
-    format_p_value,
-    format_setting,
-    make_answer,
-    split_main_variants,
 )
 from parallax.analysis.stats.aggregates import AGGREGATE_NAMES
 from parallax.analysis.stats.pooling import MIN_TASKS
@@ -135,7 +129,7 @@ PAIRED_TABLE = "t-paired"
 MIN_USEFUL_CORRELATION = 0.3  # correlation from which pairing gains power, by benchmarks/pooling.py
 
 
-def answer_paired(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
     """Do frameworks differ seed by seed, where seeds share initial states?"""
     items, question = verdicts.paired, "Do frameworks differ seed by seed?"
     if not items:
@@ -144,16 +138,14 @@ def answer_paired(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
             "initial "
             "states in a setting, which comparing seed by seed takes."
         )
-        return QuestionAnswer("paired", question, LinkedSentence(text, ()), (), (), 0)
+        return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.item.cell for item in items]
     alpha = verdicts.options.alpha
-    chosen, begun = split_main_variants(
-        items, verdicts.is_main_variant, lambda item: item.item.cell
-    )
+    chosen, begun = split_main_variants(items, verdicts.main_variants, lambda item: item.item.cell)
     parts = [
         LinkedSentence(
             f"{begin}: {_describe_paired_counts(own, alpha)}. {_describe_correlation(own)}",
-            links.of(_list_paired_groups(own)),
+            tuple(_list_paired_groups(own)),
             PAIRED_TABLE,
         )
         for begin, own in begun
@@ -172,13 +164,12 @@ def answer_paired(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
     clear = sorted(
         (item for item in chosen if item.p_holm < alpha), key=lambda i: (i.p_holm, i.result.p)
     )
-    findings = [_describe_paired_finding(item, cells, links) for item in clear]
-    return make_answer(
-        "paired",
+    findings = [_describe_paired_finding(item, cells) for item in clear]
+    return QuestionAnswer(
         question,
-        LinkedSentence(text, links.of(_list_paired_groups(chosen)), PAIRED_TABLE),
-        parts,
-        findings,
+        LinkedSentence(text, tuple(_list_paired_groups(chosen)), PAIRED_TABLE),
+        tuple(parts),
+        tuple(findings),
     )
 
 
@@ -215,9 +206,7 @@ def _list_paired_groups(items: Sequence[PairedVerdict]) -> list[ScoreGroup]:
     return [group for item in items for group in (item.item.first, item.item.second)]
 
 
-def _describe_paired_finding(
-    item: PairedVerdict, cells: Sequence[StudyCell], links: RunLinks
-) -> LinkedSentence:
+def _describe_paired_finding(item: PairedVerdict, cells: Sequence[StudyCell]) -> LinkedSentence:
     found = item.result
     first, second = item.item.first.framework, item.item.second.framework
     high, low = (first, second) if found.difference > 0 else (second, first)
@@ -229,7 +218,7 @@ def _describe_paired_finding(
         f"{interval}, corrected {format_p_value(item.p_holm)}; by Welch's test "
         f"{format_p_value(item.item.p_holm)}; the verdict is {item.item.verdict}."
     )
-    return LinkedSentence(text, links.of(_list_paired_groups([item])), PAIRED_TABLE)
+    return LinkedSentence(text, tuple(_list_paired_groups([item])), PAIRED_TABLE)
 
 
 def make_paired_table(items: Sequence[PairedVerdict]) -> Table[PairedVerdict]:
@@ -258,7 +247,7 @@ def make_paired_table(items: Sequence[PairedVerdict]) -> Table[PairedVerdict]:
 POOLED_TABLE, POOLED_TASKS_TABLE = "t-pooled", "t-pooled-tasks"
 
 
-def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     """Answer whether two frameworks differ over all tasks, where single tasks are inconclusive."""
     items, question = verdicts.pooled, "Are two frameworks apart over all tasks together?"
     if not items:
@@ -267,14 +256,14 @@ def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
             "seeds "
             "under equal hyperparameters, which pooling over tasks takes."
         )
-        return QuestionAnswer("pooled", question, LinkedSentence(text, ()), (), (), 0)
+        return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.cell for item in items]
     alpha = verdicts.options.alpha
-    chosen, begun = split_main_variants(items, verdicts.is_main_variant, lambda item: item.cell)
+    chosen, begun = split_main_variants(items, verdicts.main_variants, lambda item: item.cell)
     parts = [
         LinkedSentence(
             f"{begin}: {_describe_pooled_counts(own, alpha)}.",
-            links.of(_list_pooled_groups(own)),
+            tuple(_list_pooled_groups(own)),
             POOLED_TABLE,
         )
         for begin, own in begun
@@ -286,16 +275,15 @@ def answer_pooled(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are shares of the way from random "
         "actions to the "
         "published score. The correction is Holm's, over the pairs of an algorithm. No verdict "
-        f"hangs on this. {describe_group_sizes(_list_pooled_groups(chosen))}"
+        f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
-    findings = [_describe_pooled_finding(item, cells, links) for item in clear]
-    return make_answer(
-        "pooled",
+    findings = [_describe_pooled_finding(item, cells) for item in clear]
+    return QuestionAnswer(
         question,
-        LinkedSentence(text, links.of(_list_pooled_groups(chosen)), POOLED_TABLE),
-        parts,
-        findings,
+        LinkedSentence(text, tuple(_list_pooled_groups(chosen)), POOLED_TABLE),
+        tuple(parts),
+        tuple(findings),
     )
 
 
@@ -312,10 +300,9 @@ def _list_pooled_groups(items: Sequence[PooledPair]) -> list[ScoreGroup]:
     return [group for pair in items for item in pair.items for group in (item.first, item.second)]
 
 
-def _describe_pooled_finding(
-    item: PooledPair, cells: Sequence[StudyCell], links: RunLinks
-) -> LinkedSentence:
-    found, cell = item.pooled, item.cell
+def _describe_pooled_finding(item: PooledPair, cells: Sequence[StudyCell]) -> LinkedSentence:
+    found, cell, groups = item.pooled, item.cell, _list_pooled_groups([item])
+    sizes = [group.n for group in groups]
     first, second = (g.framework for g in (item.items[0].first, item.items[0].second))
     high, low = (first, second) if found.mean > 0 else (second, first)
     parts = [part for part in find_own_parts(cell, cells) if part]
@@ -328,9 +315,9 @@ def _describe_pooled_finding(
         "interval "
         f"{interval}, over {len(item.items)} tasks, between which the "
         f"difference varies with a deviation of {format_number(found.sd_between_tasks)}; corrected "
-        f"{format_p_value(item.p_holm)}. {describe_group_sizes(_list_pooled_groups([item]))}"
+        f"{format_p_value(item.p_holm)}. {describe_sizes_used(sizes)}"
     )
-    return LinkedSentence(text, links.of(_list_pooled_groups([item])), POOLED_TABLE)
+    return LinkedSentence(text, tuple(groups), POOLED_TABLE)
 
 
 def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
@@ -448,24 +435,22 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     )
 
 
-def describe_omnibus(verdicts: StudyVerdicts) -> str:
-    """Return a list in Markdown of whether frameworks of each algorithm differ at all."""
+def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
+    """Return a list of whether frameworks of each algorithm differ at all; empty if unknown."""
     known = [item for item in verdicts.omnibus if item.count.tests]
     if not known:
         return ""
     several = len({item.variant for item in known}) > len({item.algorithm for item in known})
-    lines = [
-        f"- {get_label(item.algorithm)}{f' ({escape_markdown(item.variant)})' * several}: "
-        f"{item.verdict}; "
+    items = tuple(
+        f"{get_label(item.algorithm)}{f' ({item.variant})' * several}: {item.verdict}; "
         f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, "
-        "uncorrected, "
-        f"{item.count.expected_under_null:.1f} on average if nothing differed, "
-        f"{escape_markdown(format_p_value(item.count.p))}."
+        f"uncorrected, {item.count.expected_under_null:.1f} on average if nothing differed, "
+        f"{format_p_value(item.count.p)}."
         for item in known
-    ]
+    )
     lead = (
         "Do frameworks differ at all, even where no single pair can be named? Significant pairs "
         "of all tasks and recipes above are compared with simulated studies in which nothing "
-        "differs:"
+        "differs"
     )
-    return "\n".join([lead, "", *lines])
+    return Listing(items, lead)

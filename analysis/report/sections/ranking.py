@@ -7,20 +7,31 @@ import math
 from collections.abc import Callable, Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.escaping import format_table
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
+    describe_recipe,
+    describe_sizes_used,
+    format_count,
     format_number,
     format_order_probability,
     format_range,
     format_seeds_needed,
+    format_verdict_counts,
     get_label,
     get_recipe_label,
     sort_recipes,
 )
 from parallax.analysis.report.document import (
-    Column,
+    Block,
+    Grid,
+    LinkedSentence,
+    QuestionAnswer,
     ReportSection,
+    Strong,
+    Words,
+)
+from parallax.analysis.report.tables import (
+    Column,
     Table,
     make_csv_column,
     make_number_column,
@@ -28,16 +39,6 @@ from parallax.analysis.report.document import (
     make_setting_columns,
     make_text_column,
     make_verdict_column,
-)
-from parallax.analysis.report.phrases import (
-    LinkedSentence,
-    QuestionAnswer,
-    RunLinks,
-    describe_group_sizes,
-    describe_recipe,
-    format_count,
-    format_verdict_counts,
-    make_answer,
 )
 from parallax.analysis.stats.ranks import SameOrderChance
 from parallax.analysis.verdicts.groups import ScoreGroup
@@ -53,23 +54,23 @@ from parallax.analysis.verdicts.ranking import (
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 
-def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+def answer_ranking(verdicts: StudyVerdicts) -> QuestionAnswer:
     """Answer whether frameworks rank the algorithms alike."""
     items = verdicts.rankings
     question = "Do frameworks rank the algorithms alike?"
     if not items:
         text = "No two frameworks ran the same two algorithms in the same setting."
-        return QuestionAnswer("ranking", question, LinkedSentence(text, ()), (), (), 0)
+        return QuestionAnswer(question, LinkedSentence(text))
     order = (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE)
-    aside = [item for item in items if not verdicts.is_main_ranking(item)]
-    main = [item for item in items if verdicts.is_main_ranking(item)]
-    items, aside = (tuple(main), aside) if main else (items, [])
+    items, shown = verdicts.main_rankings, set(verdicts.main_rankings)
+    aside = [item for item in verdicts.rankings if item not in shown]
+    sizes = [group.n for item in items for one in item.rankings for group in one.groups]
     head = (
         f"Of {format_count(len(items), 'ranking')}, one per task and configuration: "
         f"{format_verdict_counts([item.verdict for item in items], order)}. A ranking counts as "
         "its "
         "worst pair of frameworks. "
-        f"{describe_group_sizes(g for item in items for one in item.rankings for g in one.groups)}"
+        f"{describe_sizes_used(sizes)}"
     )
     parts = []
     for hps in sorted(
@@ -78,36 +79,32 @@ def answer_ranking(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
         own = [item for item in items if item.hps == hps]
         counts = format_verdict_counts([i.verdict for i in own], order)
         text = f"Under {describe_recipe(hps)}: {counts}."
-        parts.append(
-            LinkedSentence(text, _link_rankings(own, links), "t-ranking", get_recipe_label(hps))
-        )
+        parts.append(LinkedSentence(text, _link_rankings(own), "t-ranking", get_recipe_label(hps)))
     for variant in sorted({item.variant for item in aside}):
         own = [item for item in aside if item.variant == variant]
         text = f"Apart from these, with {variant}: "
         text += f"{format_verdict_counts([i.verdict for i in own], order)}."
-        parts.append(LinkedSentence(text, _link_rankings(own, links), "t-ranking", variant))
+        parts.append(LinkedSentence(text, _link_rankings(own), "t-ranking", variant))
     several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
     causes: dict[tuple[str, str, str], list[RankingVerdict]] = {}
     for item in broken:  # the same task under several configurations has one cause, it may be
         causes.setdefault((item.study, item.variant, item.env), []).append(item)
-    findings = [_describe_finding(own, several, links) for own in causes.values()]
-    headline = LinkedSentence(head, _link_rankings(items, links), "t-ranking")
-    return make_answer("ranking", question, headline, parts, findings)
+    findings = [_describe_finding(own, several) for own in causes.values()]
+    headline = LinkedSentence(head, _link_rankings(items), "t-ranking")
+    return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
 
 
-def _link_rankings(items: Sequence[RankingVerdict], links: RunLinks) -> tuple[int, ...]:
-    return links.of(g for item in items for ranked in item.rankings for g in ranked.groups)
+def _link_rankings(items: Sequence[RankingVerdict]) -> tuple[ScoreGroup, ...]:
+    return tuple(g for item in items for ranked in item.rankings for g in ranked.groups)
 
 
-def _describe_finding(
-    items: Sequence[RankingVerdict], several: bool, links: RunLinks
-) -> LinkedSentence:
+def _describe_finding(items: Sequence[RankingVerdict], several: bool) -> LinkedSentence:
     """One task, under one or several configurations."""
     one = items[0]
-    runs = describe_group_sizes(
-        group for item in items for ranked in item.rankings for group in ranked.groups
+    runs = describe_sizes_used(
+        [group.n for item in items for ranked in item.rankings for group in ranked.groups]
     )
     if len(items) == 1:
         ranks = "; ".join(
@@ -120,9 +117,7 @@ def _describe_finding(
             "Probability that no two means are in opposite orders: "
             f"{format_order_probability(one.same_order, one.chance)}. {runs}"
         )
-        return LinkedSentence(
-            text, _link_rankings(items, links), "t-ranking", get_recipe_label(one.hps)
-        )
+        return LinkedSentence(text, _link_rankings(items), "t-ranking", get_recipe_label(one.hps))
     found = collections.Counter(words for item in items for words in _list_reversed_pairs(item))
     opposite = ", ".join(f"{words} ({found[words]} of {len(items)})" for words in sorted(found))
     known = sort_recipes(item.hps for item in items)
@@ -135,7 +130,7 @@ def _describe_finding(
         f"orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: {one.chance.mean:.2f} on "
         f"average). {runs}"
     )
-    return LinkedSentence(text, _link_rankings(items, links), "t-ranking", one.env)
+    return LinkedSentence(text, _link_rankings(items), "t-ranking", one.env)
 
 
 def _list_reversed_pairs(item: RankingVerdict) -> list[str]:
@@ -252,7 +247,7 @@ def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
         ReportSection(
             f"{item.env}, {describe_recipe(item.hps)}: "
             f"{', '.join(map(get_label, item.algorithms))}",
-            _render_ranking(item),
+            _describe_ranking(item),
         )
         for item in verdicts.main_rankings
     )
@@ -280,7 +275,7 @@ _RANKING_PHRASES = {
 }
 
 
-def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
+def _describe_ranking(item: RankingVerdict) -> tuple[Block, ...]:
     counts = format_verdict_counts(
         [pair.verdict for pair in item.pairs],
         (PRESERVED, MAGNITUDE_CHANGED, NOT_PRESERVED, INCONCLUSIVE),
@@ -300,33 +295,26 @@ def _render_ranking(item: RankingVerdict) -> tuple[str, ...]:
         )
     two = list(itertools.combinations(range(len(item.algorithms)), 2))
     heads = [f"{get_label(item.algorithms[i])} - {get_label(item.algorithms[j])}" for i, j in two]
-    rows = [
-        [
+    rows = tuple(
+        (
             get_label(one.framework),
             *(_format_gap(one, *pair) for pair in two),
-            _format_ranks(one, item),
-        ]
+            _format_algorithm_order(one, item),
+        )
         for one in item.rankings
-    ]
-    table = format_table(rows, ["framework", *heads, "ranks"])
+    )
+    table = Grid(("framework", *heads, "ranks"), rows)
     note = "Differences of means with 95% intervals; bold: separated after correction."
     left = f" Left out: {'; '.join(item.left_out)}." if item.left_out else ""
     return text, table, note + left
 
 
-def _format_gap(ranked: AlgorithmRanking, i: int, j: int) -> str:
+def _format_gap(ranked: AlgorithmRanking, i: int, j: int) -> Words:
     gap, low, high = ranked.gap(i, j)
-    text = (
-        format_number(gap)
-        if math.isnan(low)
-        else f"{format_number(gap)} \\[{format_number(low)}, {format_number(high)}]"
-    )
-    return f"**{text}**" if ranked.signs[i, j] else text
-
-
-def _format_ranks(ranked: AlgorithmRanking, item: RankingVerdict) -> str:
-    found = sorted(zip(ranked.ranks, item.algorithms, strict=True))
-    return ", ".join(f"{get_label(name)} {rank:g}" for rank, name in found)
+    text = format_number(gap)
+    if not math.isnan(low):
+        text += f" [{format_number(low)}, {format_number(high)}]"
+    return (Strong(text),) if ranked.signs[i, j] else text
 
 
 def _format_framework_pairs(pairs: Sequence[tuple[str, str]]) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
-from parallax.analysis.report.document import list_setting_values, list_size_values
 from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.report.tables import list_setting_values, list_size_values
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.paired import MeanRatio
@@ -123,21 +123,21 @@ def _format_effect(effect: InterventionEffect) -> str:
         f"{_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
         f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} "
         "runs "
-        f"asked for, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
+        f"requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
     )
 
 
 def _format_agreement(item: FrameworkAgreement) -> str:
     first, second = (get_label(name) for name in item.frameworks)
-    told = (
+    text = (
         f"{first} and {second} {item.verdict}"
         if INCONCLUSIVE not in item.words
-        else f"whether {first} and {second} agree cannot be told"
+        else f"it is inconclusive whether {first} and {second} agree"
     )
     gap = item.difference
     return (
-        f"{item.name}, {get_label(item.algorithm)}, {item.env}: {told} ({item.words[0]}; "
+        f"{item.name}, {get_label(item.algorithm)}, {item.env}: {text} ({item.words[0]}; "
         f"{item.words[1]}); effects differ by "
         f"{_format_signed(gap.difference)}{_format_interval(gap.low, gap.high)} "
         f"over {gap.n} pairs of seeds."
@@ -208,8 +208,8 @@ def _format_score_lines(way: ReplayStrategyResult) -> Iterator[str]:
     used = "-"
     if way.utilisation:
         median = way.utilisation.median
-        told = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
-        used = f"{told} ({way.utilisation.n_reached} of {way.utilisation.n_runs})"
+        text = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
+        used = f"{text} ({way.utilisation.n_reached} of {way.utilisation.n_runs})"
     yield f"{way.name}: {stages}; {used}; {_format_gain(way.gain)}"
     yield from _format_published_score(way)
 
@@ -331,5 +331,5 @@ def make_staleness_rows(setting: StalenessSetting) -> list[TableRow]:
 
 
 def _make_discrepancy_columns(name: str, value: ConfidenceInterval) -> TableRow:
-    told = {"": value.mean, "_low": value.low, "_high": value.high, "_n": value.n}
-    return {f"{name}{end}": number for end, number in told.items()}
+    text = {"": value.mean, "_low": value.low, "_high": value.high, "_n": value.n}
+    return {f"{name}{end}": number for end, number in text.items()}

@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import format_number, get_label
-from parallax.analysis.report.document import (
+from parallax.analysis.labels import (
+    describe_sizes_used,
+    format_count,
+    format_number,
+    format_p_value,
+    format_setting,
+    format_verdict_counts,
+    get_label,
+    group_by_variant,
+)
+from parallax.analysis.report.document import Block, LinkedSentence, Listing, QuestionAnswer
+from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.report.tables import (
     Column,
     Table,
-    format_list,
     make_csv_column,
     make_interval_columns,
     make_number_column,
@@ -18,19 +28,6 @@ from parallax.analysis.report.document import (
     make_used_column,
     make_verdict_column,
 )
-from parallax.analysis.report.phrases import (
-    LinkedSentence,
-    QuestionAnswer,
-    RunLinks,
-    describe_group_sizes,
-    format_count,
-    format_p_value,
-    format_setting,
-    format_verdict_counts,
-    group_by_variant,
-    make_answer,
-)
-from parallax.analysis.report.sections.consistency import format_setting_with_recipe
 from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -38,21 +35,21 @@ TARGETS_TABLE = "thesis_targets"
 _VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
 
 
-def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAnswer:
+def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
     """Do the frameworks reach the published scores?"""
     items = [item for item in verdicts.reproduction if item.published.table == TARGETS_TABLE]
     question = "Do they reach what the original papers report?"
     if not items:
-        text = "No run can be held against a score read off the original papers: that takes the "
+        text = "No run can be compared with a score read off the original papers: that takes the "
         text += "hyperparameters called original on one of their tasks."
-        return QuestionAnswer("reproduction", question, LinkedSentence(text, ()), (), (), 0)
+        return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.group.cell for item in items]
     aside = [
         item
         for item in items
-        if item.verdict_two_sided_test and not verdicts.is_main_variant(item.group.cell)
+        if item.verdict_two_sided_test and item.group.cell not in verdicts.main_cells
     ]
-    main = [item for item in items if verdicts.is_main_variant(item.group.cell)]
+    main = [item for item in items if item.group.cell in verdicts.main_cells]
     items, aside = (main, aside) if main else (items, [])
     tested = [item for item in items if item.verdict_two_sided_test]
     head = _format_headline(items, tested, verdicts.options.alpha)
@@ -60,12 +57,12 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
         text = f"{get_label(algorithm)}: {_count_two_sided(own)}."
-        groups = links.of(item.group for item in own)
+        groups = tuple(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
         text = f"Apart from these, {words}: "
         text += f"{_count_two_sided(own)}."
-        groups = links.of(item.group for item in own)
+        groups = tuple(item.group for item in own)
         parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
     clear = sorted(
         (
@@ -75,10 +72,10 @@ def answer_reproduction(verdicts: StudyVerdicts, links: RunLinks) -> QuestionAns
         ),
         key=lambda i: i.p,
     )
-    findings = [_describe_finding(item, cells, links) for item in clear]
-    groups = links.of(item.group for item in items)
+    findings = [_describe_finding(item, cells) for item in clear]
+    groups = tuple(item.group for item in items)
     headline = LinkedSentence(head, groups, "t-reproduction", "original paper")
-    return make_answer("reproduction", question, headline, parts, findings)
+    return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
 
 
 def _count_two_sided(items: Sequence[ReproductionVerdict]) -> str:
@@ -100,7 +97,7 @@ def _format_headline(
         "difference was shown."
     )
     if tested:
-        head += f" {describe_group_sizes(item.group for item in tested)}"
+        head += f" {describe_sizes_used([item.group.n for item in tested])}"
     odd = sum(bool(item.caveats) for item in tested)
     if odd:
         share = "all" if odd == len(tested) else str(odd)
@@ -119,9 +116,7 @@ def _format_headline(
     return head
 
 
-def _describe_finding(
-    item: ReproductionVerdict, cells: Sequence[StudyCell], links: RunLinks
-) -> LinkedSentence:
+def _describe_finding(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> LinkedSentence:
     cell, row = item.group.cell, item.published
     text = (
         f"{format_setting(cell, cells)}: {get_label(item.group.framework)} is "
@@ -129,7 +124,7 @@ def _describe_finding(
         f"{format_number(row.mean)} "
         f"(n = {item.group.n}, {format_p_value(item.p)})."
     )
-    return LinkedSentence(text, links.of([item.group]), "t-reproduction", "original paper")
+    return LinkedSentence(text, (item.group,), "t-reproduction", "original paper")
 
 
 def make_reproduction_table(verdicts: StudyVerdicts) -> Table[ReproductionVerdict]:
@@ -171,16 +166,16 @@ def _format_source(table: str) -> str:
     return "figure of the original paper" if table == TARGETS_TABLE else table
 
 
-def describe_published(verdicts: StudyVerdicts) -> tuple[str, ...]:
+def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:
     """Return the comparisons with published numbers, and the count of those not comparable."""
     groups = [group for group in verdicts.groups if group.n]
     items = verdicts.reproduction
     comparable = [item for item in items if not item.caveats]
-    blocks = []
+    blocks: list[Block] = []
     if comparable:
         tested = sorted(comparable, key=lambda item: (item.group.cell, item.group.framework))
         head = f"Of one kind with a published number: {format_count(len(tested), 'comparison')}"
-        blocks.append(format_list(head, [_compare_with_published(item) for item in tested]))
+        blocks.append(Listing(tuple(f"{_compare_with_published(item)}." for item in tested), head))
     others = [item for item in items if item.caveats]
     if others:
         lead = "Nothing comparable is published. " * (not comparable)

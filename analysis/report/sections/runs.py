@@ -11,92 +11,80 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, find_missing_seeds
+from parallax.analysis.data.runs import (
+    CompletedRun,
+    ExcludedRun,
+    LoadedRuns,
+    VariantKey,
+    find_missing_seeds,
+)
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
-from parallax.analysis.escaping import format_table
+from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
-    escape_markdown,
+    MISSING,
+    format_count,
     get_label,
     get_recipe_order,
     shorten_run_path,
     sort_recipes,
 )
 from parallax.analysis.report.document import (
+    Block,
+    Code,
+    Grid,
+    Link,
+    Listing,
+    Strong,
+    Words,
+)
+from parallax.analysis.report.tables import (
+    RUNS_TABLE,
     Column,
     Table,
-    list_setting_columns,
     make_count_column,
+    make_number_column,
+    make_setting_columns,
     make_text_column,
 )
-from parallax.analysis.report.phrases import RunLinks, format_count
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.harness.record import run_json
 
-
-@dataclasses.dataclass(frozen=True)
-class StudyPart:
-    """One algorithm and variant of a study.
-
-    Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        variant: Other settings that are set equal.
-        frameworks: Names.
-        hps: Sets of hyperparameters.
-        tasks: Tasks.
-        seeds: Seeds, as few words.
-        evaluations: Evaluations (episodes in each) of the runs used; several if they differ.
-        alignment: `common`, `exact` or what run.json says.
-        requested: Run folders found.
-        completed: Runs that meet the completeness rule.
-        used: Runs that enter the statistics.
-    """
-
-    study: str
-    algorithm: str
-    variant: str
-    frameworks: tuple[str, ...]
-    hps: tuple[str, ...]
-    tasks: tuple[str, ...]
-    seeds: str
-    evaluations: str
-    alignment: str
-    requested: int
-    completed: int
-    used: int
+_PART_HEADS = (
+    *("study", "algorithm", "variant", "requested", "completed", "used", "seeds", "frameworks"),
+    *("hyperparameters", "tasks", "evaluations (episodes)", "alignment"),
+)
 
 
-def list_study_parts(loaded: LoadedRuns) -> tuple[StudyPart, ...]:
-    """Return the parts of the studies, one per study, algorithm and variant."""
-    found: dict[tuple[str, str, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
-        list
-    )
+def make_study_grid(loaded: LoadedRuns) -> Grid:
+    """Return the algorithms and variants of the studies, with their numbers of runs."""
+    found: dict[VariantKey, list[CompletedRun | ExcludedRun]] = collections.defaultdict(list)
     for item in loaded.folders:
         cell = item.id.cell
         found[cell.study, cell.algorithm, cell.variant].append(item)
-    return tuple(_make_study_part(*key, found[key]) for key in sorted(found))
+    rows = tuple(_make_study_row(*key, found[key]) for key in sorted(found))
+    return Grid(_PART_HEADS, rows, numeric=(3, 4, 5))
 
 
-def _make_study_part(
+def _make_study_row(
     study: str, algorithm: str, variant: str, items: list[CompletedRun | ExcludedRun]
-) -> StudyPart:
+) -> tuple[str, ...]:
     runs = [item for item in items if isinstance(item, CompletedRun)]
     shapes = sorted({run.results.shape for run in runs})
     seeds = sorted({item.id.seed for item in items if item.id.seed is not None})
-    return StudyPart(
+    completed = sum(isinstance(item, CompletedRun) or item.completed for item in items)
+    return (
         study,
-        algorithm,
-        variant,
-        tuple(sorted({item.id.framework for item in items})),
-        sort_recipes(item.id.cell.hps for item in items),
-        tuple(sorted({item.id.cell.env for item in items})),
+        get_label(algorithm),
+        variant.replace(",", ", ") or MISSING,
+        *(f"{count:,}" for count in (len(items), completed, len(runs))),
         _format_ranges(seeds),
-        ", ".join(f"{count} ({episodes})" for count, episodes in shapes),
-        ", ".join(sorted({str(run.spec.get("alignment", "unknown")) for run in runs})),
-        len(items),
-        sum(isinstance(item, CompletedRun) or item.completed for item in items),
-        len(runs),
+        ", ".join(get_label(name) for name in sorted({item.id.framework for item in items})),
+        ", ".join(sort_recipes([item.id.cell.hps for item in items])),
+        ", ".join(sorted({item.id.cell.env for item in items})),
+        ", ".join(f"{count} ({episodes})" for count, episodes in shapes) or MISSING,
+        ", ".join(sorted({str(run.spec.get("alignment", "unknown")) for run in runs})) or MISSING,
     )
 
 
@@ -117,9 +105,32 @@ def count_exclusion_reasons(loaded: LoadedRuns) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0])))
 
 
-def list_absent_runs(loaded: LoadedRuns) -> tuple[str, ...]:
-    """Return runs without a folder that other frameworks lead one to expect."""
-    return tuple(str(item) for item in find_missing_seeds(loaded))
+def describe_missing_runs(
+    loaded: LoadedRuns, missing_figures: Sequence[MissingFigure]
+) -> tuple[Block, ...]:
+    """Return what is not used, compared or drawn, with the reasons, and seeds without a run."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_exclusion_reasons(loaded))
+    folders = format_count(len(loaded.excluded), "run folder")
+    absent = tuple(map(str, find_missing_seeds(loaded)))
+    lead = "Without a folder, though another framework has the seed"
+    figures = tuple(f"{item.name}: {item.reason}." for item in missing_figures)
+    return (
+        (f"Not used: {folders}: {kinds}. ", Link("Each with its reason", "#runs", "problems"), ".")
+        if kinds
+        else "Every run folder found is used.",
+        Listing(
+            tuple(f"{text}." for text in loaded.conflicts),
+            "Compared separately, since they were requested with different settings",
+        )
+        if loaded.conflicts
+        else "",
+        Listing(absent, summary=f"{lead}: {format_count(len(absent), 'setting')}")
+        if absent
+        else "No framework lacks a seed that another one has in the same setting.",
+        Listing(figures, summary=f"Not drawn: {format_count(len(figures), 'figure')}")
+        if figures
+        else "",
+    )
 
 
 # Packages whose versions matter to results; others stand in each run.json.
@@ -211,16 +222,17 @@ def _list_facts(found: run_json.RunProvenance, framework: str) -> list[tuple[str
     return facts
 
 
-def find_videos(loaded: LoadedRuns, links: RunLinks) -> tuple[tuple[str, str], ...]:
-    """Name below the results folder and relative address of each film that lies there."""
+def find_videos(root: Path) -> tuple[Path, ...]:
+    """Return every video below the results folder."""
     # Unlike rglob, walk passes over folders that a run has just given up.
-    found = sorted(
-        Path(top, name)
-        for top, _, names in os.walk(loaded.root)
-        for name in names
-        if name.endswith(".mp4")
+    return tuple(
+        sorted(
+            Path(top, name)
+            for top, _, names in os.walk(root)
+            for name in names
+            if name.endswith(".mp4")
+        )
     )
-    return tuple((str(path.relative_to(loaded.root)), links.file(path)) for path in found)
 
 
 _COUNT_HEADINGS = ("algorithm", "task", "hyperparameters", "frameworks")
@@ -242,7 +254,7 @@ def describe_study_names(loaded: LoadedRuns) -> str:
     )
 
 
-def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
+def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
     """Return the number of runs used and the share of the study that they cover, in words.
 
     Args:
@@ -256,14 +268,17 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
     if grid is None:
         return f"{text}."
     made = grid.runs & {requested_run_from_folder(item) for item in loaded.folders}
-    planned, place = len(grid.runs), f"`{grid.path.as_posix()}`"
+    planned, place = len(grid.runs), Code(grid.path.as_posix())
     if len(made) == planned:
-        return f"{text}: all {planned:,} that {place} plans."
+        return f"{text}: all {planned:,} that ", place, " plans."
     return (
-        f"{text}. **This is a part of the study:** {len(made):,} of the {planned:,} runs that "
-        f"{place} plans have been requested so far, and not every framework has been run in "
-        "every setting. Verdicts are interim: they are not corrected for repeated checks, and "
-        "families of tests grow with the study."
+        f"{text}. ",
+        Strong("This is a part of the study:"),
+        f" {len(made):,} of the {planned:,} runs that ",
+        place,
+        " plans have been requested so far, and not every framework has been run in every "
+        "setting. Verdicts are interim: they are not corrected for repeated checks, and "
+        "families of tests grow with the study.",
     )
 
 
@@ -319,134 +334,151 @@ def _list_count_columns(grid: StudyGrid | None) -> list[str]:
     return [*([_GRID_COLUMN] if grid else []), "requested", "completed", "used"]
 
 
-def make_counts_table(loaded: LoadedRuns, grid: StudyGrid | None) -> str:
-    """The same in Markdown, a row for each algorithm, task and recipe; own recipes together."""
+def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
+    """Return the same, a row for each algorithm, task and recipe; own recipes together."""
     rows: dict[tuple[str, str, str], list[CountRow]] = {}
     for row in count_runs_by_setting(loaded, grid):
         hps = LIBRARY_DEFAULTS if row["hps"] == row["framework"] else str(row["hps"])
         rows.setdefault((str(row["algorithm"]), str(row["env"]), hps), []).append(row)
-    cells = [
-        [
-            *(
-                get_label(algorithm),
-                env,
-                "library defaults" if hps == LIBRARY_DEFAULTS else hps,
-            ),
+    names = _list_count_columns(grid)
+    cells = tuple(
+        (
+            get_label(algorithm),
+            env,
+            hps,
             ", ".join(sorted((get_label(str(row["framework"])) for row in own), key=str.lower)),
-            *(str(sum(int(row[name]) for row in own)) for name in _list_count_columns(grid)),
-        ]
+            *(str(sum(int(row[name]) for row in own)) for name in names),
+        )
         for (algorithm, env, hps), own in rows.items()
-    ]
-    return format_table(cells, [*_COUNT_HEADINGS, *_list_count_columns(grid)])
-
-
-def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[str]:
-    """Describe runs that are not used, not planned, or requested with different settings."""
-    kinds = ", ".join(
-        f"{count} {escape_markdown(kind)}" for kind, count in count_exclusion_reasons(loaded)
     )
-    blocks = [f"Not used: {len(loaded.excluded)}: {kinds}." if kinds else "Every run is used."]
+    return Grid((*_COUNT_HEADINGS, *names), cells)
+
+
+def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Words]:
+    """Describe runs that are not used, not planned, or requested with different settings."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in count_exclusion_reasons(loaded))
+    blocks: list[Words] = [
+        f"Not used: {len(loaded.excluded)}: {kinds}." if kinds else "Every run is used."
+    ]
     if grid:
         strange = [
             item for item in loaded.folders if requested_run_from_folder(item) not in grid.runs
         ]
         if strange:
-            number_of = format_count(len(strange), "run")
-            blocks.append(f"{number_of} of these are not in `{grid.path.as_posix()}`.")
-    return [*blocks, *(f"{escape_markdown(text)}." for text in loaded.conflicts)]
+            count = format_count(len(strange), "run")
+            blocks.append((f"{count} of these are not in ", Code(grid.path.as_posix()), "."))
+    return [*blocks, *(f"{text}." for text in loaded.conflicts)]
 
 
-def render_provenance(loaded: LoadedRuns) -> list[str]:
-    """Return core-hours, and a table of packages, Python, processor and commit; not the host."""
+_MACHINE_NAMES = ("host", "platform")
+
+
+def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, ...]:
+    """Return core-hours, and a table of packages, Python, processor and commit.
+
+    Args:
+        loaded: Runs of a study.
+        with_machine: Whether hosts, platforms and the code of adapters are listed too.
+    """
     provenance = summarize_provenance(loaded.runs)
-    rows = [
-        [escape_markdown(name), escape_markdown(value), str(count)]
+    rows = tuple(
+        (name, value, f"{count:,}")
         for name, value, count in provenance.rows
-        if name not in ("host", "platform") and not name.startswith("adapter of ")
-    ]
-    blocks = []
-    if provenance.n_timed:
-        timed = format_count(provenance.n_timed, "run")
-        blocks.append(f"{timed} took {provenance.hours:.1f} core-hours.")
-    if rows:
-        heads = ["made with", "version", "runs"]
-        blocks.append(format_table(rows, heads))
-    return blocks
+        if with_machine or not (name in _MACHINE_NAMES or name.startswith("adapter of "))
+    )
+    timed = format_count(provenance.n_timed, "run")
+    silent = format_count(provenance.n_without_record, "run")
+    return (
+        f"{timed} took {provenance.hours:,.1f} core-hours." if provenance.n_timed else "",
+        f"{silent} used have no record of where and with what they ran."
+        if provenance.n_without_record
+        else "",
+        Grid(("made with", "version", "runs"), rows, numeric=(2,)) if rows else "",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
-class RunRow:
-    """One run folder.
+class RunFolder:
+    """A run folder with its group; what is unknown is NaN.
 
     Attributes:
-        group: Number of its group.
-        first: Whether it is the first of its group.
-        setting: What names its setting, in the columns of `list_setting_columns`.
-        framework: Its framework.
-        seed: Its seed; -1 where unknown.
-        score: Final score as text; empty if not used.
-        last_step: Environment steps at the last evaluation; -1 if not used.
-        hours: Duration; -1 where unknown.
-        reason: Why it is not used; empty if it is.
-        link: Relative address of the folder.
-        path: The folder below the results folder.
+        item: The run, used or not.
+        group: Its group.
     """
 
-    group: int
-    first: bool
-    setting: tuple[str, ...]
-    framework: str
-    seed: int
-    score: str
-    last_step: int
-    hours: float
-    reason: str
-    link: str
-    path: str
+    item: CompletedRun | ExcludedRun
+    group: ScoreGroup
+
+    def get_score(self) -> float:
+        """Return the final score, as far as pages show it."""
+        used = isinstance(self.item, CompletedRun)
+        return round(self.item.final_score, 2) if used else math.nan  # type: ignore[union-attr]
+
+    def get_last_step(self) -> float:
+        """Return the steps at the last evaluation."""
+        used = isinstance(self.item, CompletedRun)
+        return float(self.item.timesteps[-1]) if used else math.nan  # type: ignore[union-attr]
+
+    def get_hours(self) -> float:
+        """Return the duration, as far as pages show it."""
+        used = isinstance(self.item, CompletedRun)
+        return round(self.item.seconds / 3600, 2) if used else math.nan  # type: ignore[union-attr]
+
+    def get_reason(self) -> str:
+        """Return why the run is not used; empty if it is."""
+        return self.item.reason if isinstance(self.item, ExcludedRun) else ""
 
 
-def make_run_rows(loaded: LoadedRuns, links: RunLinks) -> tuple[RunRow, ...]:
-    """Return every run folder, ordered by group and seed."""
-    items = sorted(
-        loaded.folders,
-        key=lambda i: (
-            links.numbers[i.id.cell, i.id.framework],
-            -1 if i.id.seed is None else i.id.seed,
-            i.path,
+def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> Table[RunFolder]:
+    """Return a table with a row for each run folder, ordered by group and seed."""
+    groups = verdicts.group_by_key
+    order = {key: number for number, key in enumerate(groups)}
+    items = tuple(
+        sorted(
+            (RunFolder(item, groups[item.id.cell, item.id.framework]) for item in loaded.folders),
+            key=lambda i: (
+                order[i.group.cell, i.group.framework],
+                -1 if i.item.id.seed is None else i.item.id.seed,
+                i.item.path,
+            ),
+        )
+    )
+    columns: tuple[Column[RunFolder], ...] = (
+        *make_setting_columns(lambda i: i.group.cell, loaded.cells),
+        make_text_column("", "framework", lambda i: i.group.framework),
+        Column("", "seed", lambda i: i.item.id.seed, _format_seed, _get_seed_key),
+        make_number_column("", "final score", RunFolder.get_score, _format_score),
+        make_number_column("", "last step", RunFolder.get_last_step, _format_step),
+        make_number_column("", "hours", RunFolder.get_hours, _format_score),
+        Column("", "not used because", RunFolder.get_reason, get_style=_get_problem_style),
+        Column(
+            "",
+            "folder",
+            lambda i: shorten_run_path(i.item, loaded),
+            get_path=lambda i: i.item.path,
         ),
     )
-    heads = list_setting_columns(loaded.cells)
-    rows, before = [], -1
-    for item in items:
-        group = links.numbers[item.id.cell, item.id.framework]
-        setting = tuple(get(item.id.cell) for _, get in heads)
-        rows.append(_make_run_row(item, group, group != before, setting, loaded, links))
-        before = group
-    return tuple(rows)
+    return Table(RUNS_TABLE, "Every run folder", columns, items, lambda i: [i.group])
 
 
-def _make_run_row(
-    item: CompletedRun | ExcludedRun,
-    group: int,
-    first: bool,
-    setting: tuple[str, ...],
-    loaded: LoadedRuns,
-    links: RunLinks,
-) -> RunRow:
-    seconds = item.seconds if isinstance(item, CompletedRun) else math.nan
-    return RunRow(
-        group=group,
-        first=first,
-        setting=setting,
-        framework=item.id.framework,
-        seed=-1 if item.id.seed is None else item.id.seed,
-        score=f"{item.final_score:.2f}" if isinstance(item, CompletedRun) else "",
-        last_step=int(item.timesteps[-1]) if isinstance(item, CompletedRun) else -1,
-        hours=-1.0 if math.isnan(seconds) else seconds / 3600,
-        reason="" if isinstance(item, CompletedRun) else item.reason,
-        link=links.folder(item.path),
-        path=shorten_run_path(item, loaded),
-    )
+def _format_seed(seed: int | None) -> str:
+    return MISSING if seed is None else str(seed)
+
+
+def _get_seed_key(seed: int | None) -> float:
+    return math.nan if seed is None else seed
+
+
+def _format_score(value: float) -> str:
+    return MISSING if math.isnan(value) else f"{value:.2f}"
+
+
+def _format_step(value: float) -> str:
+    return MISSING if math.isnan(value) else f"{value:,.0f}"
+
+
+def _get_problem_style(reason: str) -> str:
+    return "wrap problem" if reason else ""
 
 
 DIAGNOSIS_TABLE = "t-diagnosis"

@@ -1,6 +1,6 @@
 """Final scores in the layout of the thesis' Tables 9 to 11: one table per algorithm.
 
-The best are marked, and those tied with them; as Markdown, CSV and LaTeX.
+The best are marked, and those tied with them; as CSV and LaTeX too.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
     MISSING,
@@ -19,34 +19,13 @@ from parallax.analysis.labels import (
     make_file_name,
     make_file_suffix,
 )
+from parallax.analysis.report.document import ScoreCell, ScoreTable, Sizes
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 BEST, TIED = "best", "tied"
-Sizes = tuple[int, int, int]  # runs requested, completed, used
-
-
-@dataclasses.dataclass(frozen=True)
-class ScoreCell:
-    """One framework in one setting.
-
-    Attributes:
-        mean: Mean over seeds of the final score; NaN without a run.
-        low: Lower end of the interval; NaN below two runs.
-        high: Upper end.
-        sizes: Runs requested, completed and used.
-        mark: `best`, `tied` or empty.
-        key: Setting and framework.
-    """
-
-    mean: float
-    low: float
-    high: float
-    sizes: Sizes
-    mark: str
-    key: tuple[StudyCell, str]
 
 
 def make_score_cells(
@@ -93,29 +72,6 @@ def _make_score_cell(
     return ScoreCell(found.mean, found.low, found.high, sizes, mark, key)
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoreTable:
-    """The frameworks under all sets of hyperparameters, on all tasks.
-
-    Attributes:
-        name: Name of its files, without ending.
-        title: Heading.
-        tasks: Columns.
-        rows: Hyperparameters, framework, and one cell per task; None where nothing was run.
-        sizes: The most frequent numbers of runs; cells say where theirs differ.
-        method: Method of the intervals.
-        caption: What it shows and what marks mean.
-    """
-
-    name: str
-    title: str
-    tasks: tuple[str, ...]
-    rows: tuple[tuple[str, str, tuple[ScoreCell | None, ...]], ...]
-    sizes: Sizes
-    method: str
-    caption: str
-
-
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
     """Return a table for each study, algorithm and variant.
 
@@ -145,12 +101,16 @@ def _make_score_table(
     tasks = tuple(sorted({cell.env for cell, _ in own}))
     table = {(cell.hps, framework, cell.env): item for (cell, framework), item in own.items()}
     heads = sorted({(get_recipe_order(cell.hps), framework) for cell, framework in own})
-    rows = tuple(
-        (hps, framework, tuple(table.get((hps, framework, env)) for env in tasks))
-        for (_, hps), framework in heads
-    )
     counts = [cell.sizes for cell in own.values()]
     sizes = max(sorted(set(counts), reverse=True), key=counts.count)
+    rows = tuple(
+        (
+            hps,
+            framework,
+            tuple(_add_text(table.get((hps, framework, env)), sizes, method) for env in tasks),
+        )
+        for (_, hps), framework in heads
+    )
     shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
     steps = sorted({step for group in shown for step in group.steps})
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
@@ -196,12 +156,12 @@ _LATEX_ESCAPES = {
 }
 
 
-def format_score(cell: ScoreCell | None, table: ScoreTable) -> str:
-    """Mean and interval; also the numbers of runs where they are not the table's."""
+def _add_text(cell: ScoreCell | None, usual: Sizes, method: str) -> ScoreCell | None:
+    """Add mean and interval as text; also the numbers of runs where they are not the usual."""
     if cell is None:
-        return MISSING
-    sizes = "" if cell.sizes == table.sizes else f" (n {'/'.join(map(str, cell.sizes))})"
-    return format_score_without_sizes(cell, table.method) + sizes
+        return None
+    sizes = "" if cell.sizes == usual else f" (n {'/'.join(map(str, cell.sizes))})"
+    return dataclasses.replace(cell, text=format_score_without_sizes(cell, method) + sizes)
 
 
 def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
@@ -214,17 +174,6 @@ def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
     if method in _SYMMETRIC_METHODS:
         return f"{mean} ± {_format_decimal(cell.high - cell.mean)}"
     return f"{mean} [{_format_decimal(cell.low)}, {_format_decimal(cell.high)}]"
-
-
-def score_table_to_markdown(table: ScoreTable) -> str:
-    """Return a Markdown table with its caption."""
-    rows = []
-    for hps, framework, cells in table.rows:
-        texts = [_format_markdown_cell(cell, table) for cell in cells]
-        rows.append([_escape_markdown(hps), _escape_markdown(framework), *texts])
-    heads = ["HPS", "FW", *(_escape_markdown(task) for task in table.tasks)]
-    body = format_table(rows, heads)
-    return finish_markdown(f"{body}\n\n{_escape_markdown(table.caption)}\n")
 
 
 def score_table_to_csv(table: ScoreTable) -> str:
@@ -263,14 +212,14 @@ def _format_latex_block(table: ScoreTable, tasks: tuple[str, ...], start: int) -
     before = None
     for hps, framework, cells in table.rows:
         lines += [r"\midrule"] if hps != before else []
-        texts = [_format_latex_cell(cell, table) for cell in cells[start : start + len(tasks)]]
+        texts = [_format_latex_cell(cell) for cell in cells[start : start + len(tasks)]]
         lines.append(" & ".join([escape_latex(hps), escape_latex(framework), *texts]) + r" \\")
         before = hps
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
-def _format_latex_cell(cell: ScoreCell | None, table: ScoreTable) -> str:
-    text = escape_latex(format_score(cell, table))
+def _format_latex_cell(cell: ScoreCell | None) -> str:
+    text = escape_latex(cell.text if cell else MISSING)
     # Beside four columns of scores there is no room for more than small numbers of runs.
     text = re.sub(r" \(n ([0-9/]+)\)$", r"\\,{\\scriptsize \1}", text)
     if text.startswith("-") and text != MISSING:
@@ -278,12 +227,6 @@ def _format_latex_cell(cell: ScoreCell | None, table: ScoreTable) -> str:
     commands = {BEST: "textbf", TIED: "textit"}
     mark = cell.mark if cell else ""
     return rf"\{commands[mark]}{{{text}}}" if mark else text
-
-
-def _format_markdown_cell(cell: ScoreCell | None, table: ScoreTable) -> str:
-    text = _escape_markdown(format_score(cell, table))
-    around = {BEST: "**", TIED: "*"}.get(cell.mark if cell else "", "")
-    return f"{around}{text}{around}"
 
 
 def _list_csv_values(cell: ScoreCell | None) -> list[object]:
@@ -296,7 +239,3 @@ def _list_csv_values(cell: ScoreCell | None) -> list[object]:
 def _format_decimal(value: float) -> str:
     text = f"{value:.1f}"
     return "0.0" if text == "-0.0" else text
-
-
-def _escape_markdown(text: str) -> str:
-    return re.sub(r"([\\|<*_`\[])", r"\\\1", text)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from parallax.analysis.labels import MISSING, format_number, get_label
-from parallax.analysis.report.document import (
+from parallax.analysis.labels import MISSING, format_count, format_number, get_label
+from parallax.analysis.report.document import Block, Listing
+from parallax.analysis.report.tables import (
     Column,
     Table,
     make_csv_column,
@@ -15,7 +16,6 @@ from parallax.analysis.report.document import (
     make_text_column,
     make_verdict_column,
 )
-from parallax.analysis.report.phrases import format_count
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.vs_random import (
@@ -45,7 +45,7 @@ def format_below_count(items: Sequence[RandomVerdict]) -> str:
     return f", {count} worse" if count else ""
 
 
-def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdict]) -> str:
+def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdict]) -> list[Block]:
     """Describe which frameworks of a setting are better than random, and which are not shown to be.
 
     Args:
@@ -53,18 +53,15 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
         pairs: Its pairs; it is said where some are equivalent that may both have learned nothing.
     """
     if not items:
-        return ""
+        return []
     row, better = items[0].random, count_better_than_random(items)
-    found = [
+    found: list[Block] = [
         f"Random actions score {format_number(row.mean)} ({row.trials} episodes)."
         + (f" Better than random: {better} tested frameworks." if better != MISSING else "")
     ]
-    found += [
-        "\n".join(
-            f"- {lead}: {_format_difference(item)}." for item in items if item.verdict == verdict
-        )
-        for verdict, lead in _VERDICT_LEADS.items()
-    ]
+    for verdict, lead in _VERDICT_LEADS.items():
+        own = [f"{_format_difference(item)}." for item in items if item.verdict == verdict]
+        found += [Listing(tuple(own), lead)] if own else []
     flat = _select_not_better(items)
     alike = sum(
         item.verdict == EQUIVALENT and item.first in flat and item.second in flat for item in pairs
@@ -72,10 +69,9 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
     if alike:
         found.append(
             f"Equivalent, but not better than random: {format_count(alike, 'pair')}. Perhaps "
-            "neither "
-            "framework has learned."
+            "neither framework has learned."
         )
-    return "\n\n".join(filter(None, found))
+    return found
 
 
 def remark_on_pair(item: PairVerdict, items: Sequence[RandomVerdict]) -> str:

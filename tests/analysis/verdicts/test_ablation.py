@@ -43,13 +43,13 @@ def study(results, make_run):
 
 def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results, make_run):
     for seed in range(4):
-        asked = {"framework": "sb3", "seed": seed}
-        make_run(score=100.0 + seed, variant="steps=20000,gamma=0.9", **asked)
+        identity = {"framework": "sb3", "seed": seed}
+        make_run(score=100.0 + seed, variant="steps=20000,gamma=0.9", **identity)
         make_run(
             score=200.0 + 2 * seed,
             variant="steps=20000,overrides=0123456789ab",
             intervention="strong+long",
-            **asked,
+            **identity,
         )
     (found,) = judge_ablations(load_runs(results), VerdictOptions())
     assert found.cell.variant == "steps=20000,gamma=0.9"
@@ -104,10 +104,10 @@ def test_a_gap_that_may_be_nothing_has_no_shares():
 
 def test_intervals_of_shares_hold_the_true_share_as_often_as_they_say():
     rng = np.random.default_rng(3)
-    held = 0
+    covered = 0
     for _ in range(1000):
         luck = rng.normal(0, 1, 8)
         gap, effect = 4 + luck + rng.normal(0, 1, 8), 2 + luck / 2 + rng.normal(0, 1, 8)
         found = compute_ratio_of_means(effect, gap)
-        held += not found.is_bounded or found.low <= 0.5 <= found.high
-    assert 930 <= held <= 970
+        covered += not found.is_bounded or found.low <= 0.5 <= found.high
+    assert 930 <= covered <= 970

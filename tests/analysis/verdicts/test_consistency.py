@@ -1,4 +1,4 @@
-"""RQ2: different, equivalent or undecided."""
+"""RQ2: different, equivalent or inconclusive."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from parallax.analysis.verdicts.study import group_published_scores
 
 REFERENCE = 2230.0  # PPO on Hopper, as the thesis read it off
 RANDOM = 17.89  # random actions on Hopper-v4
-MANY = 100  # seeds that leave little room for runs that were not seen
+MANY = 100  # seeds that leave little room for runs that were not observed
 
 
 def group(framework, scores, env="Hopper-v4", algorithm="ppo", study="s"):

@@ -1,4 +1,4 @@
-"""Equivalence that bounds what runs not seen could do, margins, and failed runs."""
+"""Equivalence that bounds what runs not observed could do, margins, and failed runs."""
 
 import math
 

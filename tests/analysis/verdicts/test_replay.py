@@ -1,4 +1,4 @@
-"""What ways of replaying do, as planted into made-up runs, and the paper's own numbers."""
+"""Effects of replay strategies, as planted into made-up runs, and the paper's own numbers."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from parallax.harness.cli.main import main
 SEEDS = 10
 LUCK = np.random.default_rng(1).normal(0, 300, SEEDS)
 NOISE = np.random.default_rng(2).normal(0, 20, (8, SEEDS))
-# By framework and way of replaying: what is planted.
+# By framework and replay strategy: what is planted.
 PLANTED = {("sb3", "per"): 500.0, ("sb3", "imp"): 700.0, ("cleanrl", "per"): -500.0}
 PARTS = {"minibatches": 10.0, "sampling": 1e-3, "priorities": 2e-3, "learning": 4e-3}
 ERRORS = [0.5, 0.3, 0.08, 0.06, 0.02, 0.04]
@@ -112,7 +112,7 @@ def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
 def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
     assert main(["study", "replay", str(study)]) == 0
     said = capsys.readouterr().out
-    assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs asked for" in said
+    assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs requested" in said
     assert "CleanRL and SB3 disagree (harms; helps)" in said
     assert "3 comparisons with uniform replay: 1 harms, 2 helps" in said
     assert "51 run folders: 50 complete, 50 used" in said

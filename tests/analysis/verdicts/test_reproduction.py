@@ -12,7 +12,6 @@ from scipy import stats
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
-from parallax.analysis.report.phrases import make_links
 from parallax.analysis.report.sections.reproduction import answer_reproduction
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -60,7 +59,7 @@ def test_runs_of_less_than_half_of_the_published_steps_stop_early(group_of, shar
 def test_the_page_makes_no_finding_of_runs_that_stop_early(group_of, results):
     group_of([1.0, 1.1, 1.2])  # far below the score after a million steps
     verdicts = judge_runs(load_runs(results), VerdictOptions())
-    found = answer_reproduction(verdicts, make_links(verdicts, results))
+    found = answer_reproduction(verdicts)
     assert not found.findings and "stop before half of the published steps" in found.headline.text
 
 

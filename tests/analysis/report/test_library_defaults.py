@@ -9,16 +9,8 @@ from parallax.analysis.figures.curves import list_shared_recipes, make_framework
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.figures.final_scores import make_overview_figure_specs
 from parallax.analysis.labels import LIBRARY_DEFAULTS
-from parallax.analysis.report.phrases import make_links
-from parallax.analysis.report.sections import (
-    consistency as decided,
-)
-from parallax.analysis.report.sections import (
-    headline as picked,
-)
-from parallax.analysis.report.sections import (
-    vs_random as learned,
-)
+from parallax.analysis.report.render_markdown import render_blocks, render_words
+from parallax.analysis.report.sections import consistency, headline, vs_random
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
     make_consistency_table,
@@ -67,41 +59,42 @@ def test_pairs_under_own_defaults_are_judged_apart(material):
     assert len(make_verdict_tables(verdicts)["defaults.csv"].items) == 3
 
 
-def test_a_section_tells_of_them_and_of_who_is_above_random_actions(material):
+def test_a_section_lists_them_and_who_is_better_than_random(material):
     verdicts = material.verdicts
-    (section,) = decided.make_setting_sections(verdicts, verdicts.main_defaults)
-    text = "\n".join(section.blocks)
+    (section,) = consistency.make_setting_sections(verdicts, verdicts.main_defaults)
+    text = "\n".join(render_blocks(section.blocks))
     assert section.heading.startswith("PPO on Pendulum-v1 under library defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
     assert "Random actions score -1225 (300 episodes). Better than random: 2 of 3 tested" in text
-    assert "- Neither better nor worse than random: CleanRL (-12" in text and "n = 5." in text
-    assert "| 2 of 3 " in decided.make_setting_summary(verdicts, verdicts.main_defaults)
+    assert "Neither better nor worse than random:\n\n- CleanRL (-12" in text and "n = 5." in text
+    (row,) = consistency.make_setting_summary(verdicts, verdicts.main_defaults).rows
+    assert "2 of 3" in row
 
 
 def test_what_has_not_learned_is_said_beside_a_pair(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
-    assert learned.remark_on_pair(pair, verdicts.vs_random).endswith(
+    assert vs_random.remark_on_pair(pair, verdicts.vs_random).endswith(
         "neither is shown to be better than random"
     )
-    first, second, _ = picked.select_headline_findings(verdicts)
+    first, second, _ = map(render_words, headline.select_headline_findings(verdicts))
     assert "neither is shown" in first and "neither is shown" in second
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.remark_on_pair(own["cleanrl", "sb3"], verdicts.vs_random).startswith(
+    assert vs_random.remark_on_pair(own["cleanrl", "sb3"], verdicts.vs_random).startswith(
         "; CleanRL is not"
     )
-    assert learned.remark_on_pair(own["sb3", "torchrl"], verdicts.vs_random) == ""
+    assert vs_random.remark_on_pair(own["sb3", "torchrl"], verdicts.vs_random) == ""
 
 
 def test_a_pair_is_clearly_better_than_random_actions_by_more_than_its_margin(material):
     verdicts = material.verdicts
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learned.is_clearly_better_than_random(
+    assert vs_random.is_clearly_better_than_random(
         own["sb3", "torchrl"], verdicts.vs_random
     )  # some 1,000 above; margin 160
-    assert not learned.is_clearly_better_than_random(own["cleanrl", "sb3"], verdicts.vs_random)
+    assert not vs_random.is_clearly_better_than_random(own["cleanrl", "sb3"], verdicts.vs_random)
     assert not any(
-        learned.is_clearly_better_than_random(pair, verdicts.vs_random)
+        vs_random.is_clearly_better_than_random(pair, verdicts.vs_random)
         for pair in verdicts.consistency
     )
 
@@ -132,38 +125,38 @@ def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
 
 
-def test_the_report_has_them_in_a_table_of_their_own(material, tmp_path):
-    verdicts, links = material.verdicts, make_links(material.verdicts, tmp_path)
+def test_the_report_has_them_in_a_table_of_their_own(material):
+    verdicts = material.verdicts
     assert len(make_defaults_table(verdicts).items) == 3
     assert len(make_consistency_table(verdicts).items) == 1
-    (told,) = [
-        one
-        for one in answer_consistency(verdicts, links).parts
-        if "under library defaults" in one.text
+    (sentence,) = [
+        one for one in answer_consistency(verdicts).parts if "under library defaults" in one.text
     ]
-    assert told.text.startswith("PPO under library defaults") and told.table == "t-defaults"
-    assert "2 different" in told.text and "Better than random: 2 of 3 means." in told.text
+    assert sentence.text.startswith("PPO under library defaults") and sentence.table == "t-defaults"
+    assert "2 different" in sentence.text and "Better than random: 2 of 3 means." in sentence.text
 
 
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
-        ((-1700.0, -1701.0, -1702.0), "- Worse than random: SB3 (-1701), difference -475.7"),
-        ((-200.0,), "- Not tested: SB3 (-200.0), n = 1."),
+        ((-1700.0, -1701.0, -1702.0), "Worse than random:\n\n- SB3 (-1701), difference -475.7"),
+        ((-200.0,), "Not tested:\n\n- SB3 (-200.0), n = 1."),
     ],
 )
-def test_who_is_below_or_cannot_be_tested_is_told_apart(scores, words, tmp_path, writer):
+def test_who_is_worse_than_random_or_cannot_be_tested_is_listed_apart(
+    scores, words, tmp_path, writer
+):
     for seed, score in enumerate(scores):
         writer(tmp_path, score=score, env="Pendulum-v1", seed=seed)
     found = judge_study(load_runs(tmp_path), VerdictOptions()).verdicts.vs_random
-    assert words in learned.describe_vs_random(found, ())
-    assert learned.count_better_than_random(found) == ("0 of 1" if len(scores) > 1 else "-")
+    assert words in "\n".join(render_blocks(vs_random.describe_vs_random(found, ())))
+    assert vs_random.count_better_than_random(found) == ("0 of 1" if len(scores) > 1 else "-")
 
 
-def test_what_is_compared_is_told_where_a_study_sets_fields_itself(tmp_path, writer):
+def test_fields_that_a_study_overrides_are_listed(tmp_path, writer):
     for name in ("sb3", "cleanrl"):
         writer(tmp_path, framework=name, hps=name, overridden=["learning_starts"])
-    assert describe_common_overrides(load_runs(tmp_path).runs).endswith(
+    assert render_words(describe_common_overrides(load_runs(tmp_path).runs)).endswith(
         "some of these runs: `learning_starts`"
     )
     assert (

@@ -4,6 +4,7 @@ import io
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.render_markdown import score_table_to_markdown
 from parallax.analysis.report.sections.scores import (
     BEST,
     TIED,
@@ -11,7 +12,6 @@ from parallax.analysis.report.sections.scores import (
     make_score_tables,
     score_table_to_csv,
     score_table_to_latex,
-    score_table_to_markdown,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs

@@ -1,4 +1,4 @@
-"""Runs that were asked for different things are neither pooled nor compared."""
+"""Runs that were requested with different settings are neither pooled nor compared."""
 
 import json
 

@@ -10,11 +10,12 @@ import pytest
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import LoadedRuns
+from parallax.analysis.report.render_markdown import render_blocks
 from parallax.analysis.report.sections.ablation import (
     find_explanations,
+    list_explanations,
     make_ablation_reports,
-    render_ablation_report,
-    render_explanations,
+    make_ablation_section,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.cli.main import main
@@ -40,12 +41,16 @@ def target():
     return load_runs(DOCS / "target.parquet")
 
 
+def render(blocks):
+    return "\n\n".join(render_blocks(blocks))
+
+
 def only(loaded, keep):
     """Some of the runs."""
     return dataclasses.replace(loaded, runs=tuple(run for run in loaded.runs if keep(run)))
 
 
-def told(
+def make_reports(
     loaded: LoadedRuns, study: LoadedRuns | None = None, options: VerdictOptions | None = None
 ):
     return make_ablation_reports("a.parquet", loaded, options or VerdictOptions(), study or loaded)
@@ -73,41 +78,48 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
     text = (published / "report.html").read_text()
     assert "[report.html](report.html)" in (published / "README.md").read_text()
     answers, _, rest = text.partition('<section id="study">')
-    section = rest[rest.index('<section id="causes">') : rest.index('<section id="others">')]
-    assert "explained by ablations</h3>" in answers and "<code>separate-grad-clip</code>" in answers
+    section = rest[
+        rest.index('<section id="causes-of-differences-by-ablation">') : rest.index(
+            '<section id="others">'
+        )
+    ]
+    assert (
+        "Some differences are explained by ablations" in answers
+        and "<code>separate-grad-clip</code>" in answers
+    )
     (row,) = [line for line in section.splitlines() if "their single effects add up to" in line]
     assert "<td>changes</td><td>10/10/10, 10 pairs, 6 at 1000" in row and "\\" not in row
     assert section.count('<figure id="figure-ablation_') == 1
 
 
-def test_what_is_undecided_or_leads_away_is_no_cause(target):
-    (one,) = told(target)
+def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
+    (one,) = make_reports(target)
     assert len(one.changes) == 6
     most, alone = (change for _, change in find_explanations([one]))  # of all, and of one thing
     assert len(most.parts) == 5 and [name for name, _ in alone.parts] == ["snu-500"]
-    strict = told(target, options=VerdictOptions(alpha=1e-9))
-    assert render_explanations(strict) == "" and len(strict[0].changes) == 6
+    strict = make_reports(target, options=VerdictOptions(alpha=1e-9))
+    assert list_explanations(strict) is None and len(strict[0].changes) == 6
     names = {run.id.framework for run in target.runs}
-    (bare,) = told(only(target, lambda run: run.id.framework == "sb3"))
+    (bare,) = make_reports(only(target, lambda run: run.id.framework == "sb3"))
     assert names == {"sb3", "cleanrl"} and find_explanations([bare]) == () and bare.item.gaps == ()
     low = [
         dataclasses.replace(run, results=run.results * (0.01 if "cleanrl" in str(run.id) else 1))
         for run in target.runs
     ]
-    away = told(dataclasses.replace(target, runs=tuple(low)))
+    away = make_reports(dataclasses.replace(target, runs=tuple(low)))
     assert away[0].item.effects[0].verdict == "changes" and find_explanations(away) == ()
 
 
 def test_settings_that_the_study_lacks_are_told_and_are_not_at_its_top(target):
-    (one,) = told(target, load_runs(DOCS / "clipping.parquet"))
+    (one,) = make_reports(target, load_runs(DOCS / "clipping.parquet"))
     assert not one.in_study and find_explanations([one]) == ()
-    assert "The study has no runs in this setting." in render_ablation_report(one, ["figure"])
+    assert "The study has no runs in this setting." in render([make_ablation_section([one])])
     assert "in the study too" not in one.base
 
 
 def test_a_share_by_fewer_seeds_says_so(target):
     few = only(target, lambda run: run.id.framework == "sb3" or run.id.seed < 4)
-    (one,) = told(few)
+    (one,) = make_reports(few)
     assert one.changes[0].shares[0].endswith("4 pairs") and "10 pairs" in one.changes[0].runs
 
 
@@ -119,12 +131,12 @@ def test_what_a_change_is_comes_from_its_own_runs(target):
         return dataclasses.replace(run, record=json.dumps(record))
 
     runs = tuple(map(renamed, target.runs))
-    (one,) = told(dataclasses.replace(target, runs=runs))
-    assert "Something \\*else\\* with \\`marks\\`." in render_explanations([one])
+    (one,) = make_reports(dataclasses.replace(target, runs=runs))
+    assert "Something \\*else\\* with \\`marks\\`." in render([list_explanations([one])])
     bare = tuple(dataclasses.replace(run, record=None) for run in target.runs)
-    (one,) = told(dataclasses.replace(target, runs=bare))
-    assert "`no-grad-clip`, `hidden-sizes-120-84` and" in render_explanations([one])
-    assert render_explanations([one]).endswith("with `snu-500`.")
+    (one,) = make_reports(dataclasses.replace(target, runs=bare))
+    assert "`no-grad-clip`, `hidden-sizes-120-84` and" in render([list_explanations([one])])
+    assert render([list_explanations([one])]).endswith("with `snu-500`.")
 
 
 def test_a_file_without_interventions_or_with_the_same_is_refused(

@@ -10,6 +10,7 @@ from scipy import stats
 from parallax.analysis.commands.thesis import FIGURE_FAMILIES
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.thesis.evidence import (
     SUPPORTED,
@@ -18,7 +19,11 @@ from parallax.analysis.thesis.evidence import (
     key_from_group,
     list_framework_pairs,
 )
-from parallax.analysis.thesis.page import judge_thesis_claims, render_deviations, render_thesis_page
+from parallax.analysis.thesis.page import (
+    judge_thesis_claims,
+    make_deviations_section,
+    make_thesis_document,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
     group_published_scores,
@@ -81,7 +86,8 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
 
 
 def test_another_level_is_said_on_the_page():
-    page = render_thesis_page(judge_published_table(VerdictOptions(alpha=0.2, resamples=200)))
+    verdicts = judge_published_table(VerdictOptions(alpha=0.2, resamples=200))
+    page = render_markdown(make_thesis_document(verdicts))
     assert "at 20%" in page
     assert page != DOC.read_text()
 
@@ -96,14 +102,16 @@ def test_every_statement_has_a_verdict_and_a_finding(claims):
 
 
 def test_deviations_that_no_five_runs_can_have_are_counted_out(answers):
-    assert "36 of 36 cells agree" in render_deviations(answers.groups)[1]
+    assert "36 of 36 cells agree" in make_deviations_section(answers.groups).blocks[0]
 
     def wider(group):
         item = group.moments
         return dataclasses.replace(group, moments=SampleMoments(item.mean, 2 * item.sd, item.n))
 
     # The cells with 800.6, 838.6, 859.5 and 860.2 have more than half of what is possible.
-    assert "30 of 36 cells agree" in render_deviations([*map(wider, answers.groups)])[1]
+    assert (
+        "30 of 36 cells agree" in make_deviations_section([*map(wider, answers.groups)]).blocks[0]
+    )
 
 
 def test_comparisons_of_cells_are_welch_tests_with_holms_correction(table):

@@ -5,7 +5,7 @@ import urllib.parse
 import pytest
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.report.phrases import RunLinks
+from parallax.analysis.report.render_html import make_page_context
 from parallax.analysis.report.sections.runs import find_videos
 from parallax.harness.cli.main import main
 
@@ -39,7 +39,7 @@ def page(source):
 
 
 def test_nothing_is_loaded_from_elsewhere(page, source):
-    assert all(image["src"].startswith("data:image/png;base64,") for image in page.all("img"))
+    assert all(image["src"].startswith("data:image/webp;base64,") for image in page.all("img"))
     assert len(page.all("img")) > 20
     assert not page.all("link")
     assert not any("src" in script for script in page.all("script"))
@@ -67,9 +67,9 @@ def test_every_run_folder_is_linked_by_a_relative_address(page, report, study):
 def test_films_are_linked_where_they_are(results, make_run):
     film = make_run() / "best of.mp4"
     film.touch()
-    page = RunLinks({}, results / "analysis")
-    ((name, address),) = find_videos(load_runs(results), page)
-    assert name == str(film.relative_to(results))
+    page = make_page_context([], results / "analysis", {})
+    (path,) = find_videos(load_runs(results).root)
+    address = page.get_address(path)
     assert (page.page_folder / urllib.parse.unquote(address)).resolve() == film.resolve()
 
 
@@ -84,7 +84,7 @@ def test_the_page_says_what_is_missing_and_why(page):
 def test_words_come_before_figures_and_tables(source):
     places = [source.index(f'id="{name}"') for name in ("answers", "study", "reproduction")]
     assert places == sorted(places)
-    assert source.index("<img") > source.index('id="answer-ranking"')
+    assert source.index("<img") > source.index('id="do-frameworks-rank-the-algorithms-alike"')
 
 
 def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, monkeypatch):
@@ -129,7 +129,7 @@ def test_every_figure_that_rests_on_runs_leads_to_them(source):
         assert linked == (name != "figure-actions"), name
 
 
-def test_the_page_tells_what_the_diagnosis_found(page):
+def test_the_page_lists_what_the_diagnosis_found(page):
     assert [a for _, a in page.tags if a.get("id") == "diagnosis"]
     text = " ".join("".join(page.text).split())
     assert re.search(r"1 of \d+ run folders have a diagnosis", text)

@@ -15,10 +15,10 @@ def titles(material, text):
 
 
 def test_panels_come_as_they_were_asked_for(material):
-    asked = "fig 7=Walker2d-v4:td3:cleanrl, Hopper-v4:td3:original"
-    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(asked))
+    requested = "fig 7=Walker2d-v4:td3:cleanrl, Hopper-v4:td3:original"
+    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(requested))
     assert sheet.name == "fig-7"
-    assert titles(material, asked) == [
+    assert titles(material, requested) == [
         "Walker2d-v4, TD3\nCleanRL defaults",
         "Hopper-v4, TD3\noriginal papers",
     ]
@@ -56,10 +56,10 @@ def test_what_cannot_be_read_is_said(text, words):
         parse_panel_choice(text)
 
 
-@pytest.mark.parametrize("asked", ["Hoper-v4:ppo:sb3", "Hoper-v4:all:sb3"])
-def test_what_was_not_run_is_answered_with_the_closest(material, asked):
-    with pytest.raises(UnknownPanelError, match=asked.replace("Hoper", "Hopper")):
-        make_panel_choice_figure_spec(material, parse_panel_choice(asked))
+@pytest.mark.parametrize("requested", ["Hoper-v4:ppo:sb3", "Hoper-v4:all:sb3"])
+def test_what_was_not_run_is_answered_with_the_closest(material, requested):
+    with pytest.raises(UnknownPanelError, match=requested.replace("Hoper", "Hopper")):
+        make_panel_choice_figure_spec(material, parse_panel_choice(requested))
 
 
 def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_path):

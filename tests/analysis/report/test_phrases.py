@@ -3,7 +3,6 @@ import json
 import pytest
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.report.phrases import make_links
 from parallax.analysis.report.sections.consistency import answer_consistency
 from parallax.analysis.report.sections.overall import (
     answer_paired,
@@ -14,7 +13,7 @@ from parallax.analysis.report.sections.overall import (
 )
 from parallax.analysis.report.sections.ranking import answer_ranking
 from parallax.analysis.report.sections.reproduction import answer_reproduction
-from parallax.analysis.report.sections.runs import list_study_parts, summarize_provenance
+from parallax.analysis.report.sections.runs import make_study_grid, summarize_provenance
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
 
@@ -24,17 +23,16 @@ def answers(study):
     return judge_runs(load_runs(study), VerdictOptions(resamples=500))
 
 
-def test_every_statement_names_the_groups_behind_it(answers, tmp_path):
-    links = make_links(answers, tmp_path)
+def test_every_statement_names_the_groups_behind_it(answers):
     for word in (answer_reproduction, answer_consistency, answer_ranking):
-        answer = word(answers, links)
+        answer = word(answers)
         for statement in (answer.headline, *answer.parts, *answer.findings):
             assert statement.groups, statement.text
 
 
-def test_planted_differences_stand_in_words(answers, tmp_path):
-    answer = answer_consistency(answers, make_links(answers, tmp_path))
-    counts = [item.verdict for item in answers.consistency if answers.is_main_variant(item.cell)]
+def test_planted_differences_stand_in_words(answers):
+    answer = answer_consistency(answers)
+    counts = [item.verdict for item in answers.consistency if item.cell in answers.main_cells]
     assert len(counts) < len(answers.consistency)
     assert f"{counts.count('different')} different" in answer.headline.text
     assert sum("Apart from these" in part.text for part in answer.parts) == 2
@@ -43,30 +41,31 @@ def test_planted_differences_stand_in_words(answers, tmp_path):
     assert texts.count("Walker2d-v4, SAC") == 1  # one cause, one finding
 
 
-def test_questions_without_data_are_answered_so(results, make_run, tmp_path):
+def test_questions_without_data_are_answered_so(results, make_run):
     make_run(env="Nowhere-v0")
     answers = judge_runs(load_runs(results), VerdictOptions())
-    links = make_links(answers, tmp_path)
-    assert "No run can be held against" in answer_reproduction(answers, links).headline.text
-    assert "No two frameworks" in answer_consistency(answers, links).headline.text
-    assert "No two frameworks" in answer_ranking(answers, links).headline.text
+    assert "No run can be compared with" in answer_reproduction(answers).headline.text
+    assert "No two frameworks" in answer_consistency(answers).headline.text
+    assert "No two frameworks" in answer_ranking(answers).headline.text
 
 
 def test_what_was_run_counts_requested_completed_and_used(results, make_run):
     make_run(seed=0)
     make_run(seed=1)
     make_run(seed=3, status="failed")
-    (part,) = list_study_parts(load_runs(results))
-    assert (part.requested, part.completed, part.used) == (3, 2, 2)
-    assert part.seeds == "0 to 1, 3"
-    assert part.evaluations == "12 (4)"
+    grid = make_study_grid(load_runs(results))
+    (row,) = grid.rows
+    part = dict(zip(grid.heads, row, strict=True))
+    assert [part[name] for name in ("requested", "completed", "used")] == ["3", "2", "2"]
+    assert part["seeds"] == "0 to 1, 3"
+    assert part["evaluations (episodes)"] == "12 (4)"
 
 
 def test_provenance_counts_runs_and_survives_their_absence(results, make_run):
     folder = make_run(seed=0)
     text = (folder / "run.json").read_text()
-    told = '"provenance": {"packages": {"torch": "2.13.0"}, "python": "3.11.7"}'
-    text = text.replace('"provenance": {}', told).replace(
+    recorded = '"provenance": {"packages": {"torch": "2.13.0"}, "python": "3.11.7"}'
+    text = text.replace('"provenance": {}', recorded).replace(
         '"timings": {}', '"timings": {"seconds": 7200}'
     )
     (folder / "run.json").write_text(text)
@@ -76,7 +75,7 @@ def test_provenance_counts_runs_and_survives_their_absence(results, make_run):
     assert (found.hours, found.n_timed, found.n_without_record) == (2.0, 1, 1)
 
 
-def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run, tmp_path):
+def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run):
     scores = {
         ("sb3", "ppo"): 100,
         ("sb3", "sac"): 10,
@@ -87,14 +86,14 @@ def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run
         for seed in range(4):
             make_run(framework=framework, algorithm=algorithm, seed=seed, score=score + seed)
     answers = judge_runs(load_runs(results), VerdictOptions(resamples=100))
-    (finding,) = answer_ranking(answers, make_links(answers, tmp_path)).findings
+    (finding,) = answer_ranking(answers).findings
     assert "In opposite order: PPO and SAC between CleanRL and SB3." in finding.text
     assert "Ranks: CleanRL: SAC 1, PPO 2; SB3: PPO 1, SAC 2." in finding.text
     assert finding.text.endswith("n = 4 runs used per mean.")
 
 
-def test_one_task_under_several_configurations_is_one_finding(material, tmp_path):
-    found = answer_ranking(material.verdicts, make_links(material.verdicts, tmp_path)).findings
+def test_one_task_under_several_configurations_is_one_finding(material):
+    found = answer_ranking(material.verdicts).findings
     broken = [item for item in material.verdicts.rankings if item.verdict == "not preserved"]
     tasks = {(item.study, item.variant, item.env) for item in broken}
     assert len(found) == len(tasks) < len(broken)
@@ -106,13 +105,13 @@ def test_one_task_under_several_configurations_is_one_finding(material, tmp_path
         assert 0 < len(finding.groups) <= runs
 
 
-def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
+def test_an_equivalence_states_its_margin(results, make_run):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):
             make_run(framework=framework, env="Hopper-v4", seed=seed, score=2000 + seed)
-    # Runs that were not seen matter little where much is within the margin.
+    # Runs that were not observed matter little where much is within the margin.
     answers = judge_runs(load_runs(results), VerdictOptions(margin_share=0.9))
-    (finding,) = answer_consistency(answers, make_links(answers, tmp_path)).findings
+    (finding,) = answer_consistency(answers).findings
     assert "are equivalent" in finding.text
     assert "The margin is 1991, a share of 17.89 to 2230 (" in finding.text
     assert "runs are taken to end between 17.89 and" in finding.text
@@ -121,36 +120,35 @@ def test_an_equivalence_states_its_margin(results, make_run, tmp_path):
 def test_provenance_lists_what_an_adapter_of_its_own_package_requires(results, make_run):
     folder = make_run(seed=0)
     code = {"distribution": "my-adapter", "version": "0.3", "requires": ["some-rl", "torch"]}
-    told = {
+    recorded = {
         "packages": {"some_rl": "1.2", "torch": "2.13.0", "unrelated": "9"},
         "adapter": {**code, "files": {"__init__.py": "ab"}},
     }
     text = (folder / "run.json").read_text()
     (folder / "run.json").write_text(
-        text.replace('"provenance": {}', f'"provenance": {json.dumps(told)}')
+        text.replace('"provenance": {}', f'"provenance": {json.dumps(recorded)}')
     )
     first, *others = summarize_provenance(load_runs(results).runs).rows
     assert first[0].startswith("adapter of ") and first[1].startswith("my-adapter 0.3, files ")
     assert others == [("some_rl", "1.2", 1), ("torch", "2.13.0", 1)]
 
 
-def test_pooled_and_paired_answers_tell_their_sizes_and_rest_on_runs(results, make_run, tmp_path):
+def test_pooled_and_paired_answers_have_sizes_and_rest_on_runs(results, make_run):
     for env in ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
         for seed in range(4):
             luck = (7 * seed) % 4
             make_run(env=env, framework="sb3", seed=seed, score=1500 + 40 * seed)
             make_run(env=env, framework="cleanrl", seed=seed, score=500 + 40 * seed + luck)
     answers = judge_runs(load_runs(results), VerdictOptions(resamples=50))
-    links = make_links(answers, tmp_path)
     for word, items, tables in (
         (answer_pooled, answers.pooled, (make_pooled_table, make_pooled_tasks_table)),
         (answer_paired, answers.paired, (make_paired_table,)),
     ):
-        answer = word(answers, links)
+        answer = word(answers)
         for statement in (answer.headline, *answer.parts, *answer.findings):
             assert statement.groups, statement.text
         assert [len(make(items).items) for make in tables][-1] == 4
-    over, seeds = answer_pooled(answers, links), answer_paired(answers, links)
+    over, seeds = answer_pooled(answers), answer_paired(answers)
     assert "each pooled over 4 tasks: at 5%, the mean" in over.headline.text
     assert "other than 0 in 1 of 1" in over.headline.text
     assert "SB3 scores higher than CleanRL by" in over.findings[0].text
@@ -160,10 +158,9 @@ def test_pooled_and_paired_answers_tell_their_sizes_and_rest_on_runs(results, ma
     assert "on the same seeds (n = 4)" in seeds.findings[0].text
 
 
-def test_nothing_to_pool_or_to_pair_is_said(results, make_run, tmp_path):
+def test_nothing_to_pool_or_to_pair_is_said(results, make_run):
     make_run()
     answers = judge_runs(load_runs(results), VerdictOptions())
-    links = make_links(answers, tmp_path)
-    assert "No two frameworks share 4 tasks" in answer_pooled(answers, links).headline.text
-    assert "No two frameworks have 2 equal seeds" in answer_paired(answers, links).headline.text
+    assert "No two frameworks share 4 tasks" in answer_pooled(answers).headline.text
+    assert "No two frameworks have 2 equal seeds" in answer_paired(answers).headline.text
     assert not answers.pooled and not answers.paired

@@ -8,13 +8,14 @@ from rich.console import Console
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number, split_variant
+from parallax.analysis.report.render_markdown import render_markdown
+from parallax.analysis.report.render_terminal import print_document
 from parallax.analysis.report.sections.comparison import (
     CSV_COLUMNS,
     compare_frameworks,
     comparison_to_csv,
-    comparison_to_markdown,
+    make_comparison_document,
     make_notes,
-    print_comparison,
 )
 
 
@@ -25,9 +26,10 @@ def render(results, kind, width=100):
     if kind == "csv":
         return comparison_to_csv(rows)
     if kind == "markdown":
-        return comparison_to_markdown(loaded, rows, notes)
+        return render_markdown(make_comparison_document(loaded, rows, notes))
     file = io.StringIO()
-    print_comparison(Console(file=file, width=width), loaded, rows, notes)
+    document = make_comparison_document(loaded, rows, notes)
+    print_document(Console(file=file, width=width), document)
     return file.getvalue()
 
 
@@ -139,7 +141,7 @@ def test_markdown_columns_stay_apart_whatever_names_hold(results, make_run):
     assert {line.replace("\\|", "").count("|") for line in table} == {4}
 
 
-def test_several_variants_are_told_apart(results, make_run):
+def test_several_variants_have_different_labels(results, make_run):
     make_run()
     make_run(variant="steps=20000,alignment=exact")
     first, second, *_ = [line for line in render(results, "markdown").splitlines() if "ppo" in line]

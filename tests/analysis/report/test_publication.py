@@ -113,10 +113,12 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:], *lost], packed)
     assert main(["study", "publish", str(packed), str(tmp_path / "to")]) == 0
     published = (tmp_path / "to/packed.parquet").read_bytes()
-    told = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
-    told = [one for one in told if one is not None]
-    assert len(told) == len(rows) and "here" not in "".join(told) and "/where" not in "".join(told)
-    assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in told)
+    found = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
+    found = [one for one in found if one is not None]
+    assert (
+        len(found) == len(rows) and "here" not in "".join(found) and "/where" not in "".join(found)
+    )
+    assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in found)
     assert (
         main(["study", "publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
     )
@@ -125,13 +127,13 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
 
 def test_scores_are_means_of_the_file(site):
     rows = pyarrow.parquet.read_table(site / "docs/mine/mine.parquet").to_pylist()
-    told = {
+    found = {
         (f"scores_{algorithm}", row["framework"]): float(row["Hopper-v5 mean"])
         for algorithm in LEVELS
         for row in table(site, f"scores_{algorithm}")
     }
-    assert len(told) == 6
-    for (name, framework), mean in told.items():
+    assert len(found) == 6
+    for (name, framework), mean in found.items():
         scores = [
             row["final_score"]
             for row in rows
@@ -166,9 +168,9 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
 def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(site, page):
     pairs = table(site, "consistency")
     rows = re.findall(r"^\| \w+ - \w+ .*$", page, re.M)
-    told = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
-    assert len(told) == len(pairs) == 6
-    sizes = {float(cells[1].replace(",", "")) for cells in told}
+    found = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
+    assert len(found) == len(pairs) == 6
+    sizes = {float(cells[1].replace(",", "")) for cells in found}
     expected = {float(f"{float(pair['difference']):.4g}") for pair in pairs}
     assert sorted(sizes) == pytest.approx(sorted(expected), rel=1e-3)
     for item in table(site, "omnibus"):
@@ -187,9 +189,9 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
 
 
 def test_a_part_is_called_a_part(site, page):
-    told = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` plans"
-    assert "24 runs requested, 23 completed, 23 used" in page and told in page
-    assert told in (site / "README.md").read_text()
+    found = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` plans"
+    assert "24 runs requested, 23 completed, 23 used" in page and found in page
+    assert found in (site / "README.md").read_text()
     rows = {
         (row["algorithm"], row["env"], row["hps"], row["framework"]): row
         for row in table(site, "runs")
@@ -264,9 +266,9 @@ def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
 
 
 def test_numbers_are_cut_to_ten_digits():
-    told = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
+    found = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
     cut = "a=1.23456789,-0.000123456789,1e-05,v1.2.3456789,2.5,123456.789\n"
-    assert round_to_ten_digits(told) == cut
+    assert round_to_ten_digits(found) == cut
 
 
 def test_commands_make_what_was_made_and_nothing_else():
@@ -286,5 +288,7 @@ def picked(runs: frozenset[RequestedRun], command: str) -> set[RequestedRun]:
     """What a sweep of a study picks from its grid."""
     values = dict(word.split("=") for word in command.split()[3:])
     assert values.pop("study") == "short_runs" and set(values) <= set(AXIS_NAMES)
-    asked = {name: text.split(",") for name, text in values.items()}
-    return {run for run in runs if all(str(getattr(run, name)) in asked[name] for name in asked)}
+    requested = {name: text.split(",") for name, text in values.items()}
+    return {
+        run for run in runs if all(str(getattr(run, name)) in requested[name] for name in requested)
+    }

@@ -86,9 +86,9 @@ def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys
     assert "0.25 (2)" in text and "0.75 (2)" in text and "0.67" in text
     assert "all 2 originals are weaker" in text and "no tests of the strong generator" in text
     with (study / "analysis" / "mutation.csv").open() as file:
-        told = list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
     assert (
-        len(told) == 5 and told[2]["is_closest_to_original"] == "True" and told[2]["pairs"] == "2"
+        len(rows) == 5 and rows[2]["is_closest_to_original"] == "True" and rows[2]["pairs"] == "2"
     )
     assert main(["mutation", "score", str(study), "--as-published-code"]) == 0
     assert "as the published code counts" in capsys.readouterr().out
@@ -104,15 +104,15 @@ def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
     assert "2 of 5 operators (values: sdf 3 of 5, sls 1 of 5), 2 of 10 originals, 50000 of" in text
     assert "Not in its table: nrs." in text
     with (study / "analysis" / "mutation.csv").open() as file:
-        told = list(csv.DictReader(file))
-    assert [row["paper_sensitivity"] for row in told] == ["0.09"] * 3 + ["0.33", ""]
+        rows = list(csv.DictReader(file))
+    assert [row["paper_sensitivity"] for row in rows] == ["0.09"] * 3 + ["0.33", ""]
 
 
 def test_the_papers_means_follow_from_its_cells():
     for (env, algorithm), column in MUPRL_RESULTS.items():
-        told = [c.sensitivity for c in column.operators.values() if not math.isnan(c.sensitivity)]
+        rows = [c.sensitivity for c in column.operators.values() if not math.isnan(c.sensitivity)]
         # Cells are rounded to 0.01.
-        assert sum(told) / len(told) == pytest.approx(column.sensitivity, abs=0.011), (
+        assert sum(rows) / len(rows) == pytest.approx(column.sensitivity, abs=0.011), (
             env,
             algorithm,
         )

@@ -33,10 +33,10 @@ def gathered(results, make_run):
 
 
 def test_findings_are_counted_by_check_and_framework(gathered):
-    told = [
+    sentences = [
         (f.level, f.check, f.framework, f.runs, f.watched, f.first_step) for f in gathered.findings
     ]
-    assert told == [
+    assert sentences == [
         ("error", "a", "cleanrl", 1, 1, 7),
         ("warning", "a", "sb3", 2, 3, 100),
         ("warning", "b", "sb3", 1, 3, 200),

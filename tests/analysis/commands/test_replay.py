@@ -29,12 +29,12 @@ def test_stages_over_runs_count_those_that_recorded_something():
 
 def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=False):
     """A run whose discrepancies fall to half in the second half."""
-    held = {"gamma": 0.99, "stored_state": stored, "burn_in": burn_in}
+    hyperparameters_ = {"gamma": 0.99, "stored_state": stored, "burn_in": burn_in}
     variant = f"steps=20000,stored_state={stored},burn_in={burn_in}".lower()
     variant = f"steps=20000,overrides={stored}{burn_in}" if hashed else variant
-    folder = make_run(seed=seed, variant=variant, hyperparameters=held, **ARGUMENTS)
-    told = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**told, "hyperparameters": held}))
+    folder = make_run(seed=seed, variant=variant, hyperparameters=hyperparameters_, **ARGUMENTS)
+    rows = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**rows, "hyperparameters": hyperparameters_}))
     stream = tmp_path / f"{seed}{stored}{burn_in}"
     stream.mkdir()
     writer = TraceWriter(stream)
@@ -58,13 +58,13 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
     zero, stored = text.index("zero state, burn-in 0"), text.index("stored state, burn-in 5")
     assert zero < stored and "Not used: 1 of 5 runs" in text
     with (results / "analysis" / "discrepancy.csv").open() as file:
-        told = list(csv.DictReader(file))
-    assert len(told) == 2 * 2 * 3  # strategies, places, and two stages with the whole
-    first = [float(row["discrepancy"]) for row in told[:3]]
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 3  # strategies, places, and two stages with the whole
+    first = [float(row["discrepancy"]) for row in rows[:3]]
     assert first == pytest.approx([6.375, 8.5, 4.25])
-    variants = {row["variant"] for row in told}
+    variants = {row["variant"] for row in rows}
     assert len(variants) == 1 and (hashed or variants == {"steps=20000"})
-    assert {row["discrepancy_n"] for row in told} == {"2"}
+    assert {row["discrepancy_n"] for row in rows} == {"2"}
     assert len(list((results / "analysis").glob("discrepancy_*.p*"))) == 2
 
 
