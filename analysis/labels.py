@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
 
@@ -251,14 +251,14 @@ def group_by_variant(
 
 def split_main_variants(
     items: Sequence[Item],
-    main_variants: Collection[VariantKey],
+    main_cells: Collection[StudyCell],
     cell_of: Callable[[Item], StudyCell],
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
     """Return the items of main variants, and all items by algorithm and variant.
 
     Args:
         items: What is grouped.
-        main_variants: Main variant of each study and algorithm.
+        main_cells: Settings of main variants.
         cell_of: The setting of an item.
 
     Returns:
@@ -268,7 +268,7 @@ def split_main_variants(
     cells = [cell_of(item) for item in items]
     sides: tuple[list[Item], list[Item]] = ([], [])
     for item, cell in zip(items, cells, strict=True):
-        sides[cell.variant_key not in main_variants].append(item)
+        sides[cell not in main_cells].append(item)
     main, others = sides if sides[0] else (sides[1], [])
     begun = [
         (f"{lead}{words}", own)

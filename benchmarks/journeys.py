@@ -125,6 +125,8 @@ def report(folder: Path, journey: Journey) -> None:
 
     from parallax.harness.cli.main import main
 
+    # Importing the command is no part of the journey.
+    importlib.import_module("parallax.analysis.commands.report")
     write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
     with record_calls(journey):
         main(["report", str(folder), "--jobs", "1"])

@@ -5,7 +5,6 @@ import collections
 import contextlib
 import io
 import math
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -203,17 +202,15 @@ def add_interval_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--jobs`."""
+    # It loads Matplotlib, which commands without figures do not need.
+    from parallax.analysis.figures.figure_spec import count_cores
+
     parser.add_argument(
         "--jobs",
         type=int,
         default=count_cores(),
         help="figures drawn at a time (default: number of cores)",
     )
-
-
-def count_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_options(arguments: argparse.Namespace) -> VerdictOptions:

@@ -4,7 +4,7 @@ import argparse
 import importlib.metadata
 import platform
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -22,8 +22,13 @@ from parallax.analysis.commands.common import (
     track_progress,
 )
 from parallax.analysis.figures.families import make_family_figure_specs
-from parallax.analysis.figures.figure_spec import render_figures, webp_to_png, write_file_bytes
-from parallax.analysis.report.document import Document, list_figure_specs
+from parallax.analysis.figures.figure_spec import (
+    FigureSpec,
+    render_figures,
+    webp_to_png,
+    write_file_bytes,
+)
+from parallax.analysis.report.document import Block, Document, ReportSection
 from parallax.analysis.report.render_html import PAGE_DPI, make_page_context, render_page
 from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections.ablation import AblationReport
@@ -98,6 +103,17 @@ def draw_report(
     drawn = render_figures(specs, ["webp"], PAGE_DPI, jobs)
     images = {spec.name: files["webp"] for spec, files in track_progress(drawn, len(specs))}
     return document, images
+
+
+def list_figure_specs(blocks: Iterable[Block]) -> list[FigureSpec]:
+    """Return all figures of some blocks and of the sections among them, in order."""
+    found: list[FigureSpec] = []
+    for block in blocks:
+        if isinstance(block, ReportSection):
+            found += list_figure_specs(block.blocks)
+        elif isinstance(block, FigureSpec):
+            found.append(block)
+    return found
 
 
 def write_page(

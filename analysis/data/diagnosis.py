@@ -5,13 +5,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
-from parallax.harness.record.diagnosis import FINDING_LEVELS, read_diagnosis
+from parallax.harness.record.diagnosis import FINDING_LEVELS, NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import escape_unprintable
 
 LISTED_LEVELS = FINDING_LEVELS[:2]
 """Levels whose findings are listed; notes are only counted."""
-
-_NOT_REQUESTED = "it was not requested"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +75,7 @@ def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
     for item in loaded.folders:
         read = read_diagnosis(item.path)
         if read.reason:
-            unread[read.reason] += read.reason != _NOT_REQUESTED
+            unread[read.reason] += read.reason != NOT_REQUESTED
             continue
         groups.setdefault(_get_setting_key(item), []).append((item.id.cell, read.findings))
         touched.update({str(finding["level"]) for finding in read.findings})

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.analysis.data.packed import read_packed
 from parallax.analysis.data.runs import (
     CompletedRun,
     ExcludedRun,
@@ -168,7 +167,11 @@ def read_runs(root: Path) -> RunCollection:
         UnusableError: A file of packed runs is damaged.
     """
     root = root.resolve()
-    return read_packed(root) if root.is_file() else _read_folders(root)
+    if not root.is_file():
+        return _read_folders(root)
+    from parallax.analysis.data.packed import read_packed  # pyarrow takes half a second to load
+
+    return read_packed(root)
 
 
 def _read_folders(root: Path) -> RunCollection:
@@ -178,6 +181,8 @@ def _read_folders(root: Path) -> RunCollection:
     for folder in found.runs:
         outcome = load_run(folder)
         (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
+    if not found.foreign:
+        return RunCollection(root, tuple(runs), tuple(excluded), found.links)
     foreign = [read_sb3_run(folder) for folder in found.foreign]
     excluded += [item for item in foreign if isinstance(item, ExcludedRun)]
     for outcome in exclude_copies_and_short_runs(

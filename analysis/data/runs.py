@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,6 @@ class StudyCell:
     algorithm: str
     hps: str
     variant: str
-
-    @property
-    def variant_key(self) -> VariantKey:
-        """Study, algorithm and variant, which figures and sections are grouped by."""
-        return self.study, self.algorithm, self.variant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +142,7 @@ class LoadedRuns:
         completed: Number of runs that meet the completeness rule.
         used: Number of runs that enter the statistics.
         cells: Every setting with at least one folder, in order.
+        missing_seeds: Seeds without a folder that another framework has in the same setting.
     """
 
     root: Path
@@ -159,6 +155,7 @@ class LoadedRuns:
     completed: int = dataclasses.field(init=False)
     used: int = dataclasses.field(init=False)
     cells: tuple[StudyCell, ...] = dataclasses.field(init=False)
+    missing_seeds: tuple["MissingSeeds", ...] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Count the runs, once."""
@@ -170,6 +167,7 @@ class LoadedRuns:
             ("completed", completed),
             ("used", len(self.runs)),
             ("cells", tuple(sorted({item.id.cell for item in folders}))),
+            ("missing_seeds", find_missing_seeds(folders)),
         ):
             object.__setattr__(self, name, value)
 
@@ -202,19 +200,21 @@ class MissingSeeds:
         return f"{place}, {cell.variant}: {word} {', '.join(map(str, self.seeds))}"
 
 
-def find_missing_seeds(loaded: LoadedRuns) -> tuple[MissingSeeds, ...]:
+def find_missing_seeds(
+    folders: Sequence[CompletedRun | ExcludedRun],
+) -> tuple[MissingSeeds, ...]:
     """Find the seeds that a framework lacks although another one has them in the same setting.
 
     Folders without a known seed are ignored.
 
     Args:
-        loaded: Runs of a study.
+        folders: Run folders of a study.
     """
     frameworks: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     seeds: dict[StudyCell, dict[str, set[int]]] = collections.defaultdict(
         lambda: collections.defaultdict(set)
     )
-    for item in loaded.folders:
+    for item in folders:
         cell = item.id.cell
         if item.id.seed is not None:
             frameworks[cell.study, cell.algorithm].add(item.id.framework)

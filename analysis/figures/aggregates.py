@@ -134,7 +134,7 @@ def _describe_not_drawn(items: list[OverallScores]) -> str:
 
 def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> Figure:
     """Draw one panel per set of hyperparameters."""
-    styles = get_framework_styles(name for _, item in panels for name in item.names)
+    styles = get_framework_styles([name for _, item in panels for name in item.names])
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
     with matplotlib.rc_context(get_paper_rc_settings()):
@@ -187,7 +187,7 @@ _AGGREGATE_TITLES = {
 
 def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figure:
     """Draw one panel per aggregate."""
-    styles = get_framework_styles(name for _, item in rows for name in item.names)
+    styles = get_framework_styles([name for _, item in rows for name in item.names])
     margins = PanelMargins(left=0.95, top=0.54, bottom=0.36)
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.15 + 0.13 * len(styles) * len(rows)
@@ -223,7 +223,7 @@ EfficiencyPanels = tuple[tuple[str, SampleEfficiency], ...]  # title and curves
 def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
     """Draw one panel per set of hyperparameters."""
     curves = [curve for _, item in panels for curve in item.curves.values()]
-    styles = get_framework_styles(name for _, item in panels for name in item.curves)
+    styles = get_framework_styles([name for _, item in panels for name in item.curves])
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
     ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])

@@ -429,7 +429,7 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
         method: The interval's method, for the caption.
     """
     grid = arrange_panels(panels)
-    styles = get_framework_styles(curve.framework for panel in panels for curve in panel.curves)
+    styles = get_framework_styles([curve.framework for panel in panels for curve in panel.curves])
     width = max(_MIN_WIDTH, _PANEL_SIZE[0] * len(grid[0]))
     with matplotlib.rc_context(get_rc_settings()):
         height = _PANEL_SIZE[1] * len(grid) + 1.4

@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import io
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
@@ -182,3 +183,8 @@ def _collect_files(
     with pool:
         for sheet, future in zip(sheets, waiting, strict=True):
             yield sheet, future.result()
+
+
+def count_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

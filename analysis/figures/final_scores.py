@@ -105,7 +105,7 @@ def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> Fi
 def draw_interval_figure(panels: tuple[TaskPanel, ...], labels: tuple[str, ...]) -> Figure:
     """Draw a page."""
     lines = [line for panel in panels for line in panel.all]
-    styles = get_framework_styles(line.name for line in lines)
+    styles = get_framework_styles([line.name for line in lines])
     columns = min(_INTERVAL_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     height = 0.3 + 0.13 * len(labels) * max(2, len(styles))
@@ -260,7 +260,7 @@ def _select_overview_cells(
 def draw_overview_figure(panels: tuple[OverviewPanel, ...]) -> Figure:
     """Draw it."""
     lines = [line for panel in panels for line in panel.lines]
-    styles = get_framework_styles(line.name for line in lines)
+    styles = get_framework_styles([line.name for line in lines])
     columns = min(_OVERVIEW_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     margins = PanelMargins(left=0.62, top=0.36, bottom=0.34, down=0.52, across=0.16)

@@ -375,7 +375,7 @@ def draw_rank_figure(
 ) -> Figure:
     """Draw a small panel per task and configuration."""
     shown = [panel for row in panels for panel in row if panel]
-    styles = get_algorithm_styles(name for panel in shown for name, _ in panel.ranks)
+    styles = get_algorithm_styles([name for panel in shown for name, _ in panel.ranks])
     bottom = 0.45 if any(len(panel.frameworks) > _MAX_NAMES_IN_A_ROW for panel in shown) else 0.3
     margins = PanelMargins(left=0.72, top=0.58, bottom=bottom, across=0.06, down=0.06)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(labels)) / 5

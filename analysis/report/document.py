@@ -232,14 +232,3 @@ class Document:
 
     title: str
     blocks: tuple[Block, ...]
-
-
-def list_figure_specs(blocks: Iterable[Block]) -> list[FigureSpec]:
-    """Return all figures of some blocks and of the sections among them, in order."""
-    found: list[FigureSpec] = []
-    for block in blocks:
-        if isinstance(block, ReportSection):
-            found += list_figure_specs(block.blocks)
-        elif isinstance(block, FigureSpec):
-            found.append(block)
-    return found

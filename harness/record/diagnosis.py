@@ -9,6 +9,7 @@ from parallax.harness.record.files import UnusableError, read_bounded, summarize
 from parallax.harness.record.layout import DIAGNOSIS_FILE
 from parallax.harness.record.old_names import translate_check_id
 
+NOT_REQUESTED = "it was not requested"  # reason of a run without a diagnosis
 FINDING_LEVELS = ("error", "warning", "note")
 _MAX_DIAGNOSIS_BYTES = 2**22
 _TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
@@ -46,7 +47,7 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
         return DiagnosisReading(folder, findings, curves)
     except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
-        return DiagnosisReading(folder, reason="it was not asked for")
+        return DiagnosisReading(folder, reason=NOT_REQUESTED)
     except OSError as error:  # its text has the path on this machine
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell, find_missing_seeds
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
@@ -256,7 +256,7 @@ def make_comparison_document(
             (Code(shorten_run_path(item, loaded)), f": {item.reason}") for item in loaded.excluded
         )
         blocks.append(ReportSection(f"Runs not used: {len(items)}", (Listing(items),)))
-    absent = tuple(map(str, find_missing_seeds(loaded)))
+    absent = tuple(map(str, loaded.missing_seeds))
     if absent:
         blocks.append(ReportSection(_NO_FOLDER_HEADING, (Listing(absent),)))
     return Document(_format_title(cells), tuple(blocks))

@@ -102,9 +102,7 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
 
 def _describe_defaults(verdicts: StudyVerdicts) -> tuple[LinkedSentence, ...]:
     """Return a sentence for each algorithm and variant that ran under library defaults."""
-    _, begun = split_main_variants(
-        verdicts.defaults, verdicts.main_variants, lambda item: item.cell
-    )
+    _, begun = split_main_variants(verdicts.defaults, verdicts.main_cells, lambda item: item.cell)
     found = []
     for words, own in begun:
         counts = format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)

@@ -141,7 +141,7 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.item.cell for item in items]
     alpha = verdicts.options.alpha
-    chosen, begun = split_main_variants(items, verdicts.main_variants, lambda item: item.item.cell)
+    chosen, begun = split_main_variants(items, verdicts.main_cells, lambda item: item.item.cell)
     parts = [
         LinkedSentence(
             f"{begin}: {_describe_paired_counts(own, alpha)}. {_describe_correlation(own)}",
@@ -259,7 +259,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.cell for item in items]
     alpha = verdicts.options.alpha
-    chosen, begun = split_main_variants(items, verdicts.main_variants, lambda item: item.cell)
+    chosen, begun = split_main_variants(items, verdicts.main_cells, lambda item: item.cell)
     parts = [
         LinkedSentence(
             f"{begin}: {_describe_pooled_counts(own, alpha)}.",

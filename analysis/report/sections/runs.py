@@ -16,7 +16,6 @@ from parallax.analysis.data.runs import (
     ExcludedRun,
     LoadedRuns,
     VariantKey,
-    find_missing_seeds,
 )
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
@@ -111,7 +110,7 @@ def describe_missing_runs(
     """Return what is not used, compared or drawn, with the reasons, and seeds without a run."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_exclusion_reasons(loaded))
     folders = format_count(len(loaded.excluded), "run folder")
-    absent = tuple(map(str, find_missing_seeds(loaded)))
+    absent = tuple(map(str, loaded.missing_seeds))
     lead = "Without a folder, though another framework has the seed"
     figures = tuple(f"{item.name}: {item.reason}." for item in missing_figures)
     return (

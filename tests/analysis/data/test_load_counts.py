@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.data.runs import find_missing_seeds
 from parallax.harness.cli.main import main
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.npz_files import RunEvaluations
@@ -94,9 +93,7 @@ def test_seeds_that_only_another_framework_has_are_named(results, make_run, caps
         make_run(framework="sb3", seed=seed)
     make_run(framework="cleanrl", seed=1, status="failed")
     make_run(framework="torchrl", seed=0, env="Walker2d-v5")
-    found = {
-        (item.cell.env, item.framework): item for item in find_missing_seeds(load_runs(results))
-    }
+    found = {(item.cell.env, item.framework): item for item in load_runs(results).missing_seeds}
     assert found["Hopper-v5", "cleanrl"].seeds == (0, 2)
     assert not found["Hopper-v5", "cleanrl"].whole
     assert found["Hopper-v5", "torchrl"].seeds == (0, 1, 2)
@@ -114,7 +111,7 @@ def test_a_study_with_the_same_seeds_everywhere_lacks_none(results, make_run, ca
     for framework in ("sb3", "cleanrl"):
         for seed in (0, 1):
             make_run(framework=framework, seed=seed)
-    assert find_missing_seeds(load_runs(results)) == ()
+    assert load_runs(results).missing_seeds == ()
     main(["compare", str(results)])
     assert "No folder" not in capsys.readouterr().out
 

@@ -145,7 +145,7 @@ def test_scores_are_means_of_the_file(site):
 
 def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
     pairs = table(site, "consistency")
-    findings = re.findall(r"^\d\. (.*)$", page, re.M)
+    findings = re.findall(r"^\d\. (.*)$", page.replace("\\", ""), re.M)
     assert len(findings) == 3
     for finding in findings:
         assert re.search(r"by [\d.]+, 95% interval \[[-\d., ]+\], n = \d+ and \d+", finding)

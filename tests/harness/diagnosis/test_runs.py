@@ -37,7 +37,7 @@ def test_the_folder_tells_what_was_found(both):
     report = json.loads((on / "diagnosis.json").read_text())
     assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
     assert report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
-    assert read_diagnosis(on).reason == "" and "not asked for" in read_diagnosis(off).reason
+    assert read_diagnosis(on).reason == "" and "not requested" in read_diagnosis(off).reason
     assert "1 runs, 1 of them with a diagnosis" in format_diagnosis(on, notes=True)
 
 
