@@ -19,8 +19,7 @@ from parallax.analysis.commands.common import (
     make_options,
     open_output_folder,
 )
-from parallax.analysis.labels import format_number, get_label
-from parallax.analysis.report.phrases import format_setting
+from parallax.analysis.labels import format_number, format_setting, get_label
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.render_markdown import score_table_to_markdown
 from parallax.analysis.report.sections.overall import format_omnibus
