@@ -72,7 +72,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
     # SB3 ends the epochs at 1.5 times its target_kl (stable_baselines3/ppo/ppo.py).
-    converts = hp.target_kl is not None and context.patch_constants
+    converts = hp.target_kl is not None and context.converts_meanings
     limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
     t.set_option("target_kl", "target_kl", limit, "1.5 times it is the limit" if converts else "")
     translate_adam_eps(t)
@@ -156,20 +156,18 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option(
         "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
-    _translate_dueling(t, hp)
+    t.emulate_other_values(
+        "dueling",
+        False,
+        "policy_class",
+        allowed=context.patch_constants,
+        native={"DuelingPolicy": []},
+        note="heads with the last layer's size, in a policy class of one's own",
+    )
     _translate_images(t, context)
     return translate_off_policy(
         t, hp, context, target_updates=count_dqn_target_updates(hp, context)
     )
-
-
-def _translate_dueling(t: ConfigTranslator, hp: DQN) -> None:
-    """Choose a policy class of ours where heads are needed that SB3's own does not have."""
-    if hp.dueling:
-        note = "heads with the last layer's size, in a policy class of one's own"
-        t.emulate_option("dueling", "policy_class", {"DuelingPolicy": []}, note)
-    else:
-        t.set_option("dueling", "policy_class", None, "SB3's own")
 
 
 def _translate_images(t: ConfigTranslator, context: RunContext) -> None:

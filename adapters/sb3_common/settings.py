@@ -118,7 +118,7 @@ def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
 def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
     """Set the options of PPO that both frameworks have."""
     # Upstream's schedules fall before a rollout's updates, the schema's after them.
-    lag = hp.rollout_steps / context.steps if context.patch_constants else 0.0
+    lag = hp.rollout_steps / context.steps if context.converts_meanings else 0.0
     fall = "falls after each rollout" if lag else "falls before the first updates, too"
     rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule, lag)
     t.set_option("learning_rate", "learning_rate", rate)

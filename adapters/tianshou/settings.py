@@ -145,11 +145,15 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("gamma", "PPO.gamma")
     t.set_option("gae_lambda", "PPO.gae_lambda")
     t.set_option("clip_range", "PPO.eps_clip")
-    falls = hp.clip_range_schedule == "linear"
-    note = "through training_fn, lowered after each rollout" if falls else ""
-    t.emulate_option(
-        "clip_range_schedule", "training_fn.clip_range_steps", total if falls else None, note
+    t.emulate_other_values(
+        "clip_range_schedule",
+        "constant",
+        "training_fn.clip_range_steps",
+        allowed=context.patch_constants,
+        native=total,
+        note="through training_fn, lowered after each rollout",
     )
+    falls = hp.clip_range_schedule == "linear"
     clips = hp.value_clip_range is not None
     note = "around the predictions at the start of an epoch" if clips else ""
     t.set_option("value_clip_range", "PPO.value_clip", clips, note)
@@ -231,7 +235,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     note = "in gradient steps; before the update"
     t.set_option("target_update_interval", "DQN.target_update_freq", interval or 1, note)
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
-    if interval is None or (is_within_cycle and t.is_patchable("target_update_interval")):
+    if interval is None or (is_within_cycle and context.converts_meanings):
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "
@@ -257,7 +261,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own")
     translate_off_policy_fields(t, hp, context, "DQN")
     updates = make_update_schedule(hp, context).total_gradient_steps
-    if is_within_cycle and t.is_patchable("target_update_interval"):
+    if is_within_cycle and context.patch_constants:
         cycles = max(updates // hp.gradient_steps - 1, 0)
         moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
     else:

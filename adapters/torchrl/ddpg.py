@@ -92,7 +92,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
         _make_adam(loss.value_network_params, "critic", settings),
     )
     targets = SoftUpdate(loss, eps=settings["SoftUpdate.eps"])
-    delay = settings["loop.policy_delay"] or 1
+    delay = settings.get("loop.policy_delay", 1)
     return DDPGComponents(actor, _build_noise(settings, spec), loss, optimizer, targets, delay)
 
 

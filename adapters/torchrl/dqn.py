@@ -118,7 +118,7 @@ def _build_value_layers(
     settings: Mapping[str, Any], inputs: int, choices: int
 ) -> MLP | nn.Sequential:
     cells = settings["MLP.num_cells"]
-    if not settings["loop.dueling"]:
+    if "loop.dueling" not in settings:
         return MLP(inputs, choices, num_cells=cells, activation_class=nn.ReLU)
     *shared, last = cells
     layers = [build_linear_layers(inputs, shared[:-1], shared[-1]), nn.ReLU()] if shared else []

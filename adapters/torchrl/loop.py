@@ -104,7 +104,7 @@ def mark_truncations(data: TensorDictBase, settings: Mapping[str, Any]) -> None:
 
     Value estimators bootstrap everywhere but behind a terminal state.
     """
-    if settings.get("loop.truncation_is_terminal"):
+    if not settings.get("loop.bootstrap_truncation", True):
         data["next", "terminated"] = data["next", "done"].clone()
 
 

@@ -79,7 +79,7 @@ class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
 
 def build_periodic_targets(loss: LossModule, settings: Mapping[str, Any]) -> TargetNetUpdater:
     """Return what moves a target network at intervals: upstream's class where it serves."""
-    if settings["loop.target_update_interval"] is not None:
+    if "loop.target_update_interval" in settings:
         return PeriodicSoftUpdate(loss, settings)
     interval = settings["HardUpdate.value_network_update_interval"]
     return HardUpdate(loss, value_network_update_interval=interval)

@@ -195,7 +195,7 @@ def exceeds_target_kl(components: PPOComponents, batch: TensorDictBase) -> bool:
 
     By Schulman's estimate, http://joschu.net/blog/kl-approx.html; upstream's script has no end.
     """
-    target_kl = components.settings["loop.target_kl"]
+    target_kl = components.settings.get("loop.target_kl")
     if target_kl is None:
         return False
     with torch.no_grad():
@@ -210,7 +210,7 @@ def find_scheduled_step(components: PPOComponents, progress: LoopProgress) -> in
     It is that of a rollout's first update for all of them where schedules fall after rollouts.
     """
     settings = components.settings
-    if not settings["loop.anneal_after_rollouts"]:
+    if "loop.anneal_after_rollouts" not in settings:
         return progress.updates
     frames: int = settings["Collector.frames_per_batch"]
     rollouts: int = max(settings["script.total_frames"] // frames, 1)

@@ -91,8 +91,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
         loss,
         optimizer,
         SoftUpdate(loss, eps=settings["SoftUpdate.eps"]),
-        policy_delay=settings["loop.policy_delay"] or 1,
-        target_update_interval=settings["loop.target_update_interval"] or 1,
+        policy_delay=settings.get("loop.policy_delay", 1),
+        target_update_interval=settings.get("loop.target_update_interval", 1),
     )
 
 

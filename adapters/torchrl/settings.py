@@ -66,18 +66,29 @@ def translate_off_policy(
     t.set_option("gradient_steps", "script.num_updates", note=note)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(t.value("hidden_sizes")))
-    translate_truncation(t)
+    emulate_in_loop(t, context, "bootstrap_truncation", True)
     total = round_up_to_batches(t, "train_freq", frames, context)
     counts = {"random_steps": min(starts, total), **counts}
     update_schedule = dataclasses.replace(hp.compute_update_schedule(total), **counts)
     return t.finish(total, update_schedule=update_schedule)
 
 
-def translate_truncation(t: ConfigTranslator) -> None:
-    """Ends by a time limit, which TorchRL bootstraps through unless they are marked as terminal."""
-    is_terminal = None if t.value("bootstrap_truncation") else True
-    note = "marked as terminal by this adapter's loop" if is_terminal else ""
-    t.emulate_option("bootstrap_truncation", "loop.truncation_is_terminal", is_terminal, note)
+def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, constant: Any) -> None:
+    """Take values that upstream's script does not have as an option of this adapter's loop.
+
+    Args:
+        t: The translation.
+        context: The run.
+        field: The hyperparameter.
+        constant: What it is in upstream's script.
+    """
+    t.emulate_other_values(
+        field,
+        constant,
+        f"loop.{field}",
+        allowed=context.patch_constants,
+        note="in this adapter's loop",
+    )
 
 
 def translate_periodic_targets(
@@ -88,32 +99,27 @@ def translate_periodic_targets(
     Returns:
         The number of target updates, as a part of the update schedule.
     """
-    interval = hp.target_interval_in_updates()
-    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
-    counts = {"target_updates": updates // (interval or 1)}
-    is_within_cycle = hp.target_update_interval % hp.train_freq != 0
     # Within an update cycle HardUpdate copies several times, where no environment step is taken.
-    if t.value("tau") < 1 or (is_within_cycle and (interval is None or context.patch_constants)):
-        t.emulate_option("target_update_interval", "loop.target_update_interval", note=_OWN_LOOP)
+    is_within_cycle = hp.target_update_interval % hp.train_freq != 0
+    if context.patch_constants and (t.value("tau") < 1 or is_within_cycle):
+        note = "in this adapter's loop"
+        t.emulate_option("target_update_interval", "loop.target_update_interval", note=note)
         translate_soft_targets(t)
         return {}
+    t.declare_constant("tau", 1.0)
+    interval = hp.target_interval_in_updates()
     # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
     note = "in gradient steps, one less than there are between copies"
     name = "HardUpdate.value_network_update_interval"
     t.set_option("target_update_interval", name, (interval or 1) - 1, note)
-    t.set_extra_options(**{"loop.target_update_interval": None})
-    t.set_option("tau", "SoftUpdate.eps", None, note="HardUpdate copies")
-    return counts
-
-
-_OWN_LOOP = "in this adapter's loop"
-
-
-def translate_delay(t: ConfigTranslator, field: str) -> None:
-    """Set an interval in critic steps, which is 1 in upstream's script."""
-    value = t.value(field)
-    note = "1 in upstream's script" if value == 1 else _OWN_LOOP
-    t.emulate_option(field, f"loop.{field}", None if value == 1 else value, note)
+    if interval is None or (is_within_cycle and context.converts_meanings):
+        t.reject_value(
+            "target_update_interval",
+            "a number of gradient steps: there are "
+            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
+        )
+    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
+    return {"target_updates": updates // (interval or 1)}
 
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
@@ -154,10 +160,10 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     """Return the arguments of the components of PPO's recipe."""
     t.set_option("learning_rate", "Adam.lr")
     linear = hp.learning_rate_schedule == "linear"
-    # The schema's schedules fall after a rollout's updates.
-    after_rollouts = True if context.patch_constants else None
-    fall = "after each rollout, by this adapter's loop" if after_rollouts else "at each minibatch"
-    t.set_extra_options(**{"loop.anneal_after_rollouts": after_rollouts})
+    fall = "at each minibatch"
+    if context.converts_meanings:  # the schema's schedules fall after a rollout's updates
+        fall = "after each rollout, in this adapter's loop"
+        t.set_extra_options(**{"loop.anneal_after_rollouts": True})
     t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note=fall)
     t.set_option("rollout_steps", "Collector.frames_per_batch")
     uneven = hp.rollout_steps % hp.minibatch_size
@@ -177,11 +183,10 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("vf_coef", "ClipPPOLoss.critic_coeff", note="times the mean squared error")
     note = "torch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
-    note = _OWN_LOOP if hp.target_kl is not None else "upstream's script has no early end"
-    t.emulate_option("target_kl", "loop.target_kl", note=note)
+    emulate_in_loop(t, context, "target_kl", None)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
-    translate_truncation(t)
+    emulate_in_loop(t, context, "bootstrap_truncation", True)
     # The script's schedules end with the last whole rollout; the steps collected are rounded up.
     t.set_extra_options(**{"script.total_frames": context.steps})
     return t.finish(round_up_to_batches(t, "rollout_steps", hp.rollout_steps, context))
@@ -227,8 +232,8 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("policy_learning_rate", "Adam(actor).lr")
     t.set_option("critic_learning_rate", "Adam(critic).lr")
     t.set_option("temperature_learning_rate", "Adam(alpha).lr")
-    translate_delay(t, "policy_delay")
-    translate_delay(t, "target_update_interval")
+    emulate_in_loop(t, context, "policy_delay", 1)
+    emulate_in_loop(t, context, "target_update_interval", 1)
     t.set_option("initial_temperature", "SACLoss.alpha_init")
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
     t.set_option(
@@ -263,7 +268,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     process = hp.exploration_noise_kind == "ornstein-uhlenbeck"
     note = "shrinks to a tenth over the first 1,000,000 steps" if process else ""
     t.share_option("exploration_noise_kind", name, note)
-    translate_delay(t, "policy_delay")
+    emulate_in_loop(t, context, "policy_delay", 1)
     translate_soft_targets(t)
     return translate_off_policy(t, hp, context)
 
@@ -282,8 +287,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     if hp.exploration_final > hp.exploration_initial:
         t.reject_value("exploration_final", "at most exploration_initial")
     t.set_option("double_q", "DQNLoss.double_dqn")
-    note = "heads with the last layer's size, of this adapter" if hp.dueling else ""
-    t.emulate_option("dueling", "loop.dueling", True if hp.dueling else None, note)
+    emulate_in_loop(t, context, "dueling", False)
     loss_function = LOSS_FUNCTIONS.get(hp.huber_delta, "smooth_l1")
     t.set_option("huber_delta", "DQNLoss.loss_function", loss_function)
     if hp.huber_delta not in LOSS_FUNCTIONS:

@@ -102,9 +102,13 @@ def translate_recipe(
     """
     try:
         env = env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-        patch_constants = patches and alignment in (EXACT_ALIGNMENT, "lockstep")
+        exact = alignment in (EXACT_ALIGNMENT, "lockstep")
         context = RunContext(
-            task=load_task(env), steps=1_000_000, seed=0, patch_constants=patch_constants
+            task=load_task(env),
+            steps=1_000_000,
+            seed=0,
+            patch_constants=patches and exact,
+            converts_meanings=exact,
         )
     except TaskError as error:
         raise SpecError(str(error)) from error

@@ -135,6 +135,7 @@ class TrainingConditions:
             self.n_envs,
             device=self.device,
             patch_constants=self.patch_constants,
+            converts_meanings=True,  # as in runs with alignment=exact
         )
 
 

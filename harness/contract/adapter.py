@@ -107,6 +107,8 @@ class RunContext:
             (`Adapter.why_unsupported_device`).
         patch_constants: Whether hyperparameters that upstream fixes may be changed by the
             patches of its source that the adapter declares.
+        converts_meanings: Whether values mean what the schema says, also where upstream's option
+            means something else; otherwise they are passed on as they are.
     """
 
     task: Task
@@ -116,6 +118,7 @@ class RunContext:
     replay: ReplayConfig = UNIFORM_REPLAY
     device: str = CPU
     patch_constants: bool = False
+    converts_meanings: bool = False
 
 
 class Monitor(Protocol):

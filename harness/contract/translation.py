@@ -136,6 +136,32 @@ class ConfigTranslator:
         """Sets what the adapter does around upstream; `note` says how."""
         self._claim_field(field, "emulated", name, native, note)
 
+    def emulate_other_values(
+        self,
+        field: str,
+        constant: Any,
+        name: str,
+        *,
+        allowed: bool,
+        native: Any = _AS_IS,
+        note: str = "",
+    ) -> None:
+        """Declares that the framework fixes `field`; other values are set around upstream.
+
+        Args:
+            field: The hyperparameter.
+            constant: Upstream's value.
+            name: Setting that carries another value.
+            allowed: Whether the run may have what upstream does not have: see `patch_constants`
+                of `RunContext`.
+            native: What is passed for another value; the unified value unless given.
+            note: How it is done.
+        """
+        if allowed and self._values[field] != constant:
+            self.emulate_option(field, name, native, note)
+        else:
+            self.declare_constant(field, constant)
+
     def is_patchable(self, field: str) -> bool:
         """Return whether a patch of upstream's source takes any value of `field`."""
         return field in self._patchable

@@ -207,7 +207,7 @@ class ExperimentCache:
         self, algorithm: str, context: RunContext, changes: Mapping[str, Any]
     ) -> tuple[Any, NativeConfig]:
         if self.level.uses_recipe:
-            context = dataclasses.replace(context, patch_constants=True)
+            context = dataclasses.replace(context, patch_constants=True, converts_meanings=True)
             base = load_recipe(algorithm, self.level.hps)
         else:
             recipe = load_recipe(algorithm, self.adapter.name)

@@ -76,7 +76,14 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
         with_replay=not spec.replay.is_uniform,
     )
     context = RunContext(
-        task, spec.steps, spec.seed, spec.n_envs, spec.replay, spec.device, spec.patch_constants
+        task,
+        spec.steps,
+        spec.seed,
+        spec.n_envs,
+        spec.replay,
+        spec.device,
+        spec.patch_constants,
+        converts_meanings=spec.alignment in ("exact", "lockstep"),
     )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)

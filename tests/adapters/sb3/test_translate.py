@@ -20,7 +20,7 @@ from parallax.harness.contract.recipes import load_recipe
 def translate(algorithm, steps=10_000, patches=False, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "sb3"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3, patch_constants=patches)
+    context = RunContext(task, steps, seed=3, patch_constants=patches, converts_meanings=patches)
     return SB3Adapter().translate(algorithm, hyperparameters, context)
 
 

@@ -17,7 +17,9 @@ from parallax.harness.contract.recipes import load_recipe
 def translate(algorithm, steps=10_000, n_envs=1, hps="tianshou", patches=False, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, hps), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3, n_envs=n_envs, patch_constants=patches)
+    context = RunContext(
+        task, steps, seed=3, n_envs=n_envs, patch_constants=patches, converts_meanings=patches
+    )
     return TianshouAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -115,15 +117,17 @@ def test_clip_range_falls_to_zero_over_the_run():
     from parallax.adapters.tianshou.algorithms import make_training_fn
 
     linear = {"rollout_steps": 1000, "minibatch_size": 50, "clip_range_schedule": "linear"}
-    settings = translate("ppo", 9_500, **linear, value_clip_range=None).settings
+    settings = translate("ppo", 9_500, patches=True, **linear, value_clip_range=None).settings
     model = types.SimpleNamespace()
     lower = make_training_fn("ppo", model, settings)
     for trained, left in ((0, 1.0), (5000, 0.5), (9000, 0.1)):
         lower(trained)
         assert model.eps_clip == pytest.approx(0.2 * left)
     assert make_training_fn("ppo", model, translate("ppo").settings) is None
-    with pytest.raises(SpecError, match=r"value_clip_range=0\.2: .* which is constant"):
-        translate("ppo", 9_500, **linear, value_clip_range=0.2)
+    native = translate("ppo", 9_500, patches=True, **linear, value_clip_range=0.2)
+    assert native.patched_fields == ("value_clip_range",)  # which does not fall
+    with pytest.raises(SpecError, match=r"clip_range_schedule=linear: in tianshou .* constant"):
+        translate("ppo", **linear)
 
 
 def test_patches_take_what_tianshou_fixes():

@@ -40,7 +40,8 @@ def test_harness_changes_nothing(case, tmp_path, reference):
         "torchrl",
         algorithm,
         hyperparameters=unified,
-        alignment="exact",
+        # Under exact, schedules of PPO do not fall with each minibatch as in its script.
+        alignment="common" if algorithm == "ppo" else "exact",
         env=env,
         steps=steps,
         eval_every=steps // 4,

@@ -18,7 +18,9 @@ CHEETAH = "HalfCheetah-v4"  # actions within +-1
 def translate(algorithm, steps=10_000, task=None, n_envs=1, patches=False, **changes):
     hyperparameters = dataclasses.replace(load_recipe(algorithm, "torchrl"), **changes)
     usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task or usual, steps, 3, n_envs, patch_constants=patches)
+    context = RunContext(
+        task or usual, steps, 3, n_envs, patch_constants=patches, converts_meanings=patches
+    )
     return TorchRLAdapter().translate(algorithm, hyperparameters, context)
 
 
@@ -90,13 +92,16 @@ def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
     ],
 )
 def test_what_upstreams_scripts_do_not_have_is_in_this_adapters_loops(algorithm, field, value):
-    assert row(translate(algorithm, **{field: value}), field).kind == "emulated"
-    own = row(translate(algorithm), field)
-    assert own.native_value is None and own.native_name.startswith("loop.")
+    with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=.*: in torchrl it is fixed at"):
+        translate(algorithm, **{field: value})
+    native = translate(algorithm, patches=True, **{field: value})
+    assert row(native, field).kind == "emulated" and native.settings[f"loop.{field}"] == value
+    assert row(translate(algorithm, patches=True), field).kind == "constant"
 
 
 def test_delays_are_counted():
-    schedule = translate("sac", 50_000, policy_delay=2, target_update_interval=3).update_schedule
+    delays = {"policy_delay": 2, "target_update_interval": 3}
+    schedule = translate("sac", 50_000, patches=True, **delays).update_schedule
     steps = schedule.total_gradient_steps
     assert (schedule.policy_updates, schedule.target_updates) == (steps // 2, steps // 3)
 
