@@ -15,6 +15,11 @@ class SbxAdapter(Adapter):
     import_names = ("sbx",)
     install_command = "pip install 'sbx-rl>=0.28,<0.29'"
 
+    @property
+    def upstream_modules(self) -> tuple[str, ...]:
+        """Return the packages whose source may be changed; sbx-rl's is named sbx."""
+        return ("sbx", *super().upstream_modules)
+
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules of all algorithms; JAX starts its threads at the first computation."""
         return ("parallax.adapters.sbx.train",)

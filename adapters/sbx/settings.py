@@ -148,7 +148,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         list(hp.hidden_sizes),
         note="two layers of one width: sbx reads the first number alone",
     )
-    if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1:
+    # Heads of dueling networks take the place of the last layer.
+    if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1 or hp.dueling:
         t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
     return translate_off_policy(
         t, hp, context, target_updates=count_dqn_target_updates(hp, context)
@@ -156,7 +157,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
-    "ppo": AlgorithmSettings(translate_ppo),
+    "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
     "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
     "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
     "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),

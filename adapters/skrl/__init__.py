@@ -18,6 +18,7 @@ class SkrlAdapter(Adapter):
     name = "skrl"
     packages = ("skrl", "torch")
     import_names = ("skrl",)
+    rebuilt_packages = ("parallax.adapters.skrl",)
     install_command = "pip install 'skrl>=2.1.1,<2.2'"
     # Upstream leaves noises to its users, and those of its examples are for one task.
     recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")

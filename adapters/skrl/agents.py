@@ -5,6 +5,7 @@ Each has `parts(settings, spaces)`.
 
 import copy
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from skrl.agents.torch.ppo import PPO, PPO_CFG
 from skrl.agents.torch.sac import SAC, SAC_CFG
 from skrl.agents.torch.td3 import TD3, TD3_CFG
 from skrl.memories.torch import RandomMemory
-from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
+from skrl.models.torch import CategoricalMixin, DeterministicMixin, GaussianMixin, Model
 from skrl.resources.noises.torch import GaussianNoise, OrnsteinUhlenbeckNoise
 
 ModelInputs = Mapping[str, Any]
@@ -45,6 +46,11 @@ class ModelSpaces:
         action = copy.deepcopy(env.action_space)
         action.seed(seed)
         return cls(env.observation_space, action, device)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Return whether an action is one of so many choices."""
+        return isinstance(self.action, gymnasium.spaces.Discrete)
 
     @property
     def model_arguments(self) -> dict[str, Any]:
@@ -122,6 +128,19 @@ class GaussianActor(GaussianMixin, BoundedActionModel):
         return mean, {"log_std": self.log_std_parameter}
 
 
+class CategoricalActor(CategoricalMixin, RandomActionModel):
+    """Probabilities of discrete actions."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        CategoricalMixin.__init__(self)
+        self.net = build_mlp(self.num_observations, hidden, self.num_actions)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Return logits float32[N, actions]."""
+        return self.net(inputs["observations"]), {}
+
+
 class ValueModel(DeterministicMixin, Model):
     """The value of an observation."""
 
@@ -160,6 +179,123 @@ class QValueModel(DeterministicMixin, RandomActionModel):
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
         """Return action values float32[N, actions]."""
         return self.net(inputs["observations"]), {}
+
+
+class DuelingQValueModel(DeterministicMixin, RandomActionModel):
+    """Q-network with heads for the value and the advantages (Wang et al. 2016, equation 9)."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        *shared, last = hidden
+        # Without the output layer of a network.
+        self.net = build_mlp(self.num_observations, shared, 1)[:-1]
+        features = shared[-1] if shared else self.num_observations
+        self.advantage = build_mlp(features, [last], self.num_actions)
+        self.value = build_mlp(features, [last], 1)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Return action values float32[N, actions]."""
+        features = self.net(inputs["observations"])
+        advantages = self.advantage(features)
+        return advantages - advantages.mean(dim=1, keepdim=True) + self.value(features), {}
+
+
+def build_hidden_layers(
+    inputs: int, hidden: Sequence[int], unit: type[torch.nn.Module]
+) -> torch.nn.Sequential:
+    """Hidden layers."""
+    made: list[torch.nn.Module] = []
+    for width in hidden:
+        made += [torch.nn.Linear(inputs, width), unit()]
+        inputs = width
+    return torch.nn.Sequential(*made)
+
+
+class LinearActor(GaussianMixin, RandomActionModel):
+    """A mean that is linear in the last of two layers of tanh, and one deviation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        GaussianMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
+        self.net.append(torch.nn.Linear(hidden[-1], self.num_actions))
+        self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Means float32[N, actions]."""
+        return self.net(inputs["observations"]), {"log_std": self.log_std_parameter}
+
+
+class TanhValue(DeterministicMixin, Model):
+    """The value of an observation, by two layers of tanh."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        DeterministicMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
+        self.net.append(torch.nn.Linear(hidden[-1], 1))
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Return values float32[N, 1]."""
+        return self.net(inputs["observations"]), {}
+
+
+class TwoHeadedActor(GaussianMixin, RandomActionModel):
+    """A mean and the logarithm of a deviation, both of the observation."""
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        GaussianMixin.__init__(self)
+        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.ReLU)
+        self.mean = torch.nn.Linear(hidden[-1], self.num_actions)
+        self.log_std = torch.nn.Linear(hidden[-1], self.num_actions)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Means float32[N, actions]."""
+        seen = self.net(inputs["observations"])
+        return self.mean(seen), {"log_std": self.log_std(seen)}
+
+
+class SquashedActor(TwoHeadedActor, BoundedActionModel):
+    """A Gaussian that tanh brings between the bounds (Haarnoja et al. 2019, appendix C).
+
+    Log-probabilities are those of the action between -1 and 1.
+    """
+
+    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
+        TwoHeadedActor.__init__(self, spaces, hidden)
+        self.scale(spaces)
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Return the mode's actions float32[N, actions]."""
+        mean, outputs = super().compute(inputs, role)
+        return self.within(mean), {**outputs, "mean": mean}
+
+    def act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
+        """Return sampled actions float32[N, actions] and their log-probabilities."""
+        _, outputs = self.compute(inputs, role)
+        deviation = torch.clamp(outputs["log_std"], -20, 2).exp()
+        gaussian: Any = torch.distributions.Normal(outputs["mean"], deviation)
+        self._g_distribution = gaussian
+        sample = gaussian.rsample()
+        # The logarithm of 1 - tanh(x)^2, without its cancellation.
+        correction = 2 * (math.log(2) - sample - torch.nn.functional.softplus(-2 * sample))
+        log_prob = gaussian.log_prob(sample) - correction
+        return self.within(sample), {**outputs, "log_prob": log_prob.sum(dim=-1, keepdim=True)}
+
+
+def build_probe_models(
+    algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
+) -> dict[str, Any]:
+    """Return substitute models for an algorithm's agent, by role; empty where the recipe's do."""
+    hidden = settings["models.hidden_sizes"]
+    match algorithm:
+        case "ppo":
+            return {"policy": LinearActor(spaces, hidden), "value": TanhValue(spaces, hidden)}
+        case "sac":
+            return {"policy": TwoHeadedActor(spaces, hidden)}
+    return {}
 
 
 NativeSettings = Mapping[str, Any]
@@ -245,7 +381,8 @@ def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
 def make_ppo_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
-    models = {"policy": GaussianActor(spaces, hidden), "value": ValueModel(spaces, hidden)}
+    actor = CategoricalActor if spaces.is_discrete else GaussianActor
+    models = {"policy": actor(spaces, hidden), "value": ValueModel(spaces, hidden)}
     return AgentParts(PPO, PPO_CFG, models)
 
 
@@ -281,9 +418,10 @@ DQN_AGENTS = {"DQN": (DQN, DQN_CFG), "DDQN": (DDQN, DDQN_CFG)}
 def make_dqn_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
+    network = DuelingQValueModel if settings.get("models.dueling") else QValueModel
     roles = ("q_network", "target_q_network")
     return AgentParts(
-        *DQN_AGENTS[settings["agent"]], {role: QValueModel(spaces, hidden) for role in roles}
+        *DQN_AGENTS[settings["agent"]], {role: network(spaces, hidden) for role in roles}
     )
 
 

@@ -2,17 +2,21 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from skrl.agents.torch import Agent
-from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 
 from parallax.adapters.skrl import train
-from parallax.adapters.skrl.agents import ModelInputs, ModelOutputs, ModelSpaces, RandomActionModel
+from parallax.adapters.skrl.agents import (
+    DuelingQValueModel,
+    ModelSpaces,
+    TwoHeadedActor,
+    build_probe_models,
+)
 from parallax.adapters.torch_common.recording import (
     TensorLocation,
     TorchRecorder,
@@ -27,76 +31,6 @@ from parallax.harness.contract.probing.protocol import (
 )
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
-
-
-def build_probe_models(
-    algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
-) -> dict[str, Any]:
-    """Return substitute models for an algorithm's agent, by role; empty where the recipe's do."""
-    hidden = settings["models.hidden_sizes"]
-    match algorithm:
-        case "ppo":
-            return {"policy": LinearActor(spaces, hidden), "value": TanhValue(spaces, hidden)}
-        case "sac":
-            return {"policy": TwoHeadedActor(spaces, hidden)}
-    return {}
-
-
-def build_hidden_layers(
-    inputs: int, hidden: Sequence[int], unit: type[torch.nn.Module]
-) -> torch.nn.Sequential:
-    """Hidden layers."""
-    made: list[torch.nn.Module] = []
-    for width in hidden:
-        made += [torch.nn.Linear(inputs, width), unit()]
-        inputs = width
-    return torch.nn.Sequential(*made)
-
-
-class LinearActor(GaussianMixin, RandomActionModel):
-    """A mean that is linear in the last of two layers of tanh, and one deviation."""
-
-    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
-        Model.__init__(self, **spaces.model_arguments)
-        GaussianMixin.__init__(self)
-        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
-        self.net.append(torch.nn.Linear(hidden[-1], self.num_actions))
-        self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
-
-    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Means float32[N, actions]."""
-        return self.net(inputs["observations"]), {"log_std": self.log_std_parameter}
-
-
-class TanhValue(DeterministicMixin, Model):
-    """The value of an observation, by two layers of tanh."""
-
-    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
-        Model.__init__(self, **spaces.model_arguments)
-        DeterministicMixin.__init__(self)
-        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.Tanh)
-        self.net.append(torch.nn.Linear(hidden[-1], 1))
-
-    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Return values float32[N, 1]."""
-        return self.net(inputs["observations"]), {}
-
-
-class TwoHeadedActor(GaussianMixin, RandomActionModel):
-    """A mean and the logarithm of a deviation, both of the observation."""
-
-    def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
-        Model.__init__(self, **spaces.model_arguments)
-        GaussianMixin.__init__(self)
-        self.net = build_hidden_layers(self.num_observations, hidden, torch.nn.ReLU)
-        self.mean = torch.nn.Linear(hidden[-1], self.num_actions)
-        self.log_std = torch.nn.Linear(hidden[-1], self.num_actions)
-
-    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Means float32[N, actions]."""
-        seen = self.net(inputs["observations"])
-        return self.mean(seen), {"log_std": self.log_std(seen)}
-
 
 _CRITICS = {
     f"critic{number}{suffix}": f"{prefix}critic_{number}"
@@ -200,6 +134,10 @@ def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, to
     linear = [layer for layer in model.net if isinstance(layer, torch.nn.Linear)]
     if isinstance(model, TwoHeadedActor):
         heads = {"mean": model.mean, "std": model.log_std}
+    elif isinstance(model, DuelingQValueModel):
+        parts: dict[str, Any] = {"advantage": model.advantage, "value": model.value}
+        heads = {f"{name}0": part[0] for name, part in parts.items()}
+        heads |= {name: part[-1] for name, part in parts.items()}
     else:
         heads = {"mean" if (algorithm, network) == ("sac", "policy") else "out": linear.pop()}
     return {str(number): layer for number, layer in enumerate(linear)} | heads

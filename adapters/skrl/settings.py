@@ -7,6 +7,7 @@ fades). `adapters.skrl.agents` builds what the settings describe.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from parallax.harness.contract.adapter import RunContext
@@ -126,7 +127,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         **{"RandomMemory.memory_size": hp.rollout_steps, "RandomMemory.replacement": False}
     )
     t.set_option(
-        "minibatch_size", f"{PPO_CFG_NAME}.mini_batches", hp.rollout_steps // hp.minibatch_size
+        "minibatch_size",
+        f"{PPO_CFG_NAME}.mini_batches",
+        math.ceil(hp.rollout_steps / hp.minibatch_size),
     )
     if hp.rollout_steps % hp.minibatch_size:
         why = f"a number of equal minibatches: it must divide rollout_steps={hp.rollout_steps}"
@@ -262,7 +265,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("exploration_initial", scheduler, falling, "a function made of these")
     t.share_option("exploration_final", scheduler)
     t.share_option("exploration_steps", scheduler)
-    t.declare_constant("dueling", False)
+    note = "the models' own heads, each with the last layer's size"
+    t.emulate_option("dueling", "models.dueling", hp.dueling or None, note)
     t.declare_constant("huber_delta", None, "the mean squared error")
     t.declare_constant("max_grad_norm", None)
     translate_off_policy_fields(t, hp, DQN_CFG_NAME)
@@ -282,7 +286,7 @@ def _compute_first_update(hp: DQN) -> int:
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
-    "ppo": AlgorithmSettings(translate_ppo),
+    "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
     "td3": AlgorithmSettings(translate_td3),
     "sac": AlgorithmSettings(translate_sac),
     "ddpg": AlgorithmSettings(translate_ddpg),

@@ -139,6 +139,8 @@ def report_to_monitor(
 def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:
     """Return values by their names in the trace."""
     known = {METRICS[name]: value for name, value in tracked.items() if name in METRICS}
+    if np.isnan(known.get("policy/std", 0)):  # a choice has no standard deviation
+        del known["policy/std"]
     if algorithm == "sac" and ENTROPY_LOSS in tracked:
         known["loss/temperature"] = tracked[ENTROPY_LOSS]
     return known
@@ -150,7 +152,7 @@ def predict_actions(agent: Agent, observations: NDArray[np.float32]) -> NDArray[
     seen = torch.as_tensor(np.asarray(observations, np.float32), device=agent.device)
     with torch.no_grad():
         found = network.compute({"observations": seen.flatten(1)}, role="policy")[0].cpu()
-    if "policy" in agent.models:
+    if isinstance(agent.action_space, gymnasium.spaces.Box):
         return np.asarray(found, np.float32)
     return np.asarray(torch.argmax(found, dim=1), np.int64)
 

@@ -1,5 +1,6 @@
 """Short trainings on a scripted task that report to a monitor of ours, in a second each."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
@@ -292,7 +293,14 @@ def train_uncached(
     """The same without looking whether it has been done."""
     monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    _run_training(framework, algorithm, native, around, hyperparameters, monitor)
+    with _apply_patches(framework, algorithm, native, around, hyperparameters):
+        _run_training(framework, algorithm, native, around, hyperparameters, monitor)
+        return _collect_result(monitor, native, around)
+
+
+def _collect_result(
+    monitor: _ConformanceMonitor, native: NativeConfig, around: TrainingConditions
+) -> TrainingResult:
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
     assert weights, "no parameters were handed over"
@@ -355,7 +363,10 @@ def observe_cached(
     observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     try:
-        with watch_libraries(monitor.events, load_watchers(get_libraries(framework))):
+        with (
+            watch_libraries(monitor.events, load_watchers(get_libraries(framework))),
+            _apply_patches(framework, algorithm, native, around, hyperparameters),
+        ):
             _run_training(framework, algorithm, native, around, hyperparameters, monitor)
     except NoWatcherError as reason:
         pytest.skip(str(reason))
@@ -371,8 +382,16 @@ def _run_training(
     monitor: _ConformanceMonitor,
 ) -> None:
     make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
-    adapter = load_adapter(framework)
+    load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
+
+
+def _apply_patches(
+    framework: str,
+    algorithm: str,
+    native: NativeConfig,
+    around: TrainingConditions,
+    hyperparameters: Hyperparameters,
+) -> contextlib.AbstractContextManager[None]:
     fields = (*native.patched_fields, *around.forced_patches)
-    patches = make_patches(adapter, algorithm, hyperparameters, fields)
-    with make_replacement(patches).apply_replacement():
-        adapter.train(algorithm, native, around.context, make_env, monitor)
+    patches = make_patches(load_adapter(framework), algorithm, hyperparameters, fields)
+    return make_replacement(patches).apply_replacement()

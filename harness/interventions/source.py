@@ -2,7 +2,9 @@
 
 The segment is looked for in the text of the installed file, without importing it. When it is
 applied, the function keeps its identity and gets other code, so that whoever has imported it
-by name runs the changed code as well; afterwards it has its own again. No file is written.
+by name runs the changed code as well; afterwards it has its own again. No file is written. JAX
+knows a function that it compiles by its identity alone; a context of JAX's tells both versions
+apart.
 """
 
 import ast
@@ -13,6 +15,7 @@ import importlib
 import importlib.util
 import inspect
 import itertools
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -188,6 +191,7 @@ class SourceReplacement:
         with contextlib.ExitStack() as stack:
             if self._scripts:
                 stack.enter_context(use_source_rewriter(self._rewrite))
+            stack.enter_context(self._separate_compilations())
             try:
                 for function, code in self._codes:
                     function.__code__ = code
@@ -196,8 +200,23 @@ class SourceReplacement:
                 for function, code in former:
                     function.__code__ = code
 
+    def _separate_compilations(self) -> contextlib.AbstractContextManager[Any]:
+        # Without this a compiled function would be the one of whoever called it first.
+        if not self._codes or "jax" not in sys.modules:
+            return contextlib.nullcontext()
+        context = _make_jax_context()
+        entered = context((context.value, tuple(code for _, code in self._codes)))
+        assert isinstance(entered, contextlib.AbstractContextManager)
+        return entered
+
     def _rewrite(self, name: str, text: str) -> str:
         return _apply_locations(text, self._scripts.get(name, ()))
+
+
+@functools.cache
+def _make_jax_context() -> Any:
+    """A value that is a part of the key of all that JAX traces and compiles."""
+    return sys.modules["jax"].make_user_context(None)
 
 
 def _find_function(module: str, name: str) -> FunctionType:

@@ -1,0 +1,58 @@
+import dataclasses
+
+import pytest
+import support
+
+from parallax.adapters.skrl import SkrlAdapter
+from parallax.envs.tasks import load_task
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+
+pytest.importorskip("skrl")
+
+
+def translate(algorithm, patches, **changes):
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "skrl"), **changes)
+    task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    context = RunContext(task, 1000, seed=3, patch_constants=patches)
+    return SkrlAdapter().translate(algorithm, hyperparameters, context)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field", "value", "why"),
+    [
+        ("ppo", "normalize_advantage", False, "fixed at true"),
+        ("ppo", "minibatch_size", 300, "equal minibatches"),
+        ("td3", "train_freq", 4, "fixed at 1"),
+        ("sac", "policy_delay", 2, "fixed at 1"),
+        ("ddpg", "critic_weight_decay", 0.01, "fixed at 0.0"),
+        ("dqn", "max_grad_norm", 10.0, "fixed at null"),
+        ("dqn", "target_update_interval", 7, "a number of gradient steps"),
+    ],
+)
+def test_constants_are_patched_or_refused(algorithm, field, value, why):
+    changes = {field: value} | ({"train_freq": 2} if field == "target_update_interval" else {})
+    with pytest.raises(SpecError, match=f"{field}=.*{why}"):
+        translate(algorithm, False, **changes)
+    assert translate(algorithm, True, **changes).patched_fields == (field,)
+
+
+def test_networks_are_dueling_without_a_patch():
+    native = translate("dqn", False, dueling=True)
+    assert native.settings["models.dueling"] is True
+    assert not native.patched_fields
+    # Settings of runs from before there was the option.
+    assert translate("dqn", False).settings["models.dueling"] is None
+
+
+@pytest.mark.parametrize("framework", ["skrl", "sbx"])
+def test_ppo_takes_discrete_actions(framework, tmp_path):
+    small = {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2}
+    spec = support.spec(
+        framework, "ppo", hyperparameters=small, env="CartPole-v1", steps=128, eval_every=64
+    )
+    _, run = support.run(spec, tmp_path)
+    assert run["status"] == "completed", run["failure"]
+    assert run["update_schedule"]["total_gradient_steps"] == 8
