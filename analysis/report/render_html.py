@@ -384,6 +384,8 @@ def _render_cell(cell: TableCell, is_numeric: bool, context: PageContext) -> Mar
         return Markup(f'<td class=n data-v="{escape(cell.sort)}">{text}')
     if cell.style:
         return Markup(f'<td class="{escape(cell.style)}">{text}')
-    if cell.path is not None and (address := context.get_address(cell.path)):
-        return Markup(f'<td class=path><a href="{escape(address)}">{text}</a>')
+    if cell.path is not None:
+        address = context.get_address(cell.path)
+        link = f'<a href="{escape(address)}">{text}</a>' if address else text
+        return Markup(f"<td class=path>{link}")
     return Markup(f"<td>{text}")
