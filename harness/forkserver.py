@@ -27,7 +27,7 @@ READY_MESSAGE = b"ready"
 _LARGEST_REQUEST = 1 << 16
 _LARGEST_OUTPUT = 1 << 20
 # pyarrow imports it when it makes its first array, which every run does.
-_OWN_MODULES = ("parallax.harness.worker", "pandas")
+_OWN_MODULES = ("parallax.harness.worker", "parallax.harness.record.trace", "pandas")
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:

@@ -141,12 +141,13 @@ def _prepare_trial(
         eval_episodes=1,
         evaluation_seed=0,
     )
-    trial = prepare_run(spec, adapter)
+    trial = prepare_run(spec, adapter, must_learn=False)
     scheduled = trial.native.total_steps
     if scheduled == steps:
         return trial
     # Rounded up to a whole update cycle, it would be evaluated again and again on its way.
-    return prepare_run(dataclasses.replace(spec, steps=scheduled, eval_every=scheduled), adapter)
+    whole = dataclasses.replace(spec, steps=scheduled, eval_every=scheduled)
+    return prepare_run(whole, adapter, must_learn=False)
 
 
 def shorten_hyperparameters(hyperparameters: Any, n_envs: int) -> tuple[Any, int]:

@@ -34,7 +34,8 @@ def run_hydra_app(config: DictConfig) -> None:
         # Other launchers than the local one have other options, and are for sweeps.
         launcher = HydraConfig.get().launcher
         malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
-        count_processes(launcher.get("n_jobs", 1))  # a single run needs one, whatever it says
+        if (jobs := launcher.get("n_jobs", 1)) != -1:
+            count_processes(jobs)  # a single run needs one, whatever it says
         report_outcomes(run_sweep([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
     except (SpecError, RunsFailedError) as error:
         # Hydra would print a second message around an exception.

@@ -146,10 +146,11 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         )
     adapter = _load_adapter(reading.content["adapter"], folder)
     with silence_future_warnings(), _restore_rng_state():
-        prepared = prepare_run(spec, adapter, on_this_machine=False)
+        prepared = prepare_run(spec, adapter, on_this_machine=False, must_learn=False)
         check_translation(prepared, reading.content)
         if spec.device != CPU:  # every machine has a CPU
-            prepared = prepare_run(dataclasses.replace(spec, device=CPU), adapter)
+            on_cpu = dataclasses.replace(spec, device=CPU)
+            prepared = prepare_run(on_cpu, adapter, must_learn=False)
         setup = _SetupMonitor(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -43,7 +43,9 @@ from parallax.harness.record.lock import (
 from parallax.harness.record.npz_files import StoredPolicy, pack_policy
 from parallax.harness.record.reading import RunReading, read_run
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, compute_checksum
-from parallax.harness.record.trace import AppendFile, CheckpointExtras, TraceWriter
+
+if TYPE_CHECKING:
+    from parallax.harness.record.trace import AppendFile, CheckpointExtras, TraceWriter
 
 LOG_PREFIX = ".log-"
 """How the name of a log begins until the run is that of the process that writes it."""
@@ -81,10 +83,19 @@ class RunFolder:
         self._hashes: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self.checkpoints = CheckpointStore(lease)
-        self.checkpoint_extras = CheckpointExtras()
+
+    # pyarrow takes as long to load as a run takes to set up, and only trainings need it.
+    @functools.cached_property
+    def checkpoint_extras(self) -> "CheckpointExtras":
+        """Return the values that checkpoints add to the trace."""
+        from parallax.harness.record.trace import CheckpointExtras
+
+        return CheckpointExtras()
 
     @functools.cached_property
-    def _trace(self) -> TraceWriter:
+    def _trace(self) -> "TraceWriter":
+        from parallax.harness.record.trace import TraceWriter
+
         return TraceWriter(self._lease.staging)
 
     @property
@@ -201,8 +212,10 @@ class RunFolder:
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
             self._lease.remove(name)
 
-    def open_append_file(self, name: str, resumes: bool) -> AppendFile:
+    def open_append_file(self, name: str, resumes: bool) -> "AppendFile":
         """A file that others read while it grows; see `AppendFile`."""
+        from parallax.harness.record.trace import AppendFile
+
         return AppendFile(self._lease, name, resumes)
 
     def save_diagnosis(self, report: Mapping[str, Any]) -> None:

@@ -51,7 +51,9 @@ class PreparedRun:
     interventions: tuple[Intervention, ...] = ()
 
 
-def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -> PreparedRun:
+def prepare_run(
+    spec: RunSpec, adapter: Adapter, on_this_machine: bool = True, must_learn: bool = True
+) -> PreparedRun:
     """Check a run, resolve its hyperparameters and translate them.
 
     This is the one place that knows the order of the steps.
@@ -60,6 +62,8 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
         spec: The run.
         adapter: Adapter of its framework.
         on_this_machine: Whether this machine will train: its memory and devices are checked then.
+        must_learn: Whether a run that ends before its first update is refused. One that was made
+            before, or only tries whether it can begin, may be one.
 
     Raises:
         SpecError: The framework or task is missing or cannot honour the run.
@@ -88,14 +92,16 @@ def prepare_run(spec: RunSpec, adapter: Adapter, on_this_machine: bool = True) -
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
     check_wrappers(spec, hyperparameters, task)
-    check_length(spec, hyperparameters)
+    if must_learn:
+        check_length(spec, hyperparameters)
     interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     native = _translate(spec, adapter, hyperparameters, context)
     if native.patched_fields:
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
-    check_updates(spec, hyperparameters, native)
+    if must_learn:
+        check_updates(spec, hyperparameters, native)
     return PreparedRun(spec, context, hyperparameters, native, interventions)
 
 

@@ -16,7 +16,7 @@ SMALL = [
     for text in ("learning_starts=50", "batch_size=16", "hidden_sizes=[256,256]")
 ]
 STUDIES = {
-    "standin": ["framework=standin", "steps=300", "eval_every=100"],
+    "standin": ["framework=standin", "steps=300", "eval_every=100", SMALL[0]],
     "real": ["framework=sb3,cleanrl", "steps=300", "eval_every=100", *SMALL],
 }
 SECONDS = "0.75"

@@ -131,5 +131,5 @@ def test_run_is_not_trained_with_other_settings_than_it_records(tmp_path, monkey
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     assert worker.main(folder) == 1
     after = read_run(folder)
-    assert after.reason.startswith("failed: ") and "n_steps=7 then, 2048 now" in after.reason
+    assert after.reason.startswith("failed: ") and "n_steps=7 then, 576 now" in after.reason
     assert not (folder / "evaluations.npz").exists()
