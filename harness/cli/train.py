@@ -116,7 +116,7 @@ def _read_config_file(name: str) -> dict[str, Any]:
 
 _DIAGNOSIS_KEYS = ("name", "period", "also")  # all but the thresholds
 _CUSTOM_NAME_HINTS = {
-    "env": "Any other gymnasium task is named as env.name={}, arguments of it as env.kwargs.NAME.",
+    "env": "Any other gymnasium task is named as env.name={}.",
     "study": "A study of your own is named as study.name={}.",
 }
 
