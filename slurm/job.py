@@ -151,7 +151,7 @@ class RunJob:
             variables = get_allocator_variables("malloc", self._limits.malloc)
         except SpecError as error:
             return _mark_failed(folder, str(error))
-        self._current, self._run_started = str(folder), time.time()
+        self._current, self._run_started = str(folder), time.monotonic()
         self._kept = find_last_checkpoint(folder)
         try:
             process = RunProcess(spec, folder, preloaded, variables)
@@ -196,7 +196,7 @@ class RunJob:
     def _has_exhausted_time(self, folder: Path) -> bool:
         stops = [attempt["stopped_by"] for attempt in collect_attempts(read_run(folder))]
         return has_exhausted_restarts(
-            time.time() - self._run_started, stops.count("time limit"), self._limits
+            time.monotonic() - self._run_started, stops.count("time limit"), self._limits
         )
 
 
@@ -206,7 +206,7 @@ def _make_batch_job(limits: JobLimits) -> BatchJob:
     return BatchJob(
         id=f"{array}_{index}" if array else os.environ["SLURM_JOB_ID"],
         restart=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
-        limit_from=time.time() + compute_seconds_to_warning(limits),
+        limit_from=time.monotonic() + compute_seconds_to_warning(limits),
         notice=limits.signal_seconds,
     )
 

@@ -7,8 +7,8 @@ import io
 import json
 import math
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -108,6 +108,11 @@ def write_atomically(
 ) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
+    The content is on the disk before the name is, and the name before this returns: after a loss
+    of power the file is the old one or the new one, and what is written later is never there
+    without it. Permissions are those that the umask, or the folder's default list, gives any new
+    file: others of a group may read, and replace, what is in a folder that they share.
+
     Args:
         path: Final name.
         write: Receives the open temporary file.
@@ -116,17 +121,28 @@ def write_atomically(
     Raises:
         OSError: The disk is full or the folder cannot be written; `path` is as it was.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=staging or path.parent)
+    temporary = (staging or path.parent) / f".{path.name[:200]}.{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk, where its file system can say so."""
+    with contextlib.suppress(OSError):  # some network file systems refuse, and write through
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -142,9 +158,12 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -21,7 +21,12 @@ from typing import IO, Annotated
 
 import msgspec
 
-from parallax.harness.record.files import UnusableError, read_bounded, write_atomically
+from parallax.harness.record.files import (
+    UnusableError,
+    read_bounded,
+    sync_folder,
+    write_atomically,
+)
 from parallax.harness.record.layout import PROGRESS_FILE
 from parallax.harness.record.lock_owner import LockOwner
 
@@ -209,6 +214,7 @@ class RunLock:
             waypoint = self.staging / name
             self._guard(lambda: waypoint.mkdir(exist_ok=True))
             self._guard(lambda: _rename_if_present(waypoint, self.folder / name))
+            sync_folder(self.folder)  # what is in a folder is as lasting as its own name
 
     def _guard(self, change: Callable[[], None]) -> None:
         try:

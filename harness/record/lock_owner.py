@@ -28,8 +28,9 @@ class BatchJob:
     Attributes:
         id: The batch system's name of it, such as `77_3`.
         restart: How often the batch system had started it again.
-        limit_from: When a warning can be about its time limit at the earliest, in seconds since
-            1970; one that comes before is about a preemption.
+        limit_from: When a warning can be about its time limit at the earliest, in seconds of the
+            machine's monotonic clock, which no correction of the date moves and all its processes
+            share; a warning that comes before is about a preemption.
         notice: Seconds from a warning to the end.
     """
 
@@ -145,7 +146,7 @@ def _read_start_time(pid: int) -> str | None:
 
 def _is_hidden(pid: int) -> bool:
     """Return whether the system hides the process, which is another user's."""
-    if pid <= 0 or Path(f"/proc/{pid}/stat").exists():
+    if pid <= 0 or os.access(f"/proc/{pid}/stat", os.F_OK):  # False where it may not be asked
         return False
     try:
         os.kill(pid, 0)

@@ -116,7 +116,7 @@ def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) 
     Args:
         every: Requested minutes; 0 is never.
         job: That the run is part of.
-        now: In seconds since 1970.
+        now: By the machine's monotonic clock, in seconds.
     """
     if not every:
         return math.inf
@@ -187,7 +187,7 @@ class CheckpointManager:
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
         self._schedule = CheckpointSchedule(
-            compute_checkpoint_interval(every, BatchJob.from_environment(), time.time())
+            compute_checkpoint_interval(every, BatchJob.from_environment(), time.monotonic())
         )
         self._stop, self._start = stop, start
         self._parts: Mapping[str, CheckpointPart] = {}

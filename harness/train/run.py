@@ -113,6 +113,7 @@ class _RunAttempt:
     ) -> None:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
         self.started, self._earlier = started, 0.0
+        self._begun = time.monotonic()  # the clock of dates may be set while a run is going on
         self.monitor: TrainingMonitor | None = None
         self.diagnosis: RunDiagnosis | None = None
         self.logging: TrainingLogger | None = None
@@ -126,7 +127,7 @@ class _RunAttempt:
     @property
     def seconds(self) -> float:
         """Seconds of training behind the saved state, over all attempts that it comes from."""
-        return self._earlier + time.time() - self.started
+        return self._earlier + time.monotonic() - self._begun
 
     def carry_out(self) -> dict[str, Any]:
         """Trains to the end, from the best state that fits."""

@@ -117,7 +117,7 @@ def get_stop_reason(number: int) -> str:
     if number == signal.SIGTERM:
         return "cancellation"
     # Slurm gives the same warning before the time limit and before a preemption.
-    return "time limit" if time.time() >= job.limit_from else "preemption"
+    return "time limit" if time.monotonic() >= job.limit_from else "preemption"
 
 
 GRACE_SECONDS = 20.0

@@ -42,7 +42,7 @@ def folder(tmp_path):
 @pytest.fixture(params=["time limit", "preemption"])
 def warned(request, folder, monkeypatch):
     """A job that has had its time with a run that was stopped; it began from step 300."""
-    at = time.time() + (-1 if request.param == "time limit" else 1000)
+    at = time.monotonic() + (-1 if request.param == "time limit" else 1000)
     monkeypatch.setenv("PARALLAX_JOB", "77")
     monkeypatch.setenv("PARALLAX_LIMIT", str(at))
     change(folder, stopped_by=request.param, resumed_from=300, timings={"started": at - 3600})

@@ -3,16 +3,19 @@
 import math
 import os
 import signal
+import time
 
 import pytest
 
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.train.checkpointing import compute_checkpoint_interval
+from parallax.harness.train.run import _RunAttempt
 from parallax.harness.train.stop_signals import (
     GRACE_SECONDS,
     RunInterrupt,
     StopRequest,
     compute_grace_seconds,
+    get_stop_reason,
     stop_on_signals,
 )
 
@@ -77,3 +80,17 @@ def test_patience_leaves_time_to_write_and_to_come_back(monkeypatch):
 )
 def test_limit_shorter_than_the_interval_makes_it_shorter(every, job, seconds):
     assert compute_checkpoint_interval(every, job, now=1000) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("leap", [-7 * 3600.0, 7 * 3600.0])
+def test_correction_of_the_date_changes_no_reason_and_no_duration(monkeypatch, leap):
+    """The clock of a node may be set by hours while a job is going on."""
+    monkeypatch.setenv("PARALLAX_JOB", "7")
+    for left, reason in ((100.0, "preemption"), (-1.0, "time limit")):
+        BatchJob("7", limit_from=time.monotonic() + left).export_to_environment()
+        attempt = _RunAttempt(None, None, None, {}, time.time())
+        with monkeypatch.context() as changed:
+            now = time.time() + leap
+            changed.setattr(time, "time", lambda now=now: now)
+            assert get_stop_reason(signal.SIGUSR2) == reason
+            assert 0 <= attempt.seconds < 60
