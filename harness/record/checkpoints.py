@@ -11,6 +11,7 @@ no checkpoint. The last two are stored.
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import math
 import os
@@ -137,6 +138,12 @@ class CheckpointStore:
             content = _StateFile(VERSION, dict(metadata), packed[0], packer.used)
             raw = msgspec.msgpack.encode(content)
             guarded = hashlib.sha256(raw).digest() + raw
+            if len(guarded) > (limit := _limit_state_bytes(self._folder)):
+                raise OSError(
+                    errno.EFBIG,
+                    f"all but its arrays takes {len(guarded):,} bytes, and a checkpoint could be "
+                    f"read again with up to {limit:,}",
+                )
             self._lease.write(name + _STATE_SUFFIX, make_bytes_writer(guarded))
         except OSError:
             self._lease.remove(name + _CHUNKS_SUFFIX)
@@ -257,9 +264,7 @@ def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
 def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
     path = checkpoints / f"{number}{_STATE_SUFFIX}"
     try:
-        # Decoded it may take a hundred times as much; a state grows with the chunks it refers to.
-        there = sum(one.stat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
-        guarded = read_bounded(path, min(_MAX_STATE_BYTES, _FEWEST_BYTES + there // 1024))
+        guarded = read_bounded(path, _limit_state_bytes(checkpoints))
     except OSError as error:
         raise UnusableError(f"cannot be read: {error.strerror}") from error
     digest, raw = guarded[:32], guarded[32:]
@@ -274,6 +279,17 @@ def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
             f"is of format {content.version}, and this version of the project knows {VERSION}"
         )
     return content
+
+
+def _limit_state_bytes(checkpoints: Path) -> int:
+    """Return the most bytes of a `.state` file, by the chunks that there are for it to refer to.
+
+    Decoded it may take a hundred times as much memory. What a training keeps outside its arrays
+    takes some 100 KB; a state above the limit is refused when it is saved, not only when it is
+    needed.
+    """
+    there = sum(one.stat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
+    return min(_MAX_STATE_BYTES, _FEWEST_BYTES + there // 1024)
 
 
 def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:

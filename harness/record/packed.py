@@ -33,6 +33,7 @@ from parallax.harness.record.files import (
 )
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
+from parallax.harness.record.parquet_pages import check_pages
 from parallax.harness.record.reading import RunReading, judge_run, parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
 
@@ -144,6 +145,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
             values[one.path_in_schema] = values.get(one.path_in_schema, 0) + one.num_values
     check_size(total, _MOST_DECODED, "bytes after decompression")
     check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
+    check_pages(opened, about)  # from here on the footer's sizes are those of the pages
     decoded = 0
     for batch in file.iter_batches(
         max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names

@@ -19,11 +19,17 @@ from numpy.typing import NDArray
 
 from parallax.harness.record.files import UnusableError, open_regular_file, summarize_error
 from parallax.harness.record.lock import RunLock
+from parallax.harness.record.parquet_pages import check_pages
 
 STREAM_FILE = "trace.arrows"
 _TRACE_SCHEMA = pyarrow.schema(
     [("step", pyarrow.int64()), ("metric", pyarrow.string()), ("value", pyarrow.float64())]
 )
+_READ_SCHEMA = _TRACE_SCHEMA.set(
+    1, pyarrow.field("metric", pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
+)
+_EMPTY = _TRACE_SCHEMA.remove(1).empty_table()
+_MAX_GROUP_BYTES = 2**28  # of a group of rows, decompressed
 _ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are in memory
 _MAX_TRACE_BYTES = 2**33
 _MAX_TRACE_ROWS = 2**25
@@ -128,17 +134,29 @@ def _open_trace(path: Path) -> Iterator[Any]:
             if file.seek(0, 2) > _MAX_TRACE_BYTES:
                 raise UnusableError("is too large")
             file.seek(0)
-            with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as reader:
-                if reader.schema_arrow.remove_metadata() != _TRACE_SCHEMA:
+            options = {"page_checksum_verification": True, "read_dictionary": ["metric"]}
+            with pyarrow.parquet.ParquetFile(file, **options) as reader:
+                if reader.schema_arrow.remove_metadata() != _READ_SCHEMA:
                     names = ", ".join(map(repr, reader.schema_arrow.names))
                     raise UnusableError(f"has columns {names}")
                 if reader.metadata.num_rows > _MAX_TRACE_ROWS:
                     raise UnusableError(f"is too large: {reader.metadata.num_rows:,} values")
+                check_pages(file, reader.metadata)
+                _check_group_sizes(reader.metadata)
                 yield reader
     except FileNotFoundError as error:
         raise UnusableError(f"missing {path.name}") from error
     except Exception as error:  # damaged files raise a dozen different types
         raise UnusableError(f"corrupted {path.name}: {summarize_error(error)}") from error
+
+
+def _check_group_sizes(metadata: Any) -> None:
+    """Refuses groups of rows that take more memory than those of any training."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        size = sum(group.column(j).total_uncompressed_size for j in range(group.num_columns))
+        if size > _MAX_GROUP_BYTES:
+            raise UnusableError(f"is too large: {size:,} bytes in a group of rows")
 
 
 def _iterate_batches(path: Path) -> Iterator[Any]:
@@ -160,10 +178,7 @@ def count_episodes(path: Path) -> int:
         Unusable: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
-        table = reader.read(columns=["metric"], use_threads=False)
-    return int(
-        pyarrow.compute.sum(pyarrow.compute.equal(table["metric"], "episode/length")).as_py()
-    )
+        return sum(len(rows) for rows in _select_rows(reader, "episode/length"))
 
 
 def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -176,9 +191,22 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
         Unusable: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
-        table = reader.read(use_threads=False)
-    rows = table.filter(pyarrow.compute.equal(table["metric"], metric))
+        rows = pyarrow.concat_tables([_EMPTY, *_select_rows(reader, metric)])
     return rows["step"].to_numpy(), rows["value"].to_numpy()
+
+
+def _select_rows(reader: Any, metric: str) -> Iterator[Any]:
+    """Yield steps and values of one metric, a group of rows at a time.
+
+    Names stay codes: written out they may take a million times as much memory.
+    """
+    for number in range(reader.num_row_groups):
+        for batch in reader.read_row_group(number, use_threads=False).to_batches():
+            codes = batch["metric"]
+            same = pyarrow.compute.fill_null(pyarrow.compute.equal(codes.dictionary, metric), False)
+            wanted = np.flatnonzero(same.to_numpy(zero_copy_only=False))
+            chosen = pyarrow.array(np.isin(codes.indices.to_numpy(zero_copy_only=False), wanted))
+            yield pyarrow.Table.from_batches([batch.select(["step", "value"]).filter(chosen)])
 
 
 _FLUSH_PERIOD = 5.0  # seconds

@@ -1,5 +1,7 @@
 """Small packed files that decode to much are refused before memory is filled."""
 
+import contextlib
+import random
 import subprocess
 import sys
 
@@ -7,7 +9,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from parallax.harness.record.packed import PACKED_SCHEMA
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.packed import PACKED_SCHEMA, read_rows
 
 MOST = 2**29  # bytes of memory beyond what the libraries take
 CODE = """
@@ -66,6 +69,65 @@ def test_constant_columns_are_refused_before_they_are_decoded(tmp_path, message,
     told, memory = read(tmp_path / "rows.parquet")
     assert "it is too large" in told and message in told
     assert memory < MOST
+
+
+def encode_number(value, length=0):
+    """A number as Thrift's compact protocol writes it, in as many bytes as another one."""
+    value, raw = 2 * value, bytearray()
+    while value > 127 or len(raw) < length - 1:
+        raw.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*raw, value])
+
+
+def lie(path, name, told):
+    """Lets the footer say something else of the column `run_json`."""
+    file = pyarrow.parquet.ParquetFile(path)
+    group = file.metadata.row_group(0)
+    columns = [group.column(j) for j in range(group.num_columns)]
+    column = next(one for one in columns if one.path_in_schema == "run_json")
+    true = encode_number(getattr(column, name))  # other columns may say the same
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content.count(true, footer) >= 1
+    changed = content[footer:].replace(true, encode_number(told, len(true)))
+    path.write_bytes(content[:footer] + changed)
+    pyarrow.parquet.ParquetFile(path).metadata.row_group(0)  # it can still be read
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("total_uncompressed_size", "pages of column run_json take 134,"),
+        ("num_values", "hold 1,024 values where its footer says 99"),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_that_are_larger_than_the_footer_says_are_not_read(tmp_path, name, message, version):
+    path = tmp_path / "rows.parquet"
+    arrays = [pyarrow.nulls(1024, field.type) for field in PACKED_SCHEMA]
+    arrays[PACKED_SCHEMA.names.index("run_json")] = pyarrow.array(["x" * 2**17] * 1024)
+    table = pyarrow.Table.from_arrays(arrays, schema=PACKED_SCHEMA)
+    options = {"compression": "zstd", "use_dictionary": False, "data_page_version": version}
+    pyarrow.parquet.write_table(table, path, data_page_size=2**30, **options)
+    assert path.stat().st_size < 2**17
+    lie(path, name, 99)
+    told, memory = read(path)
+    assert message in told and memory < 2**26
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_headers_of_pages_that_are_damaged_are_refused_or_read(tmp_path, seed):
+    """Any byte of a page or of its header may be another one."""
+    path, generator = tmp_path / "rows.parquet", random.Random(seed)
+    write_constant(path, 50, run_json="{}")
+    content = bytearray(path.read_bytes())
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for _ in range(3):
+        content[generator.randrange(4, footer)] = generator.randrange(256)
+    path.write_bytes(content)
+    with contextlib.suppress(UnusableError):
+        assert len(list(read_rows(path))) == 50
 
 
 def test_rows_of_allowed_size_are_read_in_little_memory(tmp_path):
