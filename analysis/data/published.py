@@ -3,12 +3,18 @@
 Tables of papers that are no scores of algorithms lie in its sub-folders (`paper_tables.py`).
 """
 
+import contextlib
 import csv
 import dataclasses
 import functools
+import hashlib
+import io
 import math
 import re
+import warnings
 from pathlib import Path
+
+from parallax.harness.record.files import UnusableError, read_bounded
 
 FOLDER = Path(__file__).parent / "published"
 SPREAD_KINDS = ("", "sd", "population sd", "thesis interval")
@@ -16,6 +22,13 @@ SPREAD_KINDS = ("", "sd", "population sd", "thesis interval")
 # The first source that has an algorithm and task gives its reference score.
 _TARGETS_TABLE, _THESIS_TABLE = "thesis_targets", "thesis_tables"
 _REFERENCE_TABLES = ("thesis_targets", "td3_paper", "tianshou")
+
+DIGESTS_FILE = "SHA256SUMS"
+_MAX_BYTES = 2**22
+
+
+class PublishedTableError(UnusableError, ValueError):
+    """A table of published numbers that cannot be used; names file, line and field."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +77,7 @@ def read_table(name: str) -> tuple[PublishedScore, ...]:
         name: One of `list_tables()`.
 
     Raises:
-        ValueError: A row cannot be parsed; the message names file, line and field.
+        PublishedTableError: A row cannot be parsed; the message names file, line and field.
     """
     return tuple(_parse_row(name, i, row) for i, row in enumerate(read_csv_rows(name), 2))
 
@@ -75,8 +88,38 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
     Args:
         name: Path below the folder without its ending, such as `muprl/tasks`.
     """
-    with (FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    content = _read_checked(name)
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
+        rows = list(reader)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise PublishedTableError(f"{name}.csv is no table: {error}") from error
+    for line, row in enumerate(rows, 2):
+        if None in row or None in row.values():
+            raise PublishedTableError(f"{name}.csv, row {line}: not as many cells as columns")
+    return rows
+
+
+def _read_checked(name: str) -> bytes:
+    """Return the bytes of a table, with a warning where they are not those that were released.
+
+    Nobody would notice another digit: every file has its SHA-256 in `SHA256SUMS`.
+    """
+    try:
+        content = read_bounded(FOLDER / f"{name}.csv", _MAX_BYTES)
+    except (OSError, UnusableError) as error:
+        raise PublishedTableError(f"{name}.csv cannot be read: {error}") from error
+    lines: list[str] = []
+    with contextlib.suppress(OSError, UnusableError):
+        lines = read_bounded(FOLDER / DIGESTS_FILE, _MAX_BYTES).decode("latin-1").splitlines()
+    if f"{hashlib.sha256(content).hexdigest()}  {name}.csv" not in lines:
+        warnings.warn(
+            f"{FOLDER / name}.csv is not the table that was released: its SHA-256 is not in "
+            f"{DIGESTS_FILE}. Install this project again, or, if you changed a number on purpose: "
+            f"cd {FOLDER} && sha256sum *.csv */*.csv > {DIGESTS_FILE}",
+            stacklevel=2,
+        )
+    return content
 
 
 def list_tables() -> list[str]:
@@ -155,19 +198,24 @@ def find_reproduction_targets(
 
 
 def _parse_row(table: str, line: int, row: dict[str, str]) -> PublishedScore:
+    fields = {field.name for field in dataclasses.fields(PublishedScore)} - {"table"}
+    if row.keys() != fields:
+        raise PublishedTableError(f"{table}.csv: columns must be {', '.join(sorted(fields))}.")
     numbers = {}
     for field, kind in (("steps", int), ("mean", float), ("spread", float), ("trials", int)):
         text = row[field]
         try:
             numbers[field] = kind(text) if text else (math.nan if kind is float else 0)
         except ValueError as error:
-            raise ValueError(
-                f"{table}.csv, line {line}: {field}={text!r} is not a number."
+            raise PublishedTableError(
+                f"{table}.csv, line {line}: {field}={text[:80]!r} is not a number."
             ) from error
+        if text and not math.isfinite(numbers[field]):
+            raise PublishedTableError(f"{table}.csv, line {line}: {field}={text!r} is not finite.")
     if row["spread_kind"] not in SPREAD_KINDS or bool(row["spread"]) != bool(row["spread_kind"]):
-        raise ValueError(
-            f"{table}.csv, line {line}: spread_kind={row['spread_kind']!r} does not fit "
-            f"spread={row['spread']!r}. Known: {', '.join(SPREAD_KINDS[1:])}."
+        raise PublishedTableError(
+            f"{table}.csv, line {line}: spread_kind={row['spread_kind'][:80]!r} does not fit "
+            f"spread={row['spread'][:80]!r}. Known: {', '.join(SPREAD_KINDS[1:])}."
         )
     return PublishedScore(**{"table": table, **row, **numbers})  # type: ignore[arg-type]
 

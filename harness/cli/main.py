@@ -291,8 +291,8 @@ def run_command(command: Command, words: Sequence[str]) -> int:
     from parallax.harness.contract.fields import SpecError, report_error
 
     path, _, part = command.module.partition(":")
-    module = importlib.import_module(path)
     try:
+        module = importlib.import_module(path)  # also reads tables, which may be damaged
         if command.takes_overrides:
             return int(module.run(words))
         run = getattr(module, f"run_{part}" if part else "run")
@@ -343,8 +343,9 @@ def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
         return HANDLED_ERRORS
     # The analysis imports nothing of the harness but records, so that it has its own error.
     from parallax.analysis.commands.common import CommandError
+    from parallax.harness.record.files import UnusableError
 
-    return (*HANDLED_ERRORS, CommandError)
+    return (*HANDLED_ERRORS, CommandError, UnusableError)
 
 
 def _escape(text: str) -> str:

@@ -11,15 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
-
-# Parsing in C takes a tenth of the time; what it is not built for falls back on Python.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from parallax.harness.contract.yaml_files import load_yaml
 
 
 def find_recipe_files(algorithm: str) -> dict[str, Path]:
@@ -87,15 +83,7 @@ def _line_of_error(file: Path, where: str, text: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _parse_recipe_file(file: Path, changed: int) -> dict[str, Any]:
     # Cached: a study reads the same few files thousands of times, each in some milliseconds.
-    try:
-        values = yaml.load(file.read_text("utf-8"), Loader=_LOADER)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise SpecError(f"{file}{line}: the recipe is no YAML ({problem}). Mend it.") from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise SpecError(f"{file}:1: the recipe cannot be read ({error}). Mend it.") from error
+    values = load_yaml(file, "recipe")
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise SpecError(
             f"{file}:1: the recipe holds no values by name, such as `gamma: 0.99`. Mend it."

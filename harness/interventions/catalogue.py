@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import yaml
 
 from parallax.harness.contract.adapter import (
     PATCHES_FILE,
@@ -27,6 +26,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_alg
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.contract.yaml_files import load_yaml
 from parallax.harness.interventions import user_faults
 from parallax.harness.interventions.mutants import (
     MUTANT_PREFIX,
@@ -404,10 +404,7 @@ def _check_name_is_free(item: Intervention, others: Sequence[Intervention]) -> N
 
 
 def _read_file(file: Path) -> Mapping[str, Any]:
-    try:
-        content = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
-        raise SpecError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    content = load_yaml(file, "list of interventions")
     if content is None:
         return {}
     if not isinstance(content, Mapping):

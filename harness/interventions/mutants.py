@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.yaml_files import load_yaml
 from parallax.harness.interventions.mutation_operators import (
     OPERATOR_DESCRIPTIONS,
     ParsedSource,
@@ -149,10 +148,15 @@ def _load_source(path: Path) -> ParsedSource:
 
 
 def _load_regions(path: Path, algorithm: str) -> list[_CodeRegion]:
-    content = yaml.safe_load(path.read_text()) or {}
+    content = load_yaml(path, "list of update code") or {}
+    if not isinstance(content, Mapping):
+        raise SpecError(f"{path} must hold a mapping of algorithms to lists of update code.")
     regions: list[_CodeRegion] = []
-    for entry in _flatten_entries(content.get(algorithm, [])):
-        if not isinstance(entry, Mapping) or "module" not in entry or entry.keys() - _REGION_KEYS:
+    for entry in _flatten_entries(content.get(algorithm) or []):
+        is_text = isinstance(entry, Mapping) and all(
+            isinstance(part, str) for part in [*entry, *entry.values()]
+        )
+        if not is_text or "module" not in entry or entry.keys() - _REGION_KEYS:
             raise SpecError(
                 f"{path}: {algorithm}: {entry!r} must be a mapping with module and what there is "
                 "of function, within, begin and end."
@@ -163,7 +167,7 @@ def _load_regions(path: Path, algorithm: str) -> list[_CodeRegion]:
 
 def _flatten_entries(entries: Any) -> Iterator[Any]:
     # Lists of entries that several algorithms share stand in their lists by an anchor.
-    for entry in entries:
+    for entry in entries if isinstance(entries, list) else [entries]:
         if isinstance(entry, list):
             yield from _flatten_entries(entry)
         else:

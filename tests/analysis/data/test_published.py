@@ -1,6 +1,7 @@
 import collections
 import itertools
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -141,3 +142,55 @@ def test_a_row_that_cannot_be_read_names_file_line_and_field(tmp_path, monkeypat
     with pytest.raises(ValueError, match=r"broken\.csv") as raised:
         read_table("broken")
     assert message in str(raised.value)
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    folder = shutil.copytree(published.FOLDER, tmp_path / "published")
+    monkeypatch.setattr(published, "FOLDER", folder)
+    return folder
+
+
+def test_every_table_is_the_one_that_was_released(recwarn):
+    """After a change on purpose run what the warning says."""
+    files = list(published.FOLDER.rglob("*.csv"))
+    for path in files:
+        published.read_csv_rows(path.relative_to(published.FOLDER).with_suffix("").as_posix())
+    assert len(files) > 10 and not [str(one.message) for one in recwarn]
+
+
+def test_changed_digit_is_not_used_without_a_warning(copied):
+    file = copied / "cleanrl.csv"
+    file.write_text(file.read_text().replace("1", "2", 1))
+    with pytest.warns(UserWarning, match=r"cleanrl\.csv is not the table that was released"):
+        published.read_csv_rows("cleanrl")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(",mean,", ",means,"), "columns must be"),
+        (lambda text: text + "one,cell\n", "not as many cells as columns"),
+        (lambda text: text + '"open', "is no table|not as many cells"),
+        (lambda text: text + "\0", "is no table|not as many cells"),
+        (lambda text: text[: text.rindex("\n", 0, -1)] + "\n" + "," * 20 + "\n", "not as many"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_damaged_table_is_one_message(copied, change, message):
+    file = copied / "cleanrl.csv"
+    file.write_text(change(file.read_text()))
+    with pytest.raises(published.PublishedTableError, match=message):
+        read_table.__wrapped__("cleanrl")
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e999", "9" * 5000, "=1+1"])
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_number_that_is_none_is_named_by_line_and_field(copied, text):
+    file = copied / "cleanrl.csv"
+    head, first, *rest = file.read_text().splitlines()
+    cells = first.split(",")
+    cells[head.split(",").index("mean")] = text
+    file.write_text("\n".join([head, ",".join(cells), *rest]) + "\n")
+    with pytest.raises(published.PublishedTableError, match=r"cleanrl\.csv, line 2: mean="):
+        read_table.__wrapped__("cleanrl")

@@ -9,6 +9,7 @@ from parallax.harness.cli.hydra_app import _check_recipe
 from parallax.harness.contract import recipes
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import find_recipe_files, load_recipe, read_recipe
+from parallax.harness.contract.yaml_files import load_yaml
 
 DAMAGED = {
     "syntax": ("gamma: 0.99\nbatch_size: [1, 2\n", "sbx.yaml:3: the recipe is no YAML"),
@@ -64,3 +65,19 @@ def test_wrong_value_in_a_recipe_is_named_by_file_and_line(tmp_path, monkeypatch
     for check in (load_recipe, _check_recipe):
         with pytest.raises(SpecError, match=rf"sbx.yaml:{number}: .*gamma=None must be a number"):
             check("td3", "sbx")
+
+
+def make_bomb(levels):
+    """Lists of nine aliases each of the list before: 9 to the power of `levels` values."""
+    lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, levels)]
+    return "\n".join(["a0: &a0 [x]", *lines, f"gamma: *a{levels - 1}", ""])
+
+
+@pytest.mark.parametrize("text", [make_bomb(12), "gamma: &a [*a]\n", "- " * 2 + "x" * 2**20])
+def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, text):
+    file = tmp_path / "sbx.yaml"
+    file.write_text(text)
+    with pytest.raises(SpecError, match=r"sbx\.yaml.* the list .*(by its aliases|bytes)"):
+        load_yaml(file, "list")
+    file.write_text(make_bomb(4))
+    assert len(load_yaml(file, "list")["gamma"]) == 9
