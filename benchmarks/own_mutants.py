@@ -1,25 +1,38 @@
 """Mutation test of this project's own code: which random faults its tests notice.
 
 `python benchmarks/own_mutants.py --output FILE --number 200` copies the tree into a temporary
-folder, changes one place of one module at a time, and runs the test files that import the module.
-FILE has a line per mutant; mutants that it has already are not tested again. `--report` only prints
-the table. A survivor may be equivalent to the original: after reading it, mark it in FILE with
-`"equivalent": true`.
+folder, changes one place of one module at a time, and runs the tests that mirror the module: those
+that import it and those in the folder of its name under `tests/`, the fastest first. Each mutant
+is tested in a process forked from one that has imported the libraries. Who kills a mutant must
+pass on the unchanged tree, or is left out and named. FILE has a line per mutant; mutants that it
+has already are not tested again, but `--survivors` tests its survivors again, after tests were
+added. `--report` only prints the table. A survivor may be equivalent to the original: after
+reading it, mark it in FILE with `"equivalent": true`.
 """
 
 import argparse
 import ast
 import collections
+import contextlib
+import importlib
 import json
 import os
 import random
+import re
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
+
+for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[threads] = "1"  # before anything imports a numerical library
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 MUTATED_FOLDERS = (
@@ -31,10 +44,10 @@ MUTATED_FOLDERS = (
     "harness/sweep",
     "harness/train",
     "slurm",
-    "adapters/sb3",
-    "adapters/cleanrl",
-    "adapters/tianshou",
 )
+MUTATED_FILES = "adapters/*/settings.py"
+"""Besides, as a pattern."""
+
 COMPARISONS = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -55,7 +68,10 @@ ARITHMETIC = {
     ast.FloorDiv: ast.Mult,
     ast.Mod: ast.Mult,
 }
-SECONDS_PER_MUTANT = 300
+LIBRARIES = ("numpy", "scipy.stats", "pyarrow.parquet", "hydra", "gymnasium", "torch", "hypothesis")
+"""Imported once, before processes are forked."""
+NO_TESTS = 5  # exit code of pytest
+MAX_MEMORY = 16 * 2**30  # bytes of addresses; a mutant may ask for any amount
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,14 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="JSON lines, one per mutant")
     parser.add_argument("--number", type=int, default=200, help="mutants in all")
     parser.add_argument("--seed", type=int, default=0, help="of the random choice of places")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for a mutant")
+    parser.add_argument("--survivors", action="store_true", help="test survivors in FILE again")
     parser.add_argument("--report", action="store_true", help="only print what FILE holds")
     options = parser.parse_args(arguments)
-    done = read_outcomes(options.output)
     if not options.report:
         with tempfile.TemporaryDirectory() as folder:
-            test_mutants(Path(folder) / "tree", options, done)
+            tree = copy_tree(Path(folder) / "tree")
+            test_mutants(tree, options)
     print_report(read_outcomes(options.output))
     return 0
+
+
+def copy_tree(tree: Path) -> Path:
+    """Copy what tests need."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "results", "__pycache__", ".mypy_cache")
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
+    return tree
 
 
 def read_outcomes(path: Path) -> dict[str, dict[str, object]]:
@@ -82,46 +107,125 @@ def read_outcomes(path: Path) -> dict[str, dict[str, object]]:
     return {str(row["mutant"]): row for row in rows}
 
 
-def test_mutants(
-    tree: Path, options: argparse.Namespace, done: dict[str, dict[str, object]]
-) -> None:
-    """Test mutants that have no outcome yet, in a copy of the tree."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "results", "__pycache__", ".mypy_cache")
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
-    rng = random.Random(options.seed)
-    modules = [
-        path
-        for folder in MUTATED_FOLDERS
-        for path in sorted((tree / folder).rglob("*.py"))
-        if path.name != "__init__.py" and find_tests(tree, path)
-    ]
-    tried = 0
-    while tried < options.number:
-        path = rng.choice(modules)
-        original = path.read_text()
-        mutants = list(generate_mutants(original))
-        if not mutants:
+def test_mutants(tree: Path, options: argparse.Namespace) -> None:
+    """Test mutants that have no outcome yet, or survivors again."""
+    outcomes = read_outcomes(options.output)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    tests = MirrorTests(tree, options.budget)
+    for number, (path, name, text) in enumerate(choose_mutants(tree, options.seed), 1):
+        if number > options.number:
+            return
+        known = outcomes.get(name)
+        if known and not (options.survivors and not known["killed_by"]):
             continue
-        line, what, text = rng.choice(mutants)
-        name = f"{path.relative_to(tree).as_posix()}:{line} {what}"
-        tried += 1
-        if name in done:
-            continue
-        path.write_text(text)
         started = time.monotonic()
-        killed_by = run_tests(tree, find_tests(tree, path))
-        path.write_text(original)
-        row = {
+        killed_by = tests.find_killer(path, text)
+        row = (known or {}) | {
             "mutant": name,
             "killed_by": killed_by,
             "seconds": round(time.monotonic() - started, 1),
         }
         with options.output.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(f"[{tried}/{options.number}] {'killed' if killed_by else 'SURVIVED'} {name}")
+        verdict = "killed" if killed_by else "SURVIVED"
+        print(f"[{number}/{options.number}] {verdict} {name} {row['seconds']} s", flush=True)
 
 
-def find_tests(tree: Path, module: Path) -> list[Path]:
+def choose_mutants(tree: Path, seed: int) -> Iterator[tuple[Path, str, str]]:
+    """Yield module, name and source of random mutants: each module is as likely as another."""
+    rng = random.Random(seed)
+    modules = [
+        path
+        for folder in MUTATED_FOLDERS
+        for path in sorted((tree / folder).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    modules += sorted(tree.glob(MUTATED_FILES))
+    chosen = set()
+    while True:
+        path = rng.choice(modules)
+        mutants = list(generate_mutants(path.read_text()))
+        if not mutants:
+            continue
+        line, what, text = rng.choice(mutants)
+        name = f"{path.relative_to(tree).as_posix()}:{line} {what}"
+        if name not in chosen:
+            chosen.add(name)
+            yield path, name, text
+
+
+class MirrorTests:
+    """Tests that mirror the modules of a tree."""
+
+    def __init__(self, tree: Path, budget: float) -> None:
+        """Know nothing yet of how long tests take.
+
+        Args:
+            tree: Copy of the project.
+            budget: Seconds of tests for a mutant, beyond which slow files are left out.
+        """
+        self._tree, self._budget = tree, budget
+        self._seconds: dict[Path, float] = {}
+        self._unusable: set[Path] = set()
+        self._verified: set[str] = set()
+
+    def find_killer(self, module: Path, text: str) -> str:
+        """Return the test that notices `text` in place of a module; empty if none does."""
+        original = module.read_text()
+        while True:
+            files = self._select_files(module)
+            module.write_text(text)
+            try:
+                killer = self._run(files)
+            finally:
+                module.write_text(original)
+            if not killer or killer in self._verified or killer == "timeout":
+                return killer
+            file = self._tree / killer.split("::")[0]
+            if file.is_file() and (failed := self._run([file])):
+                print(f"left out: {file.relative_to(self._tree)} ({failed})", flush=True)
+                self._unusable.add(file)
+                continue
+            self._verified.add(killer)
+            return killer
+
+    def _select_files(self, module: Path) -> list[Path]:
+        """Return the files of a module's tests: those that import it first, then the fastest."""
+        mirror = self._tree / "tests" / module.relative_to(self._tree).parent
+        importing = find_importing_tests(self._tree, module)
+        files = {*mirror.rglob("test_*.py"), *importing} - self._unusable
+        files -= {file for file in files if "cluster" in file.name}  # minutes, and ports
+        ordered = sorted(
+            files, key=lambda f: (f not in importing, mirror not in f.parents, self._expect(f))
+        )
+        chosen, total = [], 0.0
+        for file in ordered:
+            total += self._expect(file)
+            if total <= self._budget or not chosen:
+                chosen.append(file)
+        return chosen
+
+    def _expect(self, file: Path) -> float:
+        return self._seconds.get(file, 3.0)
+
+    def _run(self, files: Sequence[Path]) -> str:
+        """Return the first test that fails, "timeout", or nothing if all pass."""
+        limit = 60 + 4 * sum(map(self._expect, files))
+        code, output = run_tests(self._tree, files, limit)
+        taken: dict[Path, float] = collections.defaultdict(float)
+        for seconds, name in re.findall(r"^ *([\d.]+)s \w+ +(tests/[^:]+)::", output, re.MULTILINE):
+            taken[self._tree / name] += float(seconds)
+        self._seconds |= {file: max(self._expect(file), s) for file, s in taken.items()}
+        if code in (0, NO_TESTS):
+            return ""
+        if code is None:
+            return "timeout"
+        lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return (lines or ["FAILED error"])[0].split(" ", 1)[1].split(" - ")[0]
+
+
+def find_importing_tests(tree: Path, module: Path) -> list[Path]:
     """Return test files that import a module, but for those of long tests."""
     dotted = "parallax." + ".".join(module.relative_to(tree).with_suffix("").parts)
     package, _, leaf = dotted.rpartition(".")
@@ -133,25 +237,44 @@ def find_tests(tree: Path, module: Path) -> list[Path]:
     ]
 
 
-def run_tests(tree: Path, files: Sequence[Path]) -> str:
-    """Return the test that noticed the mutant; empty if none did."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+def run_tests(tree: Path, files: Sequence[Path], limit: float) -> tuple[int | None, str]:
+    """Run tests in a forked process; return pytest's exit code, None if it took too long."""
+    with tempfile.TemporaryFile() as log:
+        child = os.fork()
+        if child == 0:
+            run_forked_tests(tree, files, log.fileno())
+        deadline = time.monotonic() + limit
+        status = None
+        while status is None and time.monotonic() < deadline:
+            ended, code = os.waitpid(child, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(code) if ended else None
+            time.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # with all that a mutant started
+        if status is None:
+            os.waitpid(child, 0)
+        log.seek(0)
+        return status, log.read().decode(errors="replace")
+
+
+def run_forked_tests(tree: Path, files: Sequence[Path], log: int) -> NoReturn:
+    """Run pytest in this process, which ends with its exit code."""
+    code = 1
     try:
-        outcome = subprocess.run(
-            [*command, *map(str, files)],
-            cwd=tree,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_PER_MUTANT,
-        )
-    except subprocess.TimeoutExpired:
-        return "timeout"
-    if outcome.returncode == 0:
-        return ""
-    failed = [line for line in outcome.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return (failed or ["error"])[0].split(" - ")[0]
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.chdir(tree)
+        os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        sys.dont_write_bytecode = True
+        sys.path[:] = [str(tree), *(path for path in sys.path if Path(path) != ROOT)]
+        sys.argv[0] = "pytest"
+        options = ["-x", "-q", "--no-header", "--durations=0", "--durations-min=0.05"]
+        code = pytest.main([*options, "-p", "no:cacheprovider", *map(str, files)])
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def generate_mutants(source: str) -> Iterator[tuple[int, str, str]]:

@@ -120,6 +120,22 @@ def test_the_papers_means_follow_from_its_cells():
     assert find_muprl_results("Pendulum-v1", "sac") is None
 
 
+def test_the_papers_cells_fit_together():
+    """Sensitivities follow from the two scores beside them; of the rest the sums are known."""
+    cells = [c for column in MUPRL_RESULTS.values() for c in column.operators.values()]
+    scored = [c for c in cells if c.strong > 0]
+    assert len(cells) == 34 and len(scored) == 28
+    for cell in scored:
+        gain = max(cell.strong - cell.weak, 0) / cell.strong  # equation 2
+        assert cell.sensitivity == pytest.approx(gain, abs=0.011), cell
+    assert all(math.isnan(c.sensitivity) for c in cells if not c.strong > 0)
+    assert sum(c.trivial for c in cells) == pytest.approx(3.4)
+    assert sum(c.killable for c in cells) == pytest.approx(22.27)
+    assert [column.steps for column in MUPRL_RESULTS.values()] == [
+        *(50_000, 100_000, 1_000_000, 100_000, 100_000, 100_000, 700_000, 2_000_000),
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

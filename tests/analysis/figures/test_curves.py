@@ -119,7 +119,11 @@ def test_titles_carry_the_numbers_of_runs_where_they_differ(results, make_run):
 def test_dollar_signs_and_settings_without_runs_do_not_break_the_picture(results, make_run):
     make_run(study="$\\frac")
     make_run(study="$\\frac", env="Ant-v5", status="pending")
-    draw_learning_curves(panels_of(results), "t").canvas.draw()
+    figure = draw_learning_curves(panels_of(results), "t")
+    figure.canvas.draw()
+    titles = [axis.get_title() for axis in figure.axes]
+    assert [title.partition(",")[0] for title in titles] == ["Ant-v5", "Hopper-v5"]
+    assert [bool(axis.lines) for axis in figure.axes] == [False, True]
 
 
 def test_files_are_the_same_bytes_each_time(results, make_run, tmp_path):

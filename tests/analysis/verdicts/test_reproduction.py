@@ -48,6 +48,24 @@ def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
     assert item.difference == pytest.approx(shift, abs=1e-3)
 
 
+@pytest.mark.parametrize(("seeds", "word"), [(1, ""), (2, "similar"), (3, "similar")])
+def test_the_interval_of_the_thesis_needs_two_seeds(group_of, seeds, word):
+    scores = TARGET.mean + np.array([-1.0, 1.0, 0.5])[:seeds]
+    item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
+    assert item.verdict_thesis_interval == word
+
+
+@pytest.mark.parametrize(("distance", "word"), [(0.97, "similar"), (0.99, "better")])
+def test_the_interval_of_two_seeds_is_half_of_196_percent_of_their_distance(
+    group_of, distance, word
+):
+    # The population's deviation of m - 1 and m + 1 is 1: the half-width is 1.96 / sqrt(2).
+    scores = TARGET.mean + np.array([-1.0, 1.0]) + distance * 1.96 / math.sqrt(2) / 0.98
+    scores = scores.astype(np.float32).astype(float)
+    item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
+    assert item.verdict_thesis_interval == word
+
+
 @pytest.mark.parametrize(("share", "early"), [(1.0, False), (0.6, False), (0.4, True)])
 def test_runs_of_less_than_half_of_the_published_steps_stop_early(group_of, share, early):
     row = dataclasses.replace(TARGET, steps=round(20_480 / share))

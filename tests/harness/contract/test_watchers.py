@@ -1,5 +1,7 @@
 """Watchers are found by their entry points, and leave libraries alone that nobody asks about."""
 
+import sys
+import types
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -54,6 +56,25 @@ def hooks():
         _global_optimizer_post_hooks,
     )
     return *map(dict, registries), torch.Tensor.backward
+
+
+def test_only_libraries_that_are_in_use_are_watched(monkeypatch):
+    """`this` can be imported and is not; of the third there is only a name."""
+    names = ("torch", "this", "no_such_library")
+    entries = {name: types.SimpleNamespace(load=lambda name=name: name) for name in names}
+    monkeypatch.setattr(watchers, "find_watcher_entry_points", lambda: entries)
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    assert watchers.load_watchers() == ["torch"]
+    assert watchers.load_watchers(["this", "no_such_library"]) == ["this"]
+    assert watchers.load_watchers(names) == ["torch", "this"]
+    for libraries in ([], ["no_such_library"], ["jax"]):
+        with pytest.raises(NoWatcherError, match="no_such_library, this, torch"):
+            watchers.load_watchers(libraries)
+    del entries["torch"]
+    assert watchers.load_watchers() == ["this"]  # where nothing is in use, all that can be
+    entries.clear()
+    with pytest.raises(LookupError, match="install this project again"):
+        watchers.load_watchers()
 
 
 def test_watchers_of_this_project_are_installed():

@@ -5,6 +5,7 @@ import recorded
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.folders import describe_code_drift
+from parallax.harness.sweep.sweep import _print_skipped_runs
 
 
 def made_by(results, files, seed=0):
@@ -34,6 +35,17 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
     assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
     assert str(folders[0]) in text and "and 1 more" in text
     assert "remove their folders or choose another study.name" in text
+
+
+def test_only_complete_runs_are_said_to_be_made_by_other_code(tmp_path, capsys):
+    folder = made_by(tmp_path, lambda files: dict.fromkeys(files, "0" * 64))
+    _print_skipped_runs({folder: None}, 3)
+    said = capsys.readouterr().out
+    assert "1 of 3 runs are complete already." in said and "made by other code" in said
+    _print_skipped_runs({folder: "process 7 on there"}, 3)
+    assert capsys.readouterr().out == "1 of 3 runs are running elsewhere.\n"
+    _print_skipped_runs({}, 3)
+    assert capsys.readouterr().out == ""
 
 
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
