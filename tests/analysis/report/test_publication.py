@@ -161,7 +161,7 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
     width = float(widest["high"]) - float(widest["low"])
     assert high - low == pytest.approx(width, rel=0.01)
     assert f"{len(open_ones)} of {len(pairs)} pairs are inconclusive" in findings[2]
-    readme = (site / "README.md").read_text()
+    readme = (site / "README.md").read_text().replace("\\", "")
     assert all(finding in readme for finding in findings)
 
 
@@ -223,7 +223,7 @@ def test_no_figure_shows_what_there_is_no_ground_for(page):
 
 
 def test_only_what_stands_between_the_marks_is_written(site):
-    readme = (site / "README.md").read_text()
+    readme = (site / "README.md").read_text().replace("\\", "")
     assert readme.startswith(f"# Mine\n\n{SECTION_BEGIN}\n## Mine\n")
     assert readme.endswith(f"\n{SECTION_END}\n\n## Behind\n")
     assert "](docs/mine/figures/overview.png)" in readme
