@@ -149,7 +149,10 @@ def read_packed(top, rng):
             except (pyarrow.ArrowException, TypeError, OverflowError, ValueError):
                 return read_packed(top, rng)
             table = table.replace_schema_metadata(PACKED_SCHEMA.metadata)
-        pyarrow.parquet.write_table(table, path)
+        try:
+            pyarrow.parquet.write_table(table, path)
+        except pyarrow.ArrowException:  # such as a structure without fields
+            return read_packed(top, rng)
     try:
         loaded = load.load_runs(path)
     except UnusableError:
@@ -193,7 +196,7 @@ def read_recipe(top, rng):
         with warnings.catch_warnings(action="ignore"):
             recipes.load_recipe(algorithm, name)
     except SpecError as error:
-        assert "recipe.yaml" in str(error) and len(str(error)) < 2000, str(error)[:500]
+        assert "recipe.yaml" in str(error), str(error)[:500]
         return REFUSED
     finally:
         recipes.find_recipe_files = usual
@@ -210,7 +213,7 @@ def read_interventions(top, rng):
     try:
         catalogue._parse_files.__wrapped__(adapter.name, adapter.upstream_modules, ((file, 0),))
     except SpecError as error:
-        assert name in str(error) and len(str(error)) < 2000, str(error)[:500]
+        assert name in str(error), str(error)[:500]
         return REFUSED
     return OTHER
 
@@ -224,8 +227,7 @@ def read_mutants(top, rng):
         for region in mutants._load_regions(file, algorithm):
             source = mutants._load_source(mutants.find_module_file(region.module))
             mutants._get_region_code(source, region, file)
-    except SpecError as error:
-        assert len(str(error)) < 2000, str(error)[:500]
+    except SpecError:
         return REFUSED
     return OTHER
 
@@ -254,8 +256,7 @@ def read_published(top, rng):
                 published.read_csv_rows(name)
             else:
                 published.read_table.__wrapped__(name)
-    except published.PublishedTableError as error:
-        assert len(str(error)) < 2000, str(error)[:500]
+    except published.PublishedTableError:
         return REFUSED
     finally:
         published.FOLDER = usual
