@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from parallax.analysis.verdicts.scales import find_task_scale
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.decomposition import (
@@ -21,7 +22,6 @@ from parallax.analysis.stats.decomposition import (
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import find_task_scale
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, from the least to the most that is equal."""

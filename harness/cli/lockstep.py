@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             chosen,
             lambda updates: progress.advance("updates of three trainings", updates),
         )
-    print(_format_verdict(result))
+    print(format_lockstep_verdict(result))
     if options.figure:
         from parallax.harness.lockstep.figure import (
             render_distance_figure,  # a plotting library takes a second to import
@@ -145,7 +145,8 @@ def _format_distance(item: WeightDistance) -> str:
     return f"{item.updates:>8}  {item.difference:>10.2g}  {item.rounding:>9.2g}  {where}"
 
 
-def _format_verdict(result: LockstepResult) -> str:
+def format_lockstep_verdict(result: LockstepResult) -> str:
+    """Return whether two implementations are equal, and where they first differ, in sentences."""
     last = result.distances[-1]
     if result.divergence is None:
         return _format_equality(result.distances) + _format_behavior_difference(result)

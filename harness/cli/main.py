@@ -75,6 +75,11 @@ COMMANDS = (
         "first update at which they differ",
     ),
     Command(
+        "why",
+        f"{_CLI}.why",
+        "Says in one answer what is known about why two implementations differ",
+    ),
+    Command(
         "alignment", f"{_CLI}.alignment", "Shows how each hyperparameter reaches each framework"
     ),
     Command(

@@ -30,7 +30,12 @@ def make_group(generator, env, level, number, seeds=8, intervention="none"):
     zeros = np.zeros((1, 1))
     runs = tuple(
         CompletedRun(
-            RunId(cell, f"f{number}", seed), Path(), np.array([1000]), zeros, zeros.astype(int), spec
+            RunId(cell, f"f{number}", seed),
+            Path(),
+            np.array([1000]),
+            zeros,
+            zeros.astype(int),
+            spec,
         )
         for seed in range(seeds)
     )

@@ -1,0 +1,72 @@
+"""Why two implementations differ, in one answer."""
+
+import argparse
+
+import pytest
+
+from parallax.harness.cli import main, why
+from parallax.harness.probes.baseline import load_report
+from tests.support import ROOT
+
+PAIR = ("sb3", "cleanrl")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return why.list_differing_answers(load_report(ROOT / "docs" / "differences.json"), PAIR)
+
+
+def test_differing_answers_name_what_removes_them(found):
+    removals = {item.result.probe: item.removed_by for item in found}
+    assert ("cleanrl", "value-loss-x1") in removals["ppo.value_loss_factor"]
+    assert ("sb3", "value-loss-x0.5") in removals["ppo.value_loss_factor"]
+    assert "ppo.policy_loss" not in removals and "ppo.gae" not in removals
+
+
+def test_answers_that_one_lacks_are_no_difference(found):
+    for item in found:
+        assert not any(item.result.answers[name].unmeasured for name in PAIR)
+
+
+def test_next_commands_train_what_removes_a_difference(found):
+    options = argparse.Namespace(
+        algorithm="ppo", env="Pendulum-v1", hps="original", alignment="exact", study=None
+    )
+    some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
+    first, *rest = why._suggest_commands(options, PAIR, some, "Pendulum-v1")
+    assert "framework=sb3,cleanrl" in first and "alignment=exact" in first
+    assert any("framework=sb3 " in line and "none,value-loss-x0.5" in line for line in rest)
+    assert rest[-1] == "parallax study ablation results/why"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sb3", "sb3", "--algorithm", "ppo"], "sb3 is named twice"),
+        (["sb3", "cleanr", "--algorithm", "ppo"], "Did you mean cleanrl"),
+        (["sb3", "cleanrl", "--algorithm", "a2c"], "no algorithm=a2c"),
+        (["sb3", "cleanrl", "--algorithm", "ppo", "--hps", "mine"], "--hps mine is not known"),
+    ],
+)
+def test_bad_names_are_refused(words, message, capsys):
+    assert main.dispatch_command(["why", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_the_whole_answer(capsys):
+    words = [
+        "why",
+        "sb3",
+        "cleanrl",
+        "--algorithm",
+        "td3",
+        "--study",
+        str(ROOT / "docs/ladder.parquet"),
+    ]
+    assert main.dispatch_command([*words, "--env", "Pendulum-v1"]) == 0
+    printed = capsys.readouterr().out
+    for title in ("Hyperparameters", "One update", "Lockstep", "Returns", "Next"):
+        assert f"\n{title}\n" in printed
+    assert "All 15 are equal." in printed or "All 16 are equal." in printed
+    assert "sb3 = " in printed or "cleanrl - sb3" in printed
