@@ -37,7 +37,7 @@ from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import write_text
 
 HTML_PAGE_NAME, MARKDOWN_NAME = "report.html", "report.md"
-_REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "jinja2")
+_REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
 VERDICT_OPTIONS = (
     *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+import seaborn as sns
+
 # Widths in inches of a column and of a page in common paper formats; text is 6 to 8 points there.
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0
 SMALL_FONT, MEDIUM_FONT, LARGE_FONT = 6.0, 7.0, 8.0  # points
@@ -15,31 +17,8 @@ SMALL_FONT, MEDIUM_FONT, LARGE_FONT = 6.0, 7.0, 8.0  # points
 # Named here so that a framework keeps its colour in figures where another is missing.
 _FRAMEWORKS = ("cleanrl", "sb3", "torchrl", "tianshou", "skrl", "sbx")
 
-# Blue, orange, green, vermilion, pink ...: seaborn's palette `colorblind`. Its values and those of
-# its style `whitegrid` in the context `paper` stand here, since importing seaborn loads pandas.
-PALETTE = (
-    *("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc"),
-    *("#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9"),
-)
-_WHITE_GRID = {
-    **dict.fromkeys(("axes.axisbelow", "axes.grid", "patch.force_edgecolor"), True),
-    **dict.fromkeys(("xtick.bottom", "xtick.top", "ytick.left", "ytick.right"), False),
-    **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "white"),
-    **dict.fromkeys(("axes.labelcolor", "text.color", "xtick.color", "ytick.color"), ".15"),
-    "patch.edgecolor": "w",
-    "lines.solid_capstyle": "round",
-}
-_PAPER = {
-    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 1.0),
-    **dict.fromkeys(("grid.linewidth", "patch.linewidth"), 0.8),
-    **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.8),
-    **dict.fromkeys(("xtick.major.size", "ytick.major.size", "lines.markersize"), 4.8),
-    **dict.fromkeys(("xtick.minor.size", "ytick.minor.size"), 3.2),
-    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 9.6),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8.8),
-    "legend.title_fontsize": 9.6,
-    "lines.linewidth": 1.2,
-}
+# Blue, orange, green, vermilion, pink ... of a palette for colour-blind readers.
+PALETTE = tuple(sns.color_palette("colorblind").as_hex())
 # Indigo, olive and rose of Paul Tol's muted scheme: none of them is a framework's.
 _ALGORITHMS = {"ppo": "#332288", "td3": "#999933", "sac": "#CC6677"}
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
@@ -88,8 +67,8 @@ def get_algorithm_styles(algorithms: Iterable[str]) -> dict[str, SeriesStyle]:
 def get_rc_settings() -> Any:
     """Matplotlib settings for all figures, for `rc_context`; fonts ship with Matplotlib."""
     return {
-        **_WHITE_GRID,
-        **_PAPER,
+        **sns.axes_style("whitegrid"),
+        **sns.plotting_context("paper"),
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"],
         "pdf.fonttype": 42,
