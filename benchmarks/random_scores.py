@@ -1,10 +1,13 @@
-"""Returns of uniformly random actions, the zero of normalised scores.
+"""Returns of two policies without any learning: uniformly random actions, and doing nothing.
 
-    python benchmarks/random_scores.py > analysis/data/published/random.csv
-    python benchmarks/random_scores.py MinAtar/Breakout-v1      # the rows of some tasks only
+    python benchmarks/random_scores.py random > analysis/data/published/random.csv
+    python benchmarks/random_scores.py do_nothing > analysis/data/published/do_nothing.csv
+    python benchmarks/random_scores.py random MinAtar/Breakout-v1   # the rows of some tasks only
 
-Each task is played for 300 episodes from seeds 0 to 299; it takes some minutes. LunarLander needs
-the extra `box2d`, the games of MinAtar `minatar`.
+Doing nothing is action 0; where actions are discrete, it is the one action that scores best if it
+is always taken, since not every such task has an action that means nothing. Each task
+is played for 300 episodes from seeds 0 to 299; it takes some minutes. LunarLander needs the extra
+`box2d`, the games of MinAtar `minatar`.
 """
 
 import csv
@@ -19,6 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from parallax.envs import optional_tasks as minatar
+from parallax.envs.batched_env import make_batched_env
+from parallax.envs.tasks import make_task_env
 
 MUJOCO = (
     "HalfCheetah",
@@ -50,7 +55,7 @@ COLUMNS = (
 
 
 def play(env_id: str) -> np.ndarray:
-    """Return of each episode."""
+    """Return of each episode of random actions."""
     minatar.register_minatar(env_id)
     env = gym.make(env_id)
     env = minatar.ActionMemoryReset(env) if minatar.is_minatar_game(env_id) else env
@@ -67,23 +72,49 @@ def play(env_id: str) -> np.ndarray:
     return returns
 
 
+def play_constant(env_id: str) -> tuple[np.ndarray, str]:
+    """Return of each episode of the policy that does nothing, and which action it takes."""
+    space = make_task_env(env_id).action_space
+    if not isinstance(space, gym.spaces.Discrete):
+        return play_batched(env_id, np.zeros(space.shape, space.dtype)), "action 0"
+    found = {action: play_batched(env_id, action) for action in range(int(space.n))}
+    best = max(found, key=lambda action: float(found[action].mean()))
+    return found[best], f"action {best}, the best of {space.n} constant ones"
+
+
+def play_batched(env_id: str, action: np.ndarray | int) -> np.ndarray:
+    """Return of each episode of one action, side by side."""
+    env, active = make_batched_env(env_id, EPISODES), np.ones(EPISODES, dtype=bool)
+    env.reset(range(EPISODES))
+    actions, returns = np.array([action] * EPISODES), np.zeros(EPISODES)
+    while active.any():
+        _, rewards, terminated, truncated = env.step(actions, active)
+        returns += rewards
+        active &= ~(terminated | truncated)
+    return returns
+
+
 def main() -> None:
     """Prints the table."""
     warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
+    policy, *wanted = sys.argv[1:]
+    if policy not in ("random", "do_nothing"):
+        sys.exit(f"{policy}: give random or do_nothing, then tasks if not all.")
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     source = f"benchmarks/random_scores.py, gymnasium {gym.__version__}"
-    wanted = sys.argv[1:] or [f"{task}-{version}" for task, version in TASKS]
     for task, version in TASKS:
-        if f"{task}-{version}" not in wanted:
+        if wanted and f"{task}-{version}" not in wanted:
             continue
-        returns = play(f"{task}-{version}")
+        name = f"{task}-{version}"
+        returns, action = (play(name), "") if policy == "random" else play_constant(name)
         mean, sd = f"{returns.mean():.2f}", f"{returns.std(ddof=1):.2f}"
         package = f", MinAtar {version_of('MinAtar')}" if minatar.is_minatar_game(task) else ""
-        row = ["random", task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
-        writer.writerow([*row, "sd", EPISODES, source + package, "spread over episodes"])
-        print(f"{task}-{version}: {mean} +- {sd}", file=sys.stderr)
+        row = [policy, task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
+        note = "; ".join(filter(None, ["spread over episodes", action]))
+        writer.writerow([*row, "sd", EPISODES, source + package, note])
+        print(f"{name}: {mean} +- {sd} {action}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

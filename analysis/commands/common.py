@@ -16,6 +16,7 @@ from rich.progress import track
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
+from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, Endpoint
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError
@@ -172,6 +173,14 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "--family setting (default: %(default)s)",
     )
     add(
+        "--endpoint",
+        metavar="NAME",
+        default=default.endpoint,
+        help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
+        "learning curve) or steps-P (steps until P%% of the way to a solved task); example: "
+        "--endpoint last-3 (default: the one that the study's configuration fixed)",
+    )
+    add(
         "--power",
         type=float,
         metavar="P",
@@ -228,7 +237,13 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         value = getattr(arguments, name.replace("-", "_"))
         if not low < value < high:
             raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
+    if arguments.endpoint:
+        try:
+            Endpoint(arguments.endpoint)
+        except ValueError:
+            raise CommandError(f"--endpoint={arguments.endpoint}: give {ENDPOINT_FORMS}.") from None
     return VerdictOptions(
+        endpoint=arguments.endpoint,
         alpha=arguments.alpha,
         margin_share=arguments.margin,
         family=arguments.family,

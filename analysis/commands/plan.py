@@ -30,6 +30,7 @@ from parallax.analysis.plan.sweeps import format_script, make_sweeps
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.sections.consistency import make_sequential_table
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
+from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
@@ -119,7 +120,8 @@ def _make_plan(
         looks = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    found = judge_sequentially(group_runs(loaded), options, looks)
+    options = settle_endpoint(loaded, options)
+    found = judge_sequentially(group_runs(loaded, options), options, looks)
     with open_output_folder(table.parent):
         write_text(table, table_to_csv(make_sequential_table(found)))
     words = collections.Counter(item.verdict for item in found)

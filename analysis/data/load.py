@@ -229,7 +229,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     if not reading.complete or evaluations is None or record is None:
         failed = record is not None and record.status == "failed"
         return ExcludedRun(run_id, folder, reading.reason, failed=failed)
-    seconds = record.timings.seconds
+    seconds, cost = record.timings.seconds, record.timings.evaluation_seconds
     return CompletedRun(
         run_id,
         folder,
@@ -240,6 +240,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
         math.nan if seconds is None or seconds < 0 else seconds,
         record.provenance,
         record.hyperparameters,
+        evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
     )
 
 

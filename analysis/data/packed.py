@@ -156,8 +156,11 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
     arrays = found.timesteps, found.results, found.ep_lengths
     seconds = math.nan if row["seconds"] is None else row["seconds"]
     made = record.provenance, record.hyperparameters
+    cost = record.timings.evaluation_seconds
     return CompletedRun(
-        run_id, folder, *arrays, reading.spec, seconds, *made, record=row["run_json"]
+        *(run_id, folder, *arrays, reading.spec, seconds, *made),
+        record=row["run_json"],
+        evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
     )
 
 

@@ -157,8 +157,21 @@ def get_random_score(env: str) -> tuple[float, str] | None:
 
     Another version of the task is taken if this one was not measured.
     """
+    return _get_policy_score("random", env)
+
+
+@functools.cache
+def get_do_nothing_score(env: str) -> tuple[float, str] | None:
+    """Return the mean score of a policy that does nothing on a task, and its source.
+
+    Actions are 0, or the best single one of discrete actions, so that observations play no part.
+    """
+    return _get_policy_score("do_nothing", env)
+
+
+def _get_policy_score(table: str, env: str) -> tuple[float, str] | None:
     task, version = split_version(env)
-    rows = [row for row in read_table("random") if row.env == task]
+    rows = [row for row in read_table(table) if row.env == task]
     row = next((row for row in rows if row.version == version), rows[0] if rows else None)
     return None if row is None else (row.mean, row.source)
 

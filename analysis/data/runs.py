@@ -61,6 +61,7 @@ class CompletedRun:
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
         spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN if run.json has none.
+        evaluation_seconds: Part of it that evaluations took; NaN if run.json has none.
         provenance: Machine, packages and code version; None for runs of other projects.
         effective_hyperparameters: The unified hyperparameters that the framework was set to.
         has_conflicting_settings: Whether another run of the same path was made with different
@@ -80,6 +81,7 @@ class CompletedRun:
     effective_hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     has_conflicting_settings: bool = False
     record: str | None = None
+    evaluation_seconds: float = math.nan
     final_score: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from parallax.analysis.report.sections.consistency import (
     describe_verdict_terms,
     make_consistency_table,
     make_defaults_table,
+    make_intention_to_treat_table,
 )
 from parallax.analysis.report.sections.overall import (
     answer_paired,
@@ -48,6 +49,7 @@ from parallax.analysis.report.sections.runs import (
     make_study_grid,
 )
 from parallax.analysis.report.sections.scores import make_score_tables
+from parallax.analysis.report.sections.suite import make_further_tables
 from parallax.analysis.report.sections.vs_random import make_vs_random_table
 from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
@@ -235,4 +237,6 @@ def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
         "pooled.csv": make_pooled_tasks_table(verdicts.pooled),
         "paired.csv": make_paired_table(verdicts.paired),
         "vs_random.csv": make_vs_random_table(verdicts.vs_random),
+        "intention_to_treat.csv": make_intention_to_treat_table(verdicts),
+        **make_further_tables(verdicts),
     }

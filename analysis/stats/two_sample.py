@@ -79,6 +79,17 @@ def compute_two_sided_p(item: MeanContrast) -> FloatArray:
     )
 
 
+def compute_one_sided_p(item: MeanContrast, least: ArrayLike = 0.0) -> FloatArray:
+    """Compute p-values of "the difference is at most `least`", float[...].
+
+    Args:
+        item: The difference.
+        least: float[...], in units of return.
+    """
+    above = item.difference - np.asarray(least, dtype=np.float64)
+    return np.asarray(stats.t.sf(_divide_safely(above, item.error), item.degrees_of_freedom))
+
+
 def compute_equivalence_p(item: MeanContrast, margin: ArrayLike) -> FloatArray:
     """Compute p-values of two one-sided tests (TOST) of "differs by the margin or more".
 

@@ -21,6 +21,7 @@ from parallax.analysis.stats.paired import (
 )
 from parallax.analysis.stats.two_sample import adjust_holm
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
+from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.groups import ScoreGroup, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -125,7 +126,8 @@ def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[Ablati
         loaded: All runs.
         options: Level, margin and ranges.
     """
-    return judge_effects(_group_by_intervention(loaded), "interventions", options)
+    options = settle_endpoint(loaded, options)
+    return judge_effects(_group_by_intervention(loaded, options), "interventions", options)
 
 
 def judge_effects(
@@ -280,7 +282,9 @@ def _compute_gap_share(
     return compute_ratio_of_means(a - b, c - b)
 
 
-def _group_by_intervention(loaded: LoadedRuns) -> dict[tuple[StudyCell, str, str], ScoreGroup]:
+def _group_by_intervention(
+    loaded: LoadedRuns, options: VerdictOptions
+) -> dict[tuple[StudyCell, str, str], ScoreGroup]:
     found: dict[tuple[StudyCell, str, str], list[CompletedRun | ExcludedRun]] = (
         collections.defaultdict(list)
     )
@@ -294,7 +298,10 @@ def _group_by_intervention(loaded: LoadedRuns) -> dict[tuple[StudyCell, str, str
         found[cell, item.id.framework, name].append(item)
     return {
         key: make_group(
-            key[0], key[1] if key[2] == NO_CHANGE else f"{key[1]}{JOINT_SEPARATOR}{key[2]}", items
+            key[0],
+            key[1] if key[2] == NO_CHANGE else f"{key[1]}{JOINT_SEPARATOR}{key[2]}",
+            items,
+            options,
         )
         for key, items in sorted(found.items())
     }

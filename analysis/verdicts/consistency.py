@@ -15,6 +15,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats import effect_size_and_power, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
+from parallax.analysis.stats.survival import compute_log_rank_p
 from parallax.analysis.verdicts.caveats import find_caveats
 from parallax.analysis.verdicts.equivalence import (
     EquivalenceMargin,
@@ -32,8 +33,20 @@ from parallax.analysis.verdicts.groups import (
     to_library_defaults_cell,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
-
-DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
+from parallax.analysis.verdicts.same_algorithm import is_same_algorithm
+from parallax.analysis.verdicts.statements import (
+    DIFFERENT as DIFFERENT,
+)
+from parallax.analysis.verdicts.statements import (
+    EQUIVALENT as EQUIVALENT,
+)
+from parallax.analysis.verdicts.statements import (
+    INCONCLUSIVE as INCONCLUSIVE,
+)
+from parallax.analysis.verdicts.statements import (
+    PairStatement,
+    state_pairs,
+)
 
 Verdict = TypeVar("Verdict")
 
@@ -47,13 +60,17 @@ class PairVerdict:
         first: One framework.
         second: The other; differences are first - second.
         verdict: `different`, `equivalent` or `inconclusive`.
+        statement: What is shown, and whether of the means or of the distributions.
+        is_same_algorithm: Whether lockstep shows both to compute the same updates.
         detectable: Whether a difference is significant, within the margin or not.
         difference: Of the means, in units of return.
         low: Lower end of Welch's 95% interval; NaN if either has fewer than two seeds.
         high: Upper end.
         p_welch: p-value of Welch's test.
+        p_log_rank: p-value of the log-rank test, which takes its place for endpoints of steps; NaN
+            for others.
         p_permutation: p-value of the permutation test; NaN for published numbers.
-        p_holm: Welch's p-value after Holm's correction over the family.
+        p_holm: Its p-value after Holm's correction over the family.
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
         p_unobserved_failures: p-value of the same hypothesis that assumes only the range of
             returns, so that failures too rare to be observed are allowed for.
@@ -78,11 +95,14 @@ class PairVerdict:
     first: ScoreGroup
     second: ScoreGroup
     verdict: str
+    statement: PairStatement
+    is_same_algorithm: bool
     detectable: bool
     difference: float
     low: float
     high: float
     p_welch: float
+    p_log_rank: float
     p_permutation: float
     p_holm: float
     p_tost: float
@@ -115,7 +135,7 @@ class PairTests:
 
     Attributes:
         contrast: Differences of means.
-        p: Welch's test.
+        p: Welch's test, or the log-rank test for endpoints of steps.
         p_holm: `p` after Holm's correction.
         p_tost: Two one-sided tests.
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
@@ -145,7 +165,11 @@ class PairTests:
 
 
 def run_tests(
-    first: SampleMoments, second: SampleMoments, margins: FloatArray, p_unobserved: FloatArray
+    first: SampleMoments,
+    second: SampleMoments,
+    margins: FloatArray,
+    p_unobserved: FloatArray,
+    p_log_rank: FloatArray | None = None,
 ) -> PairTests:
     """Test the pairs of one family.
 
@@ -154,12 +178,15 @@ def run_tests(
         second: Moments of the second framework of each pair.
         margins: float[pairs], margins of equivalence.
         p_unobserved: float[pairs], `equivalence.compute_unobserved_p` of each pair.
+        p_log_rank: float[pairs], p-values that take the place of Welch's where they are known.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (
         two_sample.compute_two_sided_p(item),
         two_sample.compute_equivalence_p(item, margins),
     )
+    if p_log_rank is not None:
+        p = np.where(np.isnan(p_log_rank), p, p_log_rank)
     both = np.maximum(p_tost, p_unobserved)
     return PairTests(item, p, two_sample.adjust_holm(p), p_tost, both, two_sample.adjust_holm(both))
 
@@ -280,7 +307,8 @@ def judge_family(
     margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
     p_unobserved = np.array([compute_unobserved_p(pair, options) for pair in pairs])
-    tests = run_tests(first, second, sizes, p_unobserved)
+    p_log_rank = np.array([_compute_log_rank_p(pair) for pair in pairs])
+    tests = run_tests(first, second, sizes, p_unobserved, p_log_rank)
     permutation = np.array([_compute_permutation_p(pair, options) for pair in pairs])
     words, detectable = tests.decide(permutation, options.alpha)
     low, high = two_sample.compute_contrast_bounds(tests.contrast)
@@ -300,6 +328,8 @@ def judge_family(
     theta_ends = effect_size_and_power.compute_improvement_interval(theta, first.n, second.n)
     matters = check_rounding_sensitivity(pairs, sizes, p_unobserved, words, options.alpha)
     failures = compare_failures(pairs, options)
+    statements = state_pairs(pairs, words, tests.contrast, tests.p_tost, sizes, failures, options)
+    p_welch = two_sample.compute_two_sided_p(tests.contrast)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
         PairVerdict(
@@ -307,11 +337,14 @@ def judge_family(
             first=one,
             second=two,
             verdict=words[i],
+            statement=statements[i],
+            is_same_algorithm=is_same_algorithm(one, two),
             detectable=detectable[i],
             difference=float(tests.contrast.difference[i]),
             low=float(low[i]),
             high=float(high[i]),
-            p_welch=float(tests.p[i]),
+            p_welch=float(p_welch[i]),
+            p_log_rank=float(p_log_rank[i]),
             p_permutation=float(permutation[i]),
             p_holm=float(tests.p_holm[i]),
             p_tost=float(tests.p_tost[i]),
@@ -365,6 +398,11 @@ def _compute_permutation_p(pair: GroupPair, options: VerdictOptions) -> float:
     if first is None or second is None:
         return float("nan")
     return two_sample.compute_permutation_p(first, second, np.random.default_rng(options.seed))
+
+
+def _compute_log_rank_p(pair: GroupPair) -> float:
+    first, second = pair[0].censored, pair[1].censored
+    return np.nan if first is None or second is None else compute_log_rank_p(first, second)
 
 
 def _compute_improvement_probability(

@@ -73,6 +73,8 @@ def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> Equ
 
 def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[float, float, str]:
     cell = groups[0].cell
+    if options.chosen_endpoint.is_steps:
+        return 1.0, 0.0, "length of training"
     given = options.range_by_env.get(cell.env)
     if given:
         return given[1], given[0], "the range given for the task"
@@ -120,6 +122,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
         options: A range given for the task takes precedence.
     """
     cell = pair[0].cell
+    if options.chosen_endpoint.is_steps:
+        return ScoreRange(0.0, 1.0, "length of training")
     given = options.range_by_env.get(cell.env)
     random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
     if given:

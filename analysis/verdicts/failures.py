@@ -71,10 +71,14 @@ def compare_failures(
 
 
 def count_failed_runs(group: ScoreGroup, threshold: float) -> int | None:
-    """Count runs with a final score below a threshold; None if scores or threshold are unknown."""
-    if group.scores is None or not group.n or math.isnan(threshold):
+    """Count runs with a final score below a threshold; None if scores or threshold are unknown.
+
+    The final score counts, whatever the endpoint of the study is.
+    """
+    scores = group.final_group.scores
+    if scores is None or not group.n or math.isnan(threshold):
         return None
-    return int((group.scores < threshold).sum())
+    return int((scores < threshold).sum())
 
 
 def _count_failures(pair: GroupPair, threshold: float) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
-"""Final scores per setting and framework, the input of all verdicts."""
+"""Scores per setting and framework, the input of all verdicts."""
 
 import collections
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,17 +17,25 @@ from parallax.analysis.data.runs import (
     VariantKey,
 )
 from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.stats.endpoints import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
+from parallax.analysis.stats.survival import CensoredTimes
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.scales import find_task_scale
+
+DEFAULT_OPTIONS = VerdictOptions()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoreGroup:
-    """Final scores of one framework in one setting, from runs or from a published table.
+    """Scores of one framework in one setting, from runs or from a published table.
+
+    A score is the endpoint of a run: the final return, unless the study fixed another.
 
     Attributes:
         cell: The setting.
         framework: Its name.
-        moments: Mean, deviation and count of the final scores.
+        moments: Mean, deviation and count of the scores.
         rounding: Half a unit of the last printed digit of a published mean and its interval,
             in units of return; 0 for runs.
         scores: float[n], score per seed, by seed; None for published numbers.
@@ -37,6 +46,8 @@ class ScoreGroup:
         source: Reference of published numbers; empty for runs.
         n: Number of seeds that enter the statistics.
         seeds: Seed of each score.
+        failed: Number of runs whose training failed or diverged, and which have no score.
+        censored: Steps to the threshold of each run, for endpoints of steps; None for others.
     """
 
     cell: StudyCell
@@ -49,6 +60,8 @@ class ScoreGroup:
     completed: int
     steps: tuple[int, ...]
     source: str = ""
+    failed: int = 0
+    censored: CensoredTimes | None = None
     n: int = dataclasses.field(init=False)
     seeds: tuple[int | None, ...] = dataclasses.field(init=False)
 
@@ -87,20 +100,43 @@ class ScoreGroup:
         at = [int(np.abs(run.timesteps - step).argmin()) for run in self.runs]
         scores = [float(run.results[i].mean()) for run, i in zip(self.runs, at, strict=True)]
         steps = {int(run.timesteps[i]) for run, i in zip(self.runs, at, strict=True)}
-        values = np.array(scores, dtype=np.float64)
+        return dataclasses.replace(self.replace_scores(scores), steps=tuple(sorted(steps)))
+
+    def replace_scores(self, scores: Iterable[float]) -> "ScoreGroup":
+        """Return the group with other scores.
+
+        Args:
+            scores: One per run, in order.
+        """
+        values = np.array(list(scores), dtype=np.float64)
         return dataclasses.replace(
-            self, moments=compute_moments(values), scores=values, steps=tuple(sorted(steps))
+            self, moments=compute_moments(values), scores=values, censored=None
         )
 
+    @property
+    def final_group(self) -> "ScoreGroup":
+        """The same runs with their final returns as scores; unchanged without runs."""
+        return self.replace_scores(run.final_score for run in self.runs) if self.runs else self
 
-def group_runs(loaded: LoadedRuns) -> tuple[ScoreGroup, ...]:
-    """Group runs by setting and framework, in sorted order; a group may have no scores."""
+
+def group_runs(
+    loaded: LoadedRuns, options: VerdictOptions = DEFAULT_OPTIONS
+) -> tuple[ScoreGroup, ...]:
+    """Group runs by setting and framework, in sorted order; a group may have no scores.
+
+    Args:
+        loaded: Runs of studies.
+        options: The endpoint, and ranges that its threshold is a share of.
+
+    Raises:
+        UnknownScaleError: The endpoint needs a solved score that is not known for a task.
+    """
     found: dict[tuple[StudyCell, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
         list
     )
     for item in loaded.folders:
         found[item.id.cell, item.id.framework].append(item)
-    return tuple(make_group(*key, found[key]) for key in sorted(found))
+    return tuple(make_group(*key, found[key], options) for key in sorted(found))
 
 
 def group_by_cell(groups: Iterable[ScoreGroup]) -> dict[StudyCell, tuple[ScoreGroup, ...]]:
@@ -127,11 +163,23 @@ def list_group_pairs(groups: Iterable[ScoreGroup]) -> list[GroupPair]:
 
 
 def make_group(
-    cell: StudyCell, framework: str, items: Sequence[CompletedRun | ExcludedRun]
+    cell: StudyCell,
+    framework: str,
+    items: Sequence[CompletedRun | ExcludedRun],
+    options: VerdictOptions = DEFAULT_OPTIONS,
 ) -> ScoreGroup:
-    """Make the group of one framework in one setting from its runs, used and excluded."""
+    """Make the group of one framework in one setting from its runs, used and excluded.
+
+    Raises:
+        UnknownScaleError: The endpoint needs a solved score that is not known for the task.
+    """
     runs = sorted((item for item in items if isinstance(item, CompletedRun)), key=_get_seed_key)
-    scores = np.array([run.final_score for run in runs], dtype=np.float64)
+    endpoint, threshold = options.chosen_endpoint, math.nan
+    if endpoint.is_steps:
+        threshold = find_step_threshold(cell, options)
+    curves = [(run.timesteps, average_episodes(run)) for run in runs]
+    scores = np.array([endpoint.score(*curve, threshold) for curve in curves], dtype=np.float64)
+    reaches = [find_first_reach(*curve, threshold) for curve in curves]
     return ScoreGroup(
         cell=cell,
         framework=framework,
@@ -142,7 +190,35 @@ def make_group(
         requested=len(items),
         completed=sum(isinstance(item, CompletedRun) or item.completed for item in items),
         steps=tuple(sorted({int(run.timesteps[-1]) for run in runs})),
+        failed=sum(isinstance(item, ExcludedRun) and item.failed for item in items),
+        censored=CensoredTimes.from_pairs(reaches) if endpoint.is_steps else None,
     )
+
+
+class UnknownScaleError(ValueError):
+    """An endpoint needs the solved score of a task, and none is known."""
+
+
+def find_step_threshold(cell: StudyCell, options: VerdictOptions) -> float:
+    """Return the return that runs of a setting have to reach for `steps-P`.
+
+    Raises:
+        UnknownScaleError: No solved score is known for the task.
+    """
+    scale = find_task_scale(cell, options)
+    if scale is None:
+        raise UnknownScaleError(
+            f"endpoint={options.endpoint} needs the score of a solved {cell.env} for "
+            f"{cell.algorithm}, and none is published: give --range {cell.env}=LOW:HIGH, or "
+            "another --endpoint."
+        )
+    return scale.zero + options.chosen_endpoint.threshold_share * scale.width
+
+
+def average_episodes(run: CompletedRun) -> FloatArray:
+    """Return float[E], the mean return of each evaluation of a run."""
+    # Row by row, so that the last one is the final score to the last digit.
+    return np.array([row.mean() for row in run.results], dtype=np.float64)
 
 
 def _get_seed_key(run: CompletedRun) -> int:

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from parallax.analysis.stats.endpoints import FINAL, Endpoint
+
 FAMILIES = ("algorithm", "setting", "all")
 MARGINS = ("scale", "score")
 
@@ -24,6 +26,9 @@ class VerdictOptions:
         failed_share: A run fails that ends below this share of the same way.
         ranges: Task, least and largest score that a run can end with, for tasks of which nothing
             is published, or in place of what is.
+        endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
+            configuration fixed, `final` where it fixed none.
+        endpoint_source: Who chose it, in words.
         range_by_env: The same ranges by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
@@ -37,6 +42,8 @@ class VerdictOptions:
     margin_of: str = "scale"
     failed_share: float = 0.25
     ranges: tuple[tuple[str, float, float], ...] = ()
+    endpoint: str = ""
+    endpoint_source: str = ""
     range_by_env: Mapping[str, tuple[float, float]] = dataclasses.field(init=False, compare=False)
     margin_description: str = dataclasses.field(init=False, compare=False)
 
@@ -46,5 +53,12 @@ class VerdictOptions:
         given = "the range given for a task, elsewhere of " if self.ranges else ""
         way = "" if self.margin_of == "score" else "the way from random actions to "
         text = f"{self.margin_share:.0%} of {given}{way}the published score"
+        if self.chosen_endpoint.is_steps:
+            text = f"{self.margin_share:.0%} of the length of training"
         object.__setattr__(self, "range_by_env", ranges)
         object.__setattr__(self, "margin_description", text)
+
+    @property
+    def chosen_endpoint(self) -> Endpoint:
+        """The endpoint that scores are of."""
+        return Endpoint(self.endpoint or FINAL)

@@ -23,23 +23,9 @@ from parallax.analysis.stats.aggregates import (
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.scales import ScoreScale
 
 SCALE_KINDS = ("reference", "min-max")
-
-
-@dataclasses.dataclass(frozen=True)
-class ScoreScale:
-    """Scores that are 0 and 1 after normalization in one task.
-
-    Attributes:
-        zero: Score, in units of return.
-        one: Score, in units of return; above `zero`.
-        source: Source of both, in words.
-    """
-
-    zero: float
-    one: float
-    source: str
 
 
 def find_scales(groups: Iterable[ScoreGroup], kind: str = "reference") -> Mapping[str, ScoreScale]:
@@ -144,7 +130,12 @@ def compute_overall_scores(
         normalisation: One of `parallax.analysis.verdicts.overall.SCALE_KINDS`.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
-    known = find_scales(usable, normalisation)
+    known: Mapping[str, ScoreScale]
+    if options.chosen_endpoint.is_steps:
+        share = ScoreScale(0.0, 1.0, "share of training that is left")
+        known = {group.cell.env: share for group in usable}
+    else:
+        known = find_scales(usable, normalisation)
     found: dict[tuple[str, str, str, str], list[ScoreGroup]] = collections.defaultdict(list)
     for group in usable:
         cell = group.cell

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.stats.paired import PairedDifference, compute_paired_difference
 from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
 from parallax.analysis.stats.two_sample import adjust_holm, compute_contrast
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.groups import ScoreGroup
 
 MIN_PAIRS = 2  # pairs
 
@@ -45,14 +46,10 @@ def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...
     """
     found: dict[str, list[tuple[PairVerdict, tuple[int, ...], PairedDifference]]] = {}
     for item in items:
-        first, second = (
-            _index_by_initial_states(group.runs) for group in (item.first, item.second)
-        )
+        first, second = (_index_by_initial_states(group) for group in (item.first, item.second))
         shared = sorted(set(first) & set(second))
         if len(shared) >= MIN_PAIRS:
-            one, two = (
-                np.array([runs[key].final_score for key in shared]) for runs in (first, second)
-            )
+            one, two = (np.array([scores[key] for key in shared]) for scores in (first, second))
             entry = item, tuple(key[0] for key in shared), compute_paired_difference(one, two)
             found.setdefault(item.family, []).append(entry)
     judged = {
@@ -65,15 +62,15 @@ def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...
     return tuple(judged[id(item)] for item in items if id(item) in judged)
 
 
-def _index_by_initial_states(
-    runs: Sequence[CompletedRun],
-) -> dict[tuple[int, int, int, int], CompletedRun]:
-    """Index runs by seed, evaluation seed, number of evaluations and of episodes."""
+def _index_by_initial_states(group: ScoreGroup) -> dict[tuple[int, int, int, int], float]:
+    """Index scores by seed, evaluation seed, number of evaluations and of episodes."""
+    if group.scores is None:
+        return {}
     return {
         (run.id.seed, int(run.spec["evaluation_seed"]), len(run.timesteps), run.results.shape[1]): (
-            run
+            float(score)
         )
-        for run in runs
+        for run, score in zip(group.runs, group.scores, strict=False)
         if run.id.seed is not None and isinstance(run.spec.get("evaluation_seed"), int)
     }
 

@@ -19,16 +19,20 @@ from parallax.analysis.verdicts.consistency import (
     judge_library_defaults,
 )
 from parallax.analysis.verdicts.curves import LearningCurve, make_panels
+from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.groups import (
     ScoreGroup,
     find_main_variants,
     group_runs,
     to_library_defaults_cell,
 )
+from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
+from parallax.analysis.verdicts.references import LearningVerdict, judge_learning
 from parallax.analysis.verdicts.reproduction import (
     ReproductionVerdict,
     judge_group_reproductions,
@@ -39,6 +43,12 @@ from parallax.analysis.verdicts.sensitivity import (
     PooledPair,
     judge_paired_seeds,
     pool_pairs,
+)
+from parallax.analysis.verdicts.suite import (
+    AllAlikeVerdict,
+    SuiteVerdict,
+    judge_all_alike,
+    judge_suites,
 )
 from parallax.analysis.verdicts.vs_random import RandomVerdict, judge_vs_random
 
@@ -64,6 +74,13 @@ class StudyVerdicts:
         pooled: Pairs of frameworks over all tasks; descriptive.
         paired: Pairs of frameworks seed by seed; descriptive.
         vs_random: Each framework in each setting against random actions; descriptive.
+        learning: Whether each framework in each setting has learned: above doing nothing, random
+            actions and its untrained policy by the margin.
+        suites: Pairs of frameworks over all tasks of an algorithm and recipe.
+        all_alike: Whether all frameworks are equivalent, per setting and per suite.
+        intention_to_treat: Pairs in which a run failed, judged with failed runs at the bottom of
+            the task's range.
+        evaluation_noise: Noise of evaluation episodes in each setting.
         options: The settings behind the verdicts.
         main_variants: Main variant of each study and algorithm.
         main_cells: Settings with a group, of main variants.
@@ -85,6 +102,11 @@ class StudyVerdicts:
     pooled: tuple[PooledPair, ...]
     paired: tuple[PairedVerdict, ...]
     vs_random: tuple[RandomVerdict, ...]
+    learning: tuple[LearningVerdict, ...]
+    suites: tuple[SuiteVerdict, ...]
+    all_alike: tuple[AllAlikeVerdict, ...]
+    intention_to_treat: tuple[PairVerdict, ...]
+    evaluation_noise: tuple[EvaluationNoise, ...]
     options: VerdictOptions
     main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
     main_cells: frozenset[StudyCell] = dataclasses.field(init=False)
@@ -124,6 +146,15 @@ class StudyVerdicts:
         ):
             object.__setattr__(self, name, value)
 
+    def has_learned(self, group: ScoreGroup) -> bool:
+        """Return whether a group is shown to have learned; False if that was not tested."""
+        key = group.cell, group.framework
+        return any(
+            item.is_learned
+            for item in self.learning
+            if (item.group.cell, item.group.framework) == key
+        )
+
 
 def is_ranking_of(item: RankingVerdict, variants: frozenset[VariantKey]) -> bool:
     """Return whether a ranking is of one of these variants of one of its algorithms."""
@@ -142,8 +173,13 @@ def _index_by_cell(
 
 
 def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
-    """Judge runs, without the aggregates and curves of `judge_study`."""
-    groups = group_runs(loaded)
+    """Judge runs, without the aggregates and curves of `judge_study`.
+
+    Raises:
+        UnknownScaleError: The endpoint needs a solved score that is not known for a task.
+    """
+    options = settle_endpoint(loaded, options)
+    groups = group_runs(loaded, options)
     return _judge_groups(groups, judge_group_reproductions(groups, options), options)
 
 
@@ -183,6 +219,8 @@ def _judge_groups(
     options: VerdictOptions,
 ) -> StudyVerdicts:
     pairs = judge_consistency(groups, options)
+    finals = [group.final_group for group in groups]
+    suites = judge_suites(groups, options)
     return StudyVerdicts(
         tuple(groups),
         reproduction,
@@ -192,9 +230,24 @@ def _judge_groups(
         judge_omnibus(pairs, options),
         pool_pairs(pairs),
         judge_paired_seeds(pairs),
-        judge_vs_random(groups, options),
+        judge_vs_random(finals, options),
+        judge_learning(finals, options),
+        suites,
+        judge_all_alike(pairs, suites, options),
+        _judge_intention_to_treat(groups, options),
+        measure_evaluation_noise(groups, options),
         options,
     )
+
+
+def _judge_intention_to_treat(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[PairVerdict, ...]:
+    """Judge pairs with failed runs at the bottom; the others of a family only correct them."""
+    if not any(group.failed for group in groups):
+        return ()
+    pairs = judge_consistency(count_failed_as_bottom(groups, options), options)
+    return tuple(item for item in pairs if item.first.failed or item.second.failed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -334,7 +387,7 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
         for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    aggregates = compute_overall_scores(verdicts.groups, options)
+    aggregates = compute_overall_scores(verdicts.groups, verdicts.options)
     return StudyResults(
         loaded, verdicts, aggregates, curves, finals, _collect_return_bounds(verdicts), method
     )

@@ -60,6 +60,10 @@ SAVE_POLICY_CHOICES = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
 DIAGNOSIS_MODES = ("off", "on", "strict")
 NO_DIAGNOSIS: Mapping[str, Any] = {"mode": "off"}
+DEFAULT_ENDPOINT = "final"
+"""What runs recorded before there was a choice are compared by."""
+
+_ENDPOINT = re.compile(r"final|auc|last-[1-9]\d{0,3}|steps-([1-9]\d?|100)")
 DEFAULT_CHECKPOINT_MINUTES = 20.0
 """Minutes between checkpoints, where nobody says."""
 
@@ -119,6 +123,10 @@ class RunSpec:
             a run that goes on from one ends as if it had not been interrupted.
         patches: Whether constants of upstream may be patched under `exact` and `lockstep`; where
             they may not, a run that needs a patch is refused. No part of the identity.
+        endpoint: Score that the study compares runs by: `final`, `last-K`, `auc` or `steps-P`. No
+            part of the identity: it is fixed here before there are results, and changes none.
+        evaluate_untrained: Whether the policy is also evaluated at step 0. No part of the
+            identity: training and later evaluations are the same without.
     """
 
     hyperparameters: Hyperparameters
@@ -150,6 +158,8 @@ class RunSpec:
     logger: str = dataclasses.field(default="none", compare=False)
     checkpoint_every: float = dataclasses.field(default=DEFAULT_CHECKPOINT_MINUTES, compare=False)
     patches: bool = dataclasses.field(default=True, compare=False)
+    endpoint: str = dataclasses.field(default=DEFAULT_ENDPOINT, compare=False)
+    evaluate_untrained: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def patch_constants(self) -> bool:
@@ -251,7 +261,11 @@ def make_run_spec(
         diagnosis=_check_diagnosis(values.get("diagnosis", NO_DIAGNOSIS)),
         logger=_check_logger(values.get("logger", "none")),
         checkpoint_every=_check_minutes(values.get("checkpoint_every", DEFAULT_CHECKPOINT_MINUTES)),
-        patches=_check_patches(values.get("patches", True)),
+        patches=_check_flag("patches", values.get("patches", True)),
+        endpoint=_check_endpoint(values.get("endpoint", DEFAULT_ENDPOINT)),
+        evaluate_untrained=_check_flag(
+            "evaluate_untrained", values.get("evaluate_untrained", False)
+        ),
     )
 
 
@@ -288,6 +302,8 @@ def spec_from_dict(content: Any) -> RunSpec:
         "logger": "none",
         "checkpoint_every": DEFAULT_CHECKPOINT_MINUTES,
         "patches": True,
+        "endpoint": DEFAULT_ENDPOINT,
+        "evaluate_untrained": False,
     }
     content = {**RUN_DEFAULTS, **later, **content}
     lacking = [name for name in names if name not in content]
@@ -322,7 +338,9 @@ def spec_from_dict(content: Any) -> RunSpec:
         diagnosis=_check_diagnosis(content["diagnosis"]),
         logger=_check_logger(content["logger"]),
         checkpoint_every=_check_minutes(content["checkpoint_every"]),
-        patches=_check_patches(content["patches"]),
+        patches=_check_flag("patches", content["patches"]),
+        endpoint=_check_endpoint(content["endpoint"]),
+        evaluate_untrained=_check_flag("evaluate_untrained", content["evaluate_untrained"]),
     )
 
 
@@ -356,9 +374,18 @@ def _check_minutes(value: Any) -> float:
     return float(value)
 
 
-def _check_patches(value: Any) -> bool:
+def _check_endpoint(value: Any) -> str:
+    if not isinstance(value, str) or not _ENDPOINT.fullmatch(value):
+        raise SpecError(
+            f"endpoint={format_value(value)} must be final, auc, last-K such as last-3, or steps-P "
+            "such as steps-90."
+        )
+    return value
+
+
+def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise SpecError(f"patches={format_value(value)} must be true or false.")
+        raise SpecError(f"{name}={format_value(value)} must be true or false.")
     return value
 
 

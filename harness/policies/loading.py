@@ -39,7 +39,7 @@ from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import RunReading, read_policy, read_run
 from parallax.harness.train import env_and_rng_state
-from parallax.harness.train.evaluation import compute_episode_seeds
+from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
 from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run
 from parallax.harness.train.trust import list_named_code
 
@@ -79,7 +79,8 @@ class LoadedPolicy:
         """
         spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
-        return compute_episode_seeds(chosen, spec.env, spec.seed, self.evaluation, episodes)
+        index = get_seed_index(spec, self.evaluation)
+        return compute_episode_seeds(chosen, spec.env, spec.seed, index, episodes)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Return greedy actions.

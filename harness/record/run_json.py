@@ -52,6 +52,8 @@ class RecordedSpec(Struct, frozen=True):
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
+    endpoint: str = "final"
+    evaluate_untrained: bool = False
 
     @property
     def task_name(self) -> str:

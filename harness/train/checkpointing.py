@@ -23,7 +23,10 @@ from parallax.harness.train.stop_signals import StopRequest
 VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
 """Whose versions decide what a state means, besides the packages that an adapter names."""
 
-_IGNORED_FIELDS = ("study", "python", "checkpoint_every", "diagnosis", "logger")
+_IGNORED_FIELDS = (
+    *("study", "python", "checkpoint_every", "diagnosis", "logger"),
+    *("endpoint", "evaluate_untrained"),
+)
 
 
 @dataclasses.dataclass(frozen=True)

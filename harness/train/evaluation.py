@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
+UNTRAINED_INDEX = 2**31
+"""Index of the evaluation at step 0: later ones have the initial states that they have without."""
+
+
 class PolicyEvaluator:
     """Evaluates on schedule.
 
+    If the study wants it, the untrained policy is evaluated at step 0 too, before the first step.
     An evaluation at step k sees the weights after every update that the first k steps led
     to: it takes place right before step k + 1, or after training. It draws no random number
     from a global generator and does not touch the training environment.
@@ -50,7 +55,7 @@ class PolicyEvaluator:
         self._spec, self._events, self._normalizer = spec, events, normalizer
         self._policy: Policy | None = None
         self._episodes = make_batched_env(spec.env, spec.eval_episodes, **spec.env_options)
-        self._done, self._next = 0, spec.eval_every
+        self._done, self._next = 0, 0 if spec.evaluate_untrained else spec.eval_every
         self.seconds = 0.0
         self.last_score: float | None = None
         events.subscribe(PolicyAttached, self._attach)
@@ -79,7 +84,10 @@ class PolicyEvaluator:
             raise TrainingError("the adapter has attached no policy")
         started = time.monotonic()
         evaluation = evaluate_greedy_policy(
-            self._policy, self._episodes, self._seeds(), self._normalizer()
+            self._policy,
+            self._episodes,
+            self._seeds(),
+            self._normalizer(),
         )
         self._done += 1
         self.last_score = float(np.mean(evaluation.returns))
@@ -92,9 +100,9 @@ class PolicyEvaluator:
         self.seconds += time.monotonic() - started
 
     def _seeds(self) -> list[int]:
-        spec = self._spec
+        spec, index = self._spec, get_seed_index(self._spec, self._done)
         return compute_episode_seeds(
-            spec.evaluation_seed, spec.env, spec.seed, self._done, spec.eval_episodes
+            spec.evaluation_seed, spec.env, spec.seed, index, spec.eval_episodes
         )
 
 
@@ -148,6 +156,19 @@ def _find_finite_rows(rows: Array) -> NDArray[np.bool_]:
     flags: NDArray[np.bool_] = np.isfinite(rows).reshape(len(rows), -1)
     finite: NDArray[np.bool_] = np.logical_and.reduce(flags, axis=1)
     return finite
+
+
+def get_seed_index(spec: RunSpec, row: int) -> int:
+    """Return the index that seeds the initial states of an evaluation.
+
+    Args:
+        spec: The run.
+        row: Place among the run's evaluations, of which the one at step 0 is the first if the run
+            has it.
+    """
+    if not spec.evaluate_untrained:
+        return row
+    return row - 1 if row else UNTRAINED_INDEX
 
 
 def compute_episode_seeds(

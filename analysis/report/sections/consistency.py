@@ -333,11 +333,25 @@ def make_defaults_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
     return _make_pairs_table("t-defaults", title, verdicts.defaults)
 
 
+def make_intention_to_treat_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+    """Return a table with a row for each pair with a failed run, which counts at the bottom."""
+    title = "Pairs with failed runs, which count at the bottom of the task's range"
+    return _make_pairs_table("t-intention-to-treat", title, verdicts.intention_to_treat)
+
+
 def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Table[PairVerdict]:
     columns: tuple[Column[PairVerdict], ...] = (
         *make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
         *make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
         make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        make_text_column("statement", "statement", lambda i: i.statement.text),
+        make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
+        make_csv_column("p_mean", lambda i: i.statement.p_mean),
+        make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
+        make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
+        make_csv_column("first_diverged", lambda i: i.first.failed),
+        make_csv_column("second_diverged", lambda i: i.second.failed),
+        make_csv_column("p_log_rank", lambda i: i.p_log_rank),
         make_csv_column("detectable", lambda i: i.detectable),
         *make_size_columns("first", lambda i: i.first),
         *make_size_columns("second", lambda i: i.second),

@@ -225,6 +225,7 @@ def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
     later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay", "patches"}
     later |= {"env_kwargs", "env_wrappers"}
+    later |= {"endpoint", "evaluate_untrained"}
     for name in stored.keys() - RUN_DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):
             spec_from_dict({key: value for key, value in stored.items() if key != name})

@@ -81,6 +81,23 @@ def test_evaluating_more_often_changes_nothing(tmp_path):
     assert often["weights_sha256"] == rarely["weights_sha256"] is not None
 
 
+def test_evaluating_the_untrained_policy_changes_nothing_else(tmp_path):
+    spec = small()
+    plain, plain_record = support.run(spec, tmp_path / "plain")
+    wanted = dataclasses.replace(spec, evaluate_untrained=True, endpoint="auc")
+    folder, record = support.run(wanted, tmp_path / "untrained")
+    assert folder.relative_to(tmp_path / "untrained") == plain.relative_to(tmp_path / "plain")
+    first, second = (np.load(path / "evaluations.npz") for path in (plain, folder))
+    assert second["timesteps"].tolist() == [0, *first["timesteps"]]
+    for name in ("results", "ep_lengths"):
+        np.testing.assert_array_equal(second[name][1:], first[name])
+    assert record["weights_sha256"] == plain_record["weights_sha256"]
+    assert (record["spec"]["endpoint"], record["spec"]["evaluate_untrained"]) == ("auc", True)
+    policy = load_policy(folder)
+    found = evaluate_loaded_policy(policy, EvaluationConditions(spec.eval_episodes))
+    assert has_same_returns(found, get_recorded_returns(policy))
+
+
 def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
     seen = []
 

@@ -1,0 +1,119 @@
+"""Tables of what is judged beside single pairs: suites, learning, failed runs, evaluation noise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.report.tables import (
+    Column,
+    Table,
+    make_csv_column,
+    make_interval_columns,
+    make_number_column,
+    make_p_value_column,
+    make_pair_columns,
+    make_setting_columns,
+    make_size_columns,
+    make_text_column,
+    make_verdict_column,
+)
+from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
+from parallax.analysis.verdicts.references import LearningVerdict
+from parallax.analysis.verdicts.study import StudyVerdicts
+from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
+
+
+def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
+    """Return a table with a row for each pair of frameworks over the tasks of an algorithm."""
+    columns: tuple[Column[SuiteVerdict], ...] = (
+        *_make_suite_columns(lambda i: i.key),
+        make_text_column("tasks", "tasks", lambda i: ", ".join(i.tasks)),
+        *make_pair_columns(lambda i: i.first, lambda i: i.second),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        make_text_column("statement", "statement", lambda i: i.statement),
+        make_csv_column("first_runs", lambda i: i.runs[0]),
+        make_csv_column("second_runs", lambda i: i.runs[1]),
+        make_number_column("difference", "difference", lambda i: i.difference),
+        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        make_csv_column("p", lambda i: i.p),
+        make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
+        make_p_value_column("p_permutation", "p permuted", lambda i: i.p_permutation),
+        make_csv_column("p_mean", lambda i: i.p_mean),
+        make_csv_column("p_tost", lambda i: i.p_tost),
+        make_csv_column("p_equivalence", lambda i: i.p_equivalence),
+        make_p_value_column("p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm),
+        make_csv_column("margin", lambda i: i.margin),
+    )
+    title = "Every pair of frameworks over all tasks of an algorithm, normalized scores"
+    return Table("t-suite", title, columns, tuple(items), lambda i: ())
+
+
+def make_all_alike_table(items: Sequence[AllAlikeVerdict]) -> Table[AllAlikeVerdict]:
+    """Return a table with a row for each setting and suite: are all frameworks equivalent?"""
+    columns: tuple[Column[AllAlikeVerdict], ...] = (
+        *_make_suite_columns(lambda i: (i.study, i.algorithm, i.hps, i.variant)),
+        make_text_column("env", "task", lambda i: i.env, lambda env: env or "all tasks"),
+        make_text_column("frameworks", "frameworks", lambda i: ", ".join(i.frameworks)),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        make_p_value_column("p", "p", lambda i: i.p),
+    )
+    title = "All frameworks together: intersection-union test of equivalence"
+    return Table("t-all-alike", title, columns, tuple(items), lambda i: ())
+
+
+def make_learning_table(items: Sequence[LearningVerdict]) -> Table[LearningVerdict]:
+    """Return a table with a row for each framework in each setting: has it learned?"""
+    columns: tuple[Column[LearningVerdict], ...] = (
+        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *make_size_columns("ours", lambda i: i.group),
+        make_text_column(
+            "references",
+            "references",
+            lambda i: "; ".join(f"{one.name} {format_number(one.mean)}" for one in i.references),
+        ),
+        make_number_column("difference", "above the best of them", lambda i: i.difference),
+        make_number_column("margin", "margin", lambda i: i.margin),
+        make_p_value_column("p", "p", lambda i: i.p),
+    )
+    title = "Every framework against doing nothing, random actions and its untrained policy"
+    return Table("t-learning", title, columns, tuple(items), lambda i: [i.group])
+
+
+def make_noise_table(items: Sequence[EvaluationNoise]) -> Table[EvaluationNoise]:
+    """Return a table with a row for each setting: how much of the variance is evaluation noise?"""
+    columns: tuple[Column[EvaluationNoise], ...] = (
+        *make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
+        make_csv_column("frameworks", lambda i: i.frameworks),
+        make_csv_column("seeds", lambda i: i.components.n),
+        make_csv_column("variance_of_scores", lambda i: i.components.total),
+        make_csv_column("variance_of_noise", lambda i: i.components.noise),
+        make_csv_column("variance_between_seeds", lambda i: i.components.between),
+        make_number_column("noise_share", "share of noise", lambda i: i.components.noise_share),
+        make_number_column("episodes", "episodes", lambda i: float(i.components.episodes)),
+        make_number_column("cost", "share of time", lambda i: i.cost),
+        make_number_column("proposed_episodes", "episodes proposed", lambda i: i.proposed),
+        make_csv_column("is_limited_by_cost", lambda i: i.is_limited_by_cost),
+    )
+    title = "Evaluation noise: share of the variance over seeds that comes from few episodes"
+    return Table("t-evaluation-noise", title, columns, tuple(items), lambda i: ())
+
+
+def make_further_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
+    """Return these tables by the names of their files."""
+    return {
+        "suite.csv": make_suite_table(verdicts.suites),
+        "all_alike.csv": make_all_alike_table(verdicts.all_alike),
+        "learning.csv": make_learning_table(verdicts.learning),
+        "evaluation_noise.csv": make_noise_table(verdicts.evaluation_noise),
+    }
+
+
+def _make_suite_columns(get_key: Any) -> tuple[Column[Any], ...]:
+    """Return the columns of study, algorithm, recipe and variant."""
+    names = ("study", "algorithm", "hps", "variant")
+    return tuple(
+        make_text_column(name, name, lambda i, at=at: get_key(i)[at])  # type: ignore[misc]
+        for at, name in enumerate(names)
+    )

@@ -1,0 +1,135 @@
+"""Endpoints: the one number of a run that verdicts are on, taken from its learning curve.
+
+`final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
+under the curve divided by its length, that is the return averaged over training; normalized, it is
+the area under the normalized curve, since both are linear. `steps-P` asks when a run reached P% of
+the way to a solved task.
+"""
+
+import dataclasses
+import math
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallax.analysis.stats.moments import FloatArray
+
+FINAL, AUC = "final", "auc"
+ENDPOINT_FORMS = "final, last-K such as last-3, auc, or steps-P such as steps-90"
+_LAST, _STEPS = re.compile(r"last-([1-9]\d{0,3})"), re.compile(r"steps-([1-9]\d?|100)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Endpoint:
+    """An endpoint.
+
+    Attributes:
+        name: `final`, `last-K`, `auc` or `steps-P`.
+    """
+
+    name: str = FINAL
+
+    def __post_init__(self) -> None:
+        """Check the name.
+
+        Raises:
+            ValueError: There is no such endpoint.
+        """
+        if self.name not in (FINAL, AUC) and not self.evaluations and not self.is_steps:
+            raise ValueError(f"endpoint={self.name!r} is not known: give {ENDPOINT_FORMS}.")
+
+    @property
+    def evaluations(self) -> int:
+        """Number of last evaluations that are averaged; 0 where that is not how it works."""
+        found = _LAST.fullmatch(self.name)
+        return 1 if self.name == FINAL else int(found[1]) if found else 0
+
+    @property
+    def is_steps(self) -> bool:
+        """Return whether it is a time to a threshold, not a return."""
+        return _STEPS.fullmatch(self.name) is not None
+
+    @property
+    def threshold_share(self) -> float:
+        """Share of the way to a solved task that has to be reached; NaN for returns."""
+        found = _STEPS.fullmatch(self.name)
+        return int(found[1]) / 100 if found else math.nan
+
+    @property
+    def description(self) -> str:
+        """The endpoint in words, for captions and the page's first lines."""
+        if self.is_steps:
+            return (
+                "share of training that is left when an evaluation first reaches "
+                f"{self.threshold_share:.0%} of the way to a solved task, 0 if none does"
+            )
+        if self.name == AUC:
+            return "return averaged over training (area under the learning curve per step)"
+        if self.name == FINAL:
+            return "mean return over the episodes of the last evaluation"
+        return f"mean return over the episodes of the last {self.evaluations} evaluations"
+
+    def score(
+        self, steps: NDArray[np.int64], returns: FloatArray, threshold: float = math.nan
+    ) -> float:
+        """Compute the score of a run; larger is better for every endpoint.
+
+        Args:
+            steps: int64[E], environment steps of the evaluations, increasing, E at least 1.
+            returns: float[E], mean return of each evaluation.
+            threshold: Return that `steps-P` waits for.
+
+        Returns:
+            In units of return, or a share of training from 0 to 1 for `steps-P`. A run that never
+            reaches the threshold is censored at its end and scores 0: means of this score are 1 -
+            restricted mean time / length (Irwin 1949; Royston and Parmar 2013).
+        """
+        if self.is_steps:
+            first, reached = find_first_reach(steps, returns, threshold)
+            return 1.0 - first / float(steps[-1]) if reached else 0.0
+        if self.name == AUC:
+            return compute_curve_average(steps, returns)
+        return float(returns[-self.evaluations :].mean())
+
+    def compute_weights(self, steps: NDArray[np.int64]) -> FloatArray:
+        """Return float[E], the weight of each evaluation in the score; all 0 for `steps-P`."""
+        weights = np.zeros(len(steps))
+        if self.name == AUC and len(steps) > 1:
+            widths = np.diff(steps.astype(np.float64))
+            weights[:-1] += widths / 2
+            weights[1:] += widths / 2
+            return np.asarray(weights / widths.sum())
+        last = min(len(steps), self.evaluations or (1 if self.name == AUC else 0))
+        if last:
+            weights[-last:] = 1 / last
+        return weights
+
+
+def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> float:
+    """Average a curve over steps by the trapezoidal rule, from its first to its last evaluation.
+
+    Args:
+        steps: int64[E], increasing.
+        returns: float[E].
+    """
+    if len(steps) == 1:
+        return float(returns[0])
+    area = np.trapezoid(returns, steps.astype(np.float64))
+    return float(area / float(steps[-1] - steps[0]))
+
+
+def find_first_reach(
+    steps: NDArray[np.int64], returns: FloatArray, threshold: float
+) -> tuple[float, bool]:
+    """Return the steps of the first evaluation at or above a return, and whether there is one.
+
+    Without one, the time is censored at the last evaluation.
+
+    Args:
+        steps: int64[E], increasing.
+        returns: float[E].
+        threshold: In units of return.
+    """
+    above = np.flatnonzero(returns >= threshold)
+    return (float(steps[above[0]]), True) if len(above) else (float(steps[-1]), False)

@@ -1,0 +1,146 @@
+"""Policies without training: what a framework must beat by a margin to have learned.
+
+Random actions alone are the wrong standard: on Reacher a policy that does nothing scores -12 and
+random actions -43, so that training can make a policy worse than nothing and still beat them.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from parallax.analysis.data.published import PublishedScore, read_table, split_version
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
+from parallax.analysis.stats.two_sample import (
+    compute_contrast,
+    compute_one_sided_p,
+    use_smallest_degrees_of_freedom,
+)
+from parallax.analysis.verdicts.equivalence import compute_margin
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
+DO_NOTHING, RANDOM, UNTRAINED = "do nothing", "random actions", "untrained policy"
+LEARNED, NOT_SHOWN, NOT_TESTED = "learned", "not shown to have learned", "not tested"
+_TABLES = {DO_NOTHING: "do_nothing", RANDOM: "random"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReferenceScore:
+    """Score of a policy without training on a task.
+
+    Attributes:
+        name: One of the names above.
+        moments: Over episodes; over runs for the untrained policy.
+        source: Where it comes from.
+    """
+
+    name: str
+    moments: SampleMoments
+    source: str
+
+    @property
+    def mean(self) -> float:
+        """Mean score, in units of return."""
+        return float(self.moments.mean)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LearningVerdict:
+    """Verdict on one framework in one setting: has it learned?
+
+    Attributes:
+        group: Its runs, with their final returns as scores.
+        references: The policies that it is compared with.
+        margin: Distance that it must be above each of them, in units of return.
+        difference: Mean score - largest mean of the references.
+        p: p-value of "not above all of them by the margin": the largest of the one-sided p-values
+            (intersection-union), uncorrected.
+        verdict: `learned`, `not shown to have learned`, or `not tested` with one seed or no
+            reference.
+    """
+
+    group: ScoreGroup
+    references: tuple[ReferenceScore, ...]
+    margin: float
+    difference: float
+    p: float
+    verdict: str
+
+    @property
+    def is_learned(self) -> bool:
+        """Return whether it has learned."""
+        return self.verdict == LEARNED
+
+
+def find_references(
+    cell: StudyCell, groups: Sequence[ScoreGroup] = ()
+) -> tuple[ReferenceScore, ...]:
+    """Return the scores of policies without training on a task, those that are known.
+
+    Args:
+        cell: The setting.
+        groups: Runs whose evaluations at step 0, if there are some, are of untrained policies.
+    """
+    found = [
+        ReferenceScore(name, _to_moments(row), row.source)
+        for name, table in _TABLES.items()
+        for row in read_table(table)
+        if (row.env, row.version) == split_version(cell.env)
+    ]
+    scores = get_untrained_scores(groups)
+    if len(scores) > 1:
+        source = f"evaluations at step 0 of {len(scores)} runs"
+        found.append(ReferenceScore(UNTRAINED, compute_moments(scores), source))
+    return tuple(found)
+
+
+def get_untrained_scores(groups: Iterable[ScoreGroup]) -> FloatArray:
+    """Return the mean return at step 0 of each run that was evaluated there."""
+    return np.array(
+        [
+            float(run.results[0].mean())
+            for group in groups
+            for run in group.runs
+            if run.timesteps[0] == 0
+        ],
+        dtype=np.float64,
+    )
+
+
+def _to_moments(row: PublishedScore) -> SampleMoments:
+    values = (np.float64(value) for value in (row.mean, row.spread, row.trials))
+    return SampleMoments(*values)  # type: ignore[arg-type]
+
+
+def judge_learning(
+    groups: Iterable[ScoreGroup], options: VerdictOptions
+) -> tuple[LearningVerdict, ...]:
+    """Judge for every group with a run whether it is above all references by the margin.
+
+    The margin is that of equivalence, so that a framework that has learned nothing cannot be
+    called equivalent to one that has. The untrained policies are a framework's own.
+
+    Args:
+        groups: Runs with their final returns as scores.
+        options: Level and margin.
+    """
+    returns = dataclasses.replace(options, endpoint="")
+    return tuple(_judge_group(group, returns) for group in groups if group.n)
+
+
+def _judge_group(group: ScoreGroup, options: VerdictOptions) -> LearningVerdict:
+    references = find_references(group.cell, (group,))
+    margin = compute_margin((group,), options).size
+    tails = []
+    for reference in references:
+        samples = group.moments, reference.moments
+        contrast = compute_contrast(samples[:1], samples[1:])
+        item = use_smallest_degrees_of_freedom(contrast, samples)
+        tails.append(float(compute_one_sided_p(item, margin)))
+    p = max(tails, default=math.nan)
+    best = max((reference.mean for reference in references), default=math.nan)
+    word = NOT_TESTED if math.isnan(p) else LEARNED if p < options.alpha else NOT_SHOWN
+    return LearningVerdict(group, references, margin, float(group.moments.mean) - best, p, word)

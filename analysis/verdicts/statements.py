@@ -1,0 +1,141 @@
+"""Statements on a pair of frameworks: what is shown, and of what it is shown.
+
+`different` alone does not say of what. Welch's and a permutation test reject that two frameworks
+have one distribution of returns; if runs can fail without one having been observed, this does not
+show that their means differ. So the statement is about means only where a bound that assumes
+nothing but the range of returns shows it too.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from parallax.analysis.stats import two_sample, unobserved_failures
+from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats.two_sample import MeanContrast
+from parallax.analysis.verdicts.equivalence import find_score_range
+from parallax.analysis.verdicts.failures import FailureComparison
+from parallax.analysis.verdicts.groups import GroupPair
+from parallax.analysis.verdicts.options import VerdictOptions
+
+DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
+DIFFERENT_IN_MEAN = "different in mean"
+DIFFERENT_IN_DISTRIBUTION = "different in distribution"
+EQUIVALENT_UNLESS = "equivalent unless more than {rate} of runs fail"
+CONDITIONAL_PREFIX = "equivalent unless"
+SAME_ALGORITHM = "same algorithm"
+# Fisher's test is a second chance for "different in distribution": a share of the level is its own.
+FISHER_SHARE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class PairStatement:
+    """Statement on one pair, with the numbers behind it.
+
+    Attributes:
+        text: One of the constants above; the conditional one has its rate filled in.
+        p_mean: p-value of "the means are equal" that assumes only the range of returns.
+        tolerated_failures: Failure rate of the better framework up to which the means stay within
+            the margin; NaN where the statement is another one.
+        failure_limit: One-sided upper limit of the failure rate of a framework of which no run
+            failed, at the level of the tests; NaN where a run failed or it is unknown.
+    """
+
+    text: str
+    p_mean: float
+    tolerated_failures: float = math.nan
+    failure_limit: float = math.nan
+
+    @property
+    def is_conditional(self) -> bool:
+        """Return whether it holds unless more runs fail than have been observed to."""
+        return self.text.startswith(CONDITIONAL_PREFIX)
+
+
+def compute_mean_p(pair: GroupPair, options: VerdictOptions) -> float:
+    """Compute the two-sided p-value of "the means are equal" from the range of scores alone.
+
+    It is the bound of `stats.unobserved_failures` with a margin of 0, so that it holds whatever the
+    distributions are. Without a known range it is 1.
+
+    Args:
+        pair: Two frameworks in one setting.
+        options: Given ranges.
+    """
+    ends = find_score_range(pair, options)
+    one, two = (group.moments if group.scores is None else group.scores for group in pair)
+    if min(group.n for group in pair) < 2:
+        return math.nan
+    if not ends.known:
+        return 1.0
+    return compute_mean_p_of_samples(one, two, (ends.low, ends.high))
+
+
+def compute_mean_p_of_samples(
+    first: FloatArray | SampleMoments,
+    second: FloatArray | SampleMoments,
+    ends: tuple[float, float],
+) -> float:
+    """Compute the same for two samples in a known range."""
+    tails = (
+        unobserved_failures.compute_exceedance_p(*both, ends, 0.0)
+        for both in ((first, second), (second, first))
+    )
+    return min(1.0, 2 * min(tails))
+
+
+def state_pairs(
+    pairs: Sequence[GroupPair],
+    verdicts: Sequence[str],
+    contrast: MeanContrast,
+    p_tost: FloatArray,
+    margins: FloatArray,
+    failures: Sequence[FailureComparison],
+    options: VerdictOptions,
+) -> list[PairStatement]:
+    """State what is shown of the pairs of one family.
+
+    Args:
+        pairs: Pairs of frameworks.
+        verdicts: `different`, `equivalent` or `inconclusive` for each.
+        contrast: Their differences of means.
+        p_tost: float[pairs], p-values of two one-sided tests, uncorrected.
+        margins: float[pairs], margins of equivalence.
+        failures: Failed runs of each pair.
+        options: Level and ranges.
+    """
+    p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
+    p_tost_holm = two_sample.adjust_holm(p_tost)
+    limits = np.abs(contrast.difference) + (
+        stats.t.isf(options.alpha, contrast.degrees_of_freedom) * contrast.error
+    )
+    found = []
+    for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
+        text, tolerated, limit = verdict, math.nan, math.nan
+        clean = failures[i].known and not any(failures[i].failed)
+        if clean:
+            limit = 1 - options.alpha ** (1 / min(group.n for group in pair))
+        if verdict == DIFFERENT:
+            # As for permutations, no correction: few seeds cannot give less than some percent.
+            in_mean = p_mean[i] < options.alpha
+            text = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
+        elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * options.alpha:
+            text = DIFFERENT_IN_DISTRIBUTION
+        elif verdict == INCONCLUSIVE and clean and p_tost_holm[i] < options.alpha:
+            ends = find_score_range(pair, options)
+            room = max(float(group.moments.mean) for group in pair) - ends.low
+            rate = (float(margins[i]) - float(limits[i])) / room if room > 0 else math.nan
+            if rate > 0:
+                text, tolerated = EQUIVALENT_UNLESS.format(rate=format_rate(rate)), rate
+        found.append(PairStatement(text, float(p_mean[i]), tolerated, limit))
+    return found
+
+
+def format_rate(rate: float) -> str:
+    """Format a failure rate, rounded down: 4%, 0.4%."""
+    percent = min(100.0, 100 * rate)
+    digits = 0 if percent >= 1 else 1
+    return f"{math.floor(percent * 10**digits) / 10**digits:.{digits}f}%"

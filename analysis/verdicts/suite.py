@@ -1,0 +1,266 @@
+"""Suite-level verdicts: pairs of frameworks over all tasks of an algorithm, and all frameworks.
+
+One setting has too few runs to exclude failures that none of them shows. All tasks together have
+enough: 7 tasks of 10 runs bound the failure rate as 70 runs do.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats import stratified, two_sample
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.equivalence import find_score_range
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.scales import ScoreScale, find_task_scale
+from parallax.analysis.verdicts.statements import (
+    DIFFERENT,
+    DIFFERENT_IN_DISTRIBUTION,
+    DIFFERENT_IN_MEAN,
+    EQUIVALENT,
+    INCONCLUSIVE,
+)
+
+MIN_TASKS = 2
+SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SuiteSample:
+    """Normalized scores of the frameworks of one algorithm and recipe, in tasks that all have.
+
+    Attributes:
+        key: Study, algorithm, recipe and variant.
+        tasks: Names of the tasks.
+        scores: By framework one float[n] per task: 0 does nothing or worse, 1 solves the task.
+        ends: Least and largest normalized score that there can be.
+        left_out: Tasks that are not included, with the reason.
+    """
+
+    key: SuiteKey
+    tasks: tuple[str, ...]
+    scores: Mapping[str, tuple[FloatArray, ...]]
+    ends: tuple[float, float]
+    left_out: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SuiteVerdict:
+    """Verdict on two frameworks over all tasks of an algorithm and recipe.
+
+    Attributes:
+        key: Study, algorithm, recipe and variant.
+        tasks: Tasks included.
+        first: One framework.
+        second: The other.
+        runs: Runs of each, over all tasks.
+        verdict: `different`, `equivalent` or `inconclusive`.
+        statement: The same, with `different in mean` or `different in distribution`.
+        difference: Mean over tasks of the differences of means, in normalized score.
+        low: Lower end of its uncorrected 95% interval.
+        high: Upper end.
+        p: p-value of "no difference" (stratified Welch test).
+        p_holm: `p` after Holm's correction over the pairs of this algorithm and recipe.
+        p_permutation: p-value of permutations within tasks.
+        p_mean: p-value of "equal means" that assumes only the range of scores.
+        p_tost: p-value of two one-sided tests of "differs by the margin or more".
+        p_equivalence: The larger of it and the bound on unobserved failures.
+        p_equivalence_holm: `p_equivalence` after the correction.
+        margin: Margin of equivalence, in normalized score.
+    """
+
+    key: SuiteKey
+    tasks: tuple[str, ...]
+    first: str
+    second: str
+    runs: tuple[int, int]
+    verdict: str
+    statement: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    p_permutation: float
+    p_mean: float
+    p_tost: float
+    p_equivalence: float
+    p_equivalence_holm: float
+    margin: float
+
+
+@dataclasses.dataclass(frozen=True)
+class AllAlikeVerdict:
+    """Verdict on whether all frameworks are equivalent, by an intersection-union test.
+
+    Attributes:
+        study: Name of the study.
+        algorithm: Algorithm.
+        hps: Recipe.
+        variant: Options that differ from the defaults.
+        env: Task; empty for all tasks together.
+        frameworks: Names of the frameworks.
+        p: Largest p-value of equivalence over all pairs; no correction is needed (Berger 1982).
+        verdict: `equivalent` or `inconclusive`.
+    """
+
+    study: str
+    algorithm: str
+    hps: str
+    variant: str
+    env: str
+    frameworks: tuple[str, ...]
+    p: float
+    verdict: str
+
+
+def collect_suites(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[SuiteSample, ...]:
+    """Collect the normalized scores of every algorithm and recipe with at least two tasks.
+
+    Scores below doing nothing count as 0. A task without a scale, or without two runs of some
+    framework, is left out and named.
+
+    Args:
+        groups: Scores per setting and framework.
+        options: Given ranges and the endpoint.
+    """
+    found: dict[SuiteKey, dict[str, dict[str, ScoreGroup]]] = collections.defaultdict(
+        lambda: collections.defaultdict(dict)
+    )
+    for group in groups:
+        if group.scores is not None and group.n:
+            cell = group.cell
+            key = cell.study, cell.algorithm, cell.hps, cell.variant
+            found[key][cell.env][group.framework] = group
+    samples = (_collect_suite(key, found[key], options) for key in sorted(found))
+    return tuple(sample for sample in samples if sample is not None)
+
+
+def _collect_suite(
+    key: SuiteKey, table: Mapping[str, Mapping[str, ScoreGroup]], options: VerdictOptions
+) -> SuiteSample | None:
+    names = sorted({name for row in table.values() for name in row})
+    scales: dict[str, ScoreScale] = {}
+    left_out, tops = [], []
+    for env, row in sorted(table.items()):
+        scale = _find_scale(next(iter(row.values())).cell, options)
+        lacking = [name for name in names if name not in row or row[name].n < 2]
+        if scale is None or lacking:
+            reason = "no scale is known" if scale is None else f"no two runs of {lacking[0]}"
+            left_out.append(f"{env}: {reason}")
+            continue
+        scales[env] = scale
+        ends = find_score_range(list(row.values()), options)
+        seen = max(float(group.scores.max()) for group in row.values())  # type: ignore[union-attr]
+        tops.append((max(ends.high if ends.known else scale.one, seen) - scale.zero) / scale.width)
+    if len(scales) < MIN_TASKS or len(names) < 2:
+        return None
+    scores = {
+        name: tuple(
+            np.maximum(0.0, (table[env][name].scores - scale.zero) / scale.width)  # type: ignore[operator]
+            for env, scale in scales.items()
+        )
+        for name in names
+    }
+    return SuiteSample(key, tuple(scales), scores, (0.0, max(1.0, *tops)), tuple(left_out))
+
+
+def _find_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
+    if options.chosen_endpoint.is_steps:
+        return ScoreScale(0.0, 1.0, "share of training that is left")
+    return find_task_scale(cell, options)
+
+
+def judge_suites(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[SuiteVerdict, ...]:
+    """Judge every pair of frameworks over all tasks of an algorithm and recipe.
+
+    The words mean the same as for one setting. The difference is a mean over tasks: frameworks can
+    be equivalent over a suite and differ in opposite directions in two of its tasks.
+
+    Args:
+        groups: Scores per setting and framework.
+        options: Level, share that makes the margin, ranges and seed.
+    """
+    samples = collect_suites(groups, options)
+    return tuple(item for sample in samples for item in judge_suite(sample, options))
+
+
+def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdict]:
+    """Judge the pairs of one suite, with Holm's correction over them."""
+    margin, ends = options.margin_share, sample.ends
+    pairs = list(itertools.combinations(sample.scores, 2))
+    strata = [(sample.scores[one], sample.scores[two]) for one, two in pairs]
+    contrasts = [stratified.compute_stratified_contrast(*both) for both in strata]
+    p = np.array([float(two_sample.compute_two_sided_p(item)) for item in contrasts])
+    p_tost = np.array([float(two_sample.compute_equivalence_p(item, margin)) for item in contrasts])
+    bound = [stratified.compute_stratified_difference_p(*both, ends, margin) for both in strata]
+    p_equivalence = np.maximum(p_tost, bound)
+    p_holm, p_equivalence_holm = map(two_sample.adjust_holm, (p, p_equivalence))
+    found = []
+    for i, ((one, two), both, item) in enumerate(zip(pairs, strata, contrasts, strict=True)):
+        rng = np.random.default_rng(options.seed)
+        p_permutation = stratified.compute_stratified_permutation_p(*both, rng)
+        p_mean = stratified.compute_stratified_mean_p(*both, ends)
+        verdict = INCONCLUSIVE
+        if p_equivalence_holm[i] < options.alpha:
+            verdict = EQUIVALENT
+        elif max(p_holm[i], p_permutation) < options.alpha:
+            verdict = DIFFERENT
+        in_mean = DIFFERENT_IN_MEAN if p_mean < options.alpha else DIFFERENT_IN_DISTRIBUTION
+        low, high = two_sample.compute_contrast_bounds(item)
+        found.append(
+            SuiteVerdict(
+                sample.key,
+                sample.tasks,
+                one,
+                two,
+                (sum(map(len, both[0])), sum(map(len, both[1]))),
+                verdict,
+                in_mean if verdict == DIFFERENT else verdict,
+                float(item.difference),
+                float(low),
+                float(high),
+                *(float(p[i]), float(p_holm[i]), p_permutation, p_mean),
+                *(float(p_tost[i]), float(p_equivalence[i]), float(p_equivalence_holm[i])),
+                margin,
+            )
+        )
+    return found
+
+
+def judge_all_alike(
+    pairs: Sequence[PairVerdict], suites: Sequence[SuiteVerdict], options: VerdictOptions
+) -> tuple[AllAlikeVerdict, ...]:
+    """Judge for every setting and every suite whether all of its frameworks are equivalent.
+
+    Args:
+        pairs: Verdicts on pairs in settings.
+        suites: Verdicts on pairs over tasks.
+        options: Level.
+    """
+    found: dict[tuple[str, str, str, str, str], list[tuple[str, str, float]]] = (
+        collections.defaultdict(list)
+    )
+    for suite in suites:
+        found[*suite.key, ""].append((suite.first, suite.second, suite.p_equivalence))
+    for item in pairs:
+        cell = item.cell
+        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
+        found[place].append((item.first.framework, item.second.framework, item.p_equivalence))
+    verdicts = []
+    for key, members in sorted(found.items()):
+        names = tuple(sorted({name for one, two, _ in members for name in (one, two)}))
+        values = [p for _, _, p in members]
+        p = math.nan if any(map(math.isnan, values)) else max(values)
+        word = EQUIVALENT if p < options.alpha else INCONCLUSIVE
+        verdicts.append(AllAlikeVerdict(*key, names, p, word))
+    return tuple(verdicts)

@@ -1,0 +1,217 @@
+"""Statements, references, failed runs, suites and endpoints of studies."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.consistency import judge_consistency
+from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
+from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN, judge_learning
+from parallax.analysis.verdicts.statements import (
+    DIFFERENT_IN_DISTRIBUTION,
+    DIFFERENT_IN_MEAN,
+    format_rate,
+)
+from parallax.analysis.verdicts.study import judge_runs
+from parallax.analysis.verdicts.suite import collect_suites, judge_all_alike, judge_suites
+
+OPTIONS = VerdictOptions(ranges=(("InvertedPendulum-v4", 0.0, 1000.0), ("Pendulum-v1", -1225, 0)))
+PENDULUM = "InvertedPendulum-v4"
+
+
+def group(framework, scores, env=PENDULUM, failed=0):
+    values = np.asarray(scores, dtype=np.float64)
+    cell = StudyCell("s", env, "ppo", "original", "")
+    n = len(values)
+    sizes = (n + failed, n, (100,))
+    found = ScoreGroup(cell, framework, compute_moments(values), 0.0, values, (), *sizes)
+    return dataclasses.replace(found, failed=failed)
+
+
+def state(first, second):
+    (item,) = judge_consistency([group("a", first), group("b", second)], OPTIONS)
+    return item
+
+
+def around(mean, sd, n):
+    values = np.linspace(-1, 1, n)
+    return mean + sd * values / values.std(ddof=1)
+
+
+def test_a_difference_of_means_needs_more_than_a_difference_of_distributions():
+    far = state(around(950, 10, 10), around(60, 10, 10))
+    assert (far.verdict, far.statement.text) == ("different", DIFFERENT_IN_MEAN)
+    near = state(around(950, 10, 10), around(800, 10, 10))
+    assert (near.verdict, near.statement.text) == ("different", DIFFERENT_IN_DISTRIBUTION)
+    assert far.statement.p_mean < 0.05 < near.statement.p_mean
+
+
+def test_rates_of_failure_alone_can_differ():
+    steady, failing = [1000.0] * 20, [1000.0] * 8 + [5.0] * 12
+    item = state(np.array(steady) - np.arange(20), failing)
+    assert item.statement.text in (DIFFERENT_IN_DISTRIBUTION, DIFFERENT_IN_MEAN)
+    assert item.failures.p < 0.001
+
+
+def test_equivalence_may_depend_on_failures_that_were_not_observed():
+    item = state(around(950, 20, 10), around(955, 20, 10))
+    assert item.verdict == "inconclusive"
+    assert item.statement.is_conditional
+    rate = item.statement.tolerated_failures
+    assert item.statement.text == f"equivalent unless more than {format_rate(rate)} of runs fail"
+    # With so many runs at 0, the upper limit of the distance just reaches the margin.
+    error = math.sqrt(20**2 / 10 * 2)
+    limit = 5 + 1.734 * error  # t(0.95, 18)
+    assert rate == pytest.approx((100 - limit) / 955, rel=1e-3)
+    assert item.statement.failure_limit == pytest.approx(1 - 0.05**0.1)
+
+
+def test_a_failed_run_rules_the_condition_out():
+    scores = around(950, 20, 10)
+    item = state(np.where(np.arange(10) == 0, 0.0, scores), scores)
+    assert not item.statement.is_conditional
+    assert math.isnan(item.statement.failure_limit)
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.0399, "3%"), (0.0044, "0.4%"), (1.2, "100%")])
+def test_rates_are_rounded_down(rate, text):
+    assert format_rate(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "word"),
+    [
+        (-5.0, LEARNED),
+        (-10.4, NOT_SHOWN),  # above doing nothing, by less than the margin
+        (-16.3, NOT_SHOWN),  # far above random actions, and worse than doing nothing
+    ],
+)
+def test_learned_is_above_doing_nothing_and_not_only_above_random_actions(mean, word):
+    (item,) = judge_learning([group("a", around(mean, 0.5, 10), "Reacher-v4")], VerdictOptions())
+    assert item.verdict == word
+    assert {reference.name for reference in item.references} == {"do nothing", "random actions"}
+
+
+def test_evaluations_at_step_0_are_the_untrained_policy(results, make_run):
+    for seed in range(3):
+        curve = np.full((11, 4), 500.0) + seed
+        curve[0] = 480.0 + seed
+        make_run(seed=seed, env="Hopper-v4", returns=curve, timesteps=np.arange(11) * 2048)
+    (found,) = judge_runs(load_runs(results), VerdictOptions(resamples=50)).learning
+    (untrained,) = [one for one in found.references if one.name == "untrained policy"]
+    assert untrained.mean == 481.0
+    assert found.difference == pytest.approx(20.0)
+    assert found.verdict == NOT_SHOWN  # far above random actions, but it was before training
+
+
+def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results, make_run):
+    for framework, level in (("sb3", 900), ("cleanrl", 850)):
+        for seed in range(5):
+            failed = framework == "sb3" and seed < 2
+            make_run(
+                seed=seed,
+                framework=framework,
+                env=PENDULUM,
+                score=level + seed,
+                status="failed" if failed else "completed",
+                failure="diverged" if failed else None,
+            )
+    verdicts = judge_runs(load_runs(results), dataclasses.replace(OPTIONS, resamples=50))
+    (complete,), (treated,) = verdicts.consistency, verdicts.intention_to_treat
+    assert (complete.first.n, complete.second.n, complete.second.failed) == (5, 3, 2)
+    assert complete.difference < 0 < treated.difference
+    assert treated.second.n == 5
+    assert float(treated.second.moments.mean) == pytest.approx(3 * 903 / 5)
+
+
+def test_groups_without_failures_keep_their_scores():
+    groups = (group("a", [1.0, 2.0]), group("b", [3.0, 4.0]))
+    assert count_failed_as_bottom(groups, OPTIONS) == groups
+
+
+def suite(n, gap=0.0, tasks=(PENDULUM, "Pendulum-v1"), seed=0):
+    rng = np.random.default_rng(seed)
+    scales = {PENDULUM: (25.67, 1000.0), "Pendulum-v1": (-1215.76, 0.0)}
+    return [
+        group(
+            name,
+            low + (high - low) * np.minimum(1, rng.normal(0.95 - gap * k, 0.02, n)),
+            task,
+        )
+        for task, (low, high) in ((task, scales[task]) for task in tasks)
+        for k, name in enumerate(("a", "b", "c"))
+    ]
+
+
+def test_tasks_together_show_equivalence_that_each_alone_cannot():
+    groups = suite(30)
+    alone = judge_consistency(groups, OPTIONS)
+    assert {item.verdict for item in alone} == {"inconclusive"}
+    together = judge_suites(groups, OPTIONS)
+    assert {item.verdict for item in together} == {"equivalent"}
+    assert {item.runs for item in together} == {(60, 60)}
+    words = {item.env: item for item in judge_all_alike(alone, together, OPTIONS)}
+    assert words[""].verdict == "equivalent"
+    assert words[""].p == max(item.p_equivalence for item in together)
+    assert words[PENDULUM].frameworks == ("a", "b", "c")
+
+
+def test_a_suite_names_what_differs_and_leaves_incomplete_tasks_out():
+    found = judge_suites(suite(10, gap=0.3), OPTIONS)
+    assert [item.statement for item in found] == ["different in mean"] * 3
+    assert found[0].difference == pytest.approx(0.3, abs=0.02)
+    (sample,) = collect_suites([*suite(5), group("a", [1.0, 2.0], "Reacher-v4")], OPTIONS)
+    assert sample.left_out == ("Reacher-v4: no two runs of b",)
+    assert not judge_suites(suite(10, tasks=(PENDULUM,)), OPTIONS)
+
+
+def test_a_suite_counts_scores_below_doing_nothing_as_nothing():
+    low = [group(name, [-1600.0, -1300.0], env) for name in "ab" for env in ("Pendulum-v1",)]
+    high = [group(name, [900.0, 950.0]) for name in "ab"]
+    (sample,) = collect_suites([*low, *high], OPTIONS)
+    assert all(scores.min() >= 0 for tasks in sample.scores.values() for scores in tasks)
+    assert sample.ends == (0.0, 1.0)
+
+
+def test_the_endpoint_is_the_one_that_the_runs_were_started_with(results, make_run):
+    for seed in range(3):
+        make_run(seed=seed, endpoint="auc", env="Hopper-v4")
+    loaded = load_runs(results)
+    options = settle_endpoint(loaded, VerdictOptions())
+    assert (options.endpoint, options.endpoint_source) == (
+        "auc",
+        "fixed in the study's configuration",
+    )
+    other = settle_endpoint(loaded, VerdictOptions(endpoint="final"))
+    assert other.endpoint_source.startswith("chosen for this report")
+    finals, areas = (group_runs(loaded, chosen)[0] for chosen in (other, options))
+    assert float(areas.moments.mean) < float(finals.moments.mean)
+    assert areas.final_group.scores.tolist() == finals.scores.tolist()
+
+
+def test_steps_to_a_threshold_are_judged_by_the_log_rank_test(results, make_run):
+    for framework, at in (("sb3", 3), ("cleanrl", 8)):
+        for seed in range(6):
+            curve = np.zeros((12, 4))
+            curve[at + seed % 2 :] = 3000.0
+            make_run(seed=seed, framework=framework, env="Hopper-v4", returns=curve)
+    options = VerdictOptions(endpoint="steps-90", resamples=50)
+    (item,) = judge_runs(load_runs(results), options).consistency
+    assert item.verdict == "different"
+    assert item.p_log_rank < 0.01
+    assert (item.range.low, item.range.high, item.margin.size) == (0.0, 1.0, 0.1)
+    assert item.difference < 0  # CleanRL, the first, has less of its training left
+
+
+def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
+    make_run(env="Unknown-v1")
+    with pytest.raises(UnknownScaleError, match="give --range Unknown-v1=LOW:HIGH"):
+        group_runs(load_runs(results), VerdictOptions(endpoint="steps-90"))
