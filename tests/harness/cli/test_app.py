@@ -39,8 +39,8 @@ def statuses(folder):
         (["env=Blackjack-v1"], "Any other gymnasium task is named as env.name=Blackjack-v1."),
         (["--multirun", "env=Ant-v4,Blackjack-v1"], "is named as env.name=Blackjack-v1."),
         (
-            ["env.name=CartPole-v1", "framework=torchrl"],
-            "CartPole-v1 has discrete actions, and algorithm=ppo of framework=torchrl chooses",
+            ["env.name=CartPole-v1", "framework=torchrl", "algorithm=td3"],
+            "CartPole-v1 has discrete actions, and algorithm=td3 of framework=torchrl chooses",
         ),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
         (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
