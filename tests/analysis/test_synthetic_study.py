@@ -41,7 +41,9 @@ def test_every_fate_is_found_by_the_analysis(tmp_path):
 
 def test_differences_that_were_planted_are_found_and_no_others(tmp_path):
     write_study(tmp_path / "study", dataclasses.replace(SMALL, seeds=6, flawless=True))
-    for verdict in judge_runs(load_runs(tmp_path), VerdictOptions()).consistency:
+    verdicts = judge_runs(load_runs(tmp_path), VerdictOptions()).consistency
+    assert {verdict.verdict == "different" for verdict in verdicts} == {True, False}
+    for verdict in verdicts:
         task = verdict.cell.env.removesuffix("-v4")
         pair = (verdict.first.framework, verdict.second.framework)
         planted = [PLANTED.get((verdict.cell.algorithm, name, task), 0.0) for name in pair]

@@ -13,6 +13,7 @@ from slurm_fakes import FakeSlurm, a_record
 
 from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.reading import read_run
+from parallax.slurm import states
 from parallax.slurm.queue import SlurmJob, SlurmQueue, query_slurm
 from parallax.slurm.states import assess_run
 from parallax.slurm.status import estimate_seconds_left, render_status, status_to_json
@@ -176,3 +177,45 @@ def test_expected_end_is_that_of_the_slowest_and_of_the_whole(folder):
     assert run.rate == pytest.approx(30 / 100, rel=0.01)
     assert estimate_seconds_left([run]) == pytest.approx((run.steps - 30) / run.rate)
     assert estimate_seconds_left([]) is None
+
+
+def test_rate_of_a_resumed_run_is_that_of_its_own_steps(folder):
+    change(folder, status="running", steps={"taken": 0, "scheduled": 40})
+    change(folder, timings={"started": time.time() - 105})
+    hold(folder, "another", age=5)
+    beat = json.loads((folder / "progress.json").read_text())
+    (folder / "progress.json").write_text(json.dumps(beat | {"resumed_from": 10}))
+    assert assess_run(folder, None).rate == pytest.approx(20 / 100, rel=0.01)
+    # One that says that it went on from a later step has no negative rate.
+    (folder / "progress.json").write_text(json.dumps(beat | {"resumed_from": 99}))
+    assert assess_run(folder, None).rate == 0
+
+
+def test_resumptions_of_all_attempts_are_counted(folder):
+    attempt = read_run(folder).content | {"status": "interrupted", "steps": 5}
+    names = ("status", "failure", "steps", "started", "ended", "host", "job", "stopped_by")
+    before = [
+        {name: attempt.get(name) for name in names} | {"resumed_from": step}
+        for step in (None, 3, 7)
+    ]
+    change(folder, attempts=before, resumed_from=9)
+    run = assess_run(folder)
+    assert (run.resumed_from, run.resumptions) == (9, 3)
+
+
+def test_run_that_ends_while_it_is_looked_at_is_complete(folder, monkeypatch):
+    """The first look finds it running, and its owner gone."""
+    done = read_run(folder)
+    change(folder, status="running")
+    running = read_run(folder)
+    assert done.complete and not running.complete
+    looks = iter([running, done])
+    owners = iter([LockOwner("token", machine="elsewhere"), None])
+    monkeypatch.setattr(states, "read_run", lambda folder: next(looks))
+    monkeypatch.setattr(states, "read_lock_owner", lambda folder: next(owners))
+    assert assess_run(folder).state == "completed"
+    # One whose owner is another at each look is believed at the last one.
+    looks = iter([running] * 20)
+    owners = (LockOwner(str(i), machine=f"host-{i}", host=f"host-{i}") for i in range(20))
+    run = assess_run(folder)
+    assert run.state == "running" and "held by process" in run.reason

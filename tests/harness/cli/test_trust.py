@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -166,6 +167,45 @@ def test_no_command_runs_what_is_not_installed_here(study, tmp_path, capsys, com
     told = capsys.readouterr().err
     assert TRAP in told and "Add --trust" in told
     assert not mark.exists() and TRAP not in sys.modules
+
+
+IMPORTS = """
+import json, sys
+from parallax.harness.cli.main import main
+for words in json.loads(sys.argv[1]):
+    print(main(words), flush=True)
+"""
+
+
+def test_without_trust_nothing_is_imported_but_what_is_installed(study, tmp_path):
+    """By Python's own list of imports, of every command and all that it starts, at once."""
+    folder, mark = study
+    for named in NAMED.values():
+        change(folder, named)
+    set_trap(folder.parent / "came_along.py", mark)
+    results, mutant = str(folder.parents[6]), folder.parents[1] / "mutant" / folder.name
+    read = [["status"], ["run", "validate"], ["compare"], ["slurm", "resubmit", "--dry-run"]]
+    read = [[*words, results] for words in read]  # which load no code of a run
+    act = list(commands(folder, tmp_path).values())
+    assert mutant.is_dir()
+    command = [sys.executable, "-X", "importtime", "-c", IMPORTS, json.dumps([*read, *act])]
+    paths = f"{folder.parent}{os.pathsep}{support.ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONPROFILEIMPORTTIME": "1"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    codes = [int(line) for line in ended.stdout.splitlines() if line in ("0", "1", "2")]
+    assert codes[-len(act) :] == [2] * len(act), ended.stdout
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+    assert {"parallax", "numpy", "msgspec"} <= imported and not mark.exists()
+    known = {"parallax", *sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
+    unknown = {name for name in imported - known if not is_in_site_packages(name)}
+    assert not unknown
+
+
+def is_in_site_packages(name):
+    """Modules that no distribution lists by name, such as those of `.pth` files."""
+    found = importlib.util.find_spec(name)
+    return bool(found and found.origin and "site-packages" in found.origin)
 
 
 def test_what_is_installed_needs_no_trust(monkeypatch):

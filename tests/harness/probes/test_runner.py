@@ -26,6 +26,7 @@ def test_implementations_of_one_interpreter_are_forked_and_die_alone():
         )
     )
     report = runner.run_probes(PROBES, targets, print)
+    assert len(report.results) == len(PROBES) > 0
     for result in report.results:
         assert "ModuleNotFoundError" in result.answers["one"].unmeasured
         assert "AttributeError" in result.answers["two"].unmeasured
