@@ -243,7 +243,12 @@ def test_any_mapping_builds_or_is_refused(values):
 @pytest.mark.parametrize(
     ("framework", "algorithm", "env", "message"),
     [
-        ("cleanrl", "td3", "CartPole-v1", r"has discrete .* algorithm=td3 .*=ppo or dqn, or another"),
+        (
+            "cleanrl",
+            "td3",
+            "CartPole-v1",
+            r"has discrete .* algorithm=td3 .*=ppo or dqn, or another",
+        ),
         ("sb3", "sac", "CartPole-v1", r"has discrete .* algorithm=sac .*=ppo or dqn, or another"),
         ("sb3", "dqn", "Hopper-v4", r"has continuous .*=ppo or td3 or sac or ddpg, or another"),
     ],

@@ -1,0 +1,97 @@
+"""Levels of alignment: spreads by task, and the decomposition over tasks."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    decompose_levels,
+    list_level_spreads,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
+TASKS = ("CartPole-v1", "Pendulum-v1")
+OPTIONS = VerdictOptions(ranges=(("CartPole-v1", 0, 500), ("Pendulum-v1", -1200, -150)))
+SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
+
+
+def make_group(generator, env, level, number, seeds=8, intervention="none"):
+    low, high = {"CartPole-v1": (0, 500), "Pendulum-v1": (-1200, -150)}[env]
+    share = 0.5 + number * SHIFTS[level] + 0.02 * generator.normal(size=seeds)
+    scores = low + share * (high - low)
+    cell = StudyCell("ladder", env, "ppo", "original", f"alignment={level}")
+    spec = {"alignment": level, "steps": 1000, "intervention": intervention}
+    zeros = np.zeros((1, 1))
+    runs = tuple(
+        CompletedRun(
+            RunId(cell, f"f{number}", seed),
+            Path(),
+            np.array([1000]),
+            zeros,
+            zeros.astype(int),
+            spec,
+        )
+        for seed in range(seeds)
+    )
+    moments = compute_moments(scores)
+    return ScoreGroup(cell, f"f{number}", moments, 0.0, scores, runs, seeds, seeds, (1000,))
+
+
+def make_groups(levels=LEVELS, frameworks=4, **more):
+    generator = np.random.default_rng(0)
+    return [
+        make_group(generator, env, level, number, **more)
+        for env in TASKS
+        for level in levels
+        for number in range(frameworks)
+    ]
+
+
+def test_spreads_shrink_from_level_to_level():
+    spreads = list_level_spreads(make_groups(), OPTIONS)
+    assert [(s.task.env, s.level) for s in spreads] == [(e, x) for e in TASKS for x in LEVELS]
+    by_level = {s.level: s.spread for s in spreads if s.task.env == "Pendulum-v1"}
+    assert by_level["defaults"] > by_level["exact"] > by_level["lockstep"]
+    assert by_level["defaults"] == pytest.approx(0.2 * np.std(range(4), ddof=1), rel=0.1)
+
+
+def test_shares_are_those_of_the_levels():
+    found = decompose_levels(
+        list_level_spreads(make_groups(), OPTIONS), np.random.default_rng(1), resamples=200
+    )
+    # Variances between frameworks stand as 4 to 1 to 0.
+    assert found.shares.shares.hyperparameters == pytest.approx(0.75, abs=0.05)
+    assert found.shares.shares.code == pytest.approx(0.25, abs=0.05)
+    assert abs(found.shares.shares.residual) < 0.01
+    assert found.frameworks == ("f0", "f1", "f2", "f3")
+    assert set(found.without_framework) == set(found.frameworks)
+    assert {task.env for task in found.without_task} == set(TASKS)
+
+
+def test_studies_of_one_level_have_no_levels():
+    assert list_level_spreads(make_groups(levels=("exact",)), OPTIONS) == ()
+
+
+def test_interventions_are_no_part_of_a_level():
+    changed = make_groups(intervention="value-loss-x1")
+    assert list_level_spreads(changed, OPTIONS) == ()
+
+
+def test_a_framework_that_lacks_a_level_is_left_out():
+    groups = [
+        group
+        for group in make_groups()
+        if not (group.framework == "f3" and "lockstep" in group.cell.variant)
+    ]
+    found = decompose_levels(
+        list_level_spreads(groups, OPTIONS), np.random.default_rng(1), resamples=50
+    )
+    assert found.frameworks == ("f0", "f1", "f2")
+    few = [dataclasses.replace(group) for group in groups if group.framework == "f0"]
+    assert decompose_levels(list_level_spreads(few, OPTIONS), np.random.default_rng(1)) is None
