@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from benchmarks.twins import FORMS, FRAMEWORKS
-from parallax.harness.cli.lockstep import _format_verdict
+from parallax.harness.cli.lockstep import format_lockstep_verdict
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import resolve_interventions
@@ -83,10 +83,10 @@ def test_equality_says_little_where_copies_are_far_apart():
         LockstepResult(LockstepSide("a"), LockstepSide("b"), "td3", tuple(of))
         for of in (_grown(1e-9), _grown())
     )
-    assert _format_verdict(near) == (
+    assert format_lockstep_verdict(near) == (
         "Equal to rounding over 10 updates, no more different than copies that start one bit apart."
     )
-    assert "From update 10 on this says little: copies" in _format_verdict(far)
+    assert "From update 10 on this says little: copies" in format_lockstep_verdict(far)
 
 
 def _grown(rounding=1e-3):
