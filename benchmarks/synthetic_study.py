@@ -102,6 +102,11 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "diagnosis": {"mode": "off"},
         "logger": "none",
         "checkpoint_every": 20.0,
+        "patches": True,
+        "endpoint": "final",
+        "evaluate_untrained": False,
+        "env_kwargs": {},
+        "env_wrappers": [],
     }
 
 

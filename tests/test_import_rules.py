@@ -50,7 +50,7 @@ RULES = {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.interventions"),
         *(f"{H}.probes", f"{H}.conformance"),
     },
-    f"{H}.cli": {H, "parallax.envs.tasks"},
+    f"{H}.cli": {H, "parallax.envs.tasks", N},
     f"{H}.conf": set(),
     f"{A}.torch_common": {f"{H}.contract", f"{H}.replay"},
     f"{A}.jax_common": {f"{H}.contract"},

@@ -55,7 +55,7 @@ def test_a_run_is_trained_loaded_and_played(tmp_path):
         **options,
     )
     frame = parallax.load_study(tmp_path)
-    assert list(frame.step) == [128, 256] and list(frame.is_final) == [False, True]
+    assert list(frame.step) == [0, 128, 256] and list(frame.is_final) == [False, False, True]
     assert frame.attrs["excluded"] == {}
     assert parallax.load_policy(folder)(np.zeros((3, 4), np.float32)).shape == (3,)
     with pytest.raises(ValueError, match="step is not an option"):

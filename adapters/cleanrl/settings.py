@@ -189,7 +189,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("normalize_advantage", "norm-adv")
     t.set_option("ent_coef", "ent-coef")
     note = "times a further 1/2 in the script's value loss"
-    if context.patch_constants:  # the schema's weight has none
+    if context.converts_meanings:  # the schema's weight has none
         t.set_option("vf_coef", "vf-coef", 2 * hp.vf_coef, note)
     else:
         t.set_option("vf_coef", "vf-coef", note=note)

@@ -101,7 +101,8 @@ def translate_periodic_targets(
     """
     # Within an update cycle HardUpdate copies several times, where no environment step is taken.
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
-    if context.patch_constants and (t.value("tau") < 1 or is_within_cycle):
+    is_soft = t.value("tau") < 1 and context.patch_constants
+    if is_soft or (is_within_cycle and context.converts_meanings):
         note = "in this adapter's loop"
         t.emulate_option("target_update_interval", "loop.target_update_interval", note=note)
         translate_soft_targets(t)
@@ -112,7 +113,7 @@ def translate_periodic_targets(
     note = "in gradient steps, one less than there are between copies"
     name = "HardUpdate.value_network_update_interval"
     t.set_option("target_update_interval", name, (interval or 1) - 1, note)
-    if interval is None or (is_within_cycle and context.converts_meanings):
+    if interval is None:
         t.reject_value(
             "target_update_interval",
             "a number of gradient steps: there are "

@@ -114,6 +114,11 @@ class ScoreGroup:
         )
 
     @property
+    def key(self) -> tuple[StudyCell, str]:
+        """Setting and framework, which stay the same where scores are replaced."""
+        return self.cell, self.framework
+
+    @property
     def final_group(self) -> "ScoreGroup":
         """The same runs with their final returns as scores; unchanged without runs."""
         return self.replace_scores(run.final_score for run in self.runs) if self.runs else self

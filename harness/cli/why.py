@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.cli.alignment import EXAMPLE_TASKS, translate_recipe
-from parallax.harness.cli.arguments import RUNS_HELP
+from parallax.harness.cli.arguments import (
+    RUNS_HELP,
+    add_algorithms_argument,
+    get_single_name,
+)
 from parallax.harness.cli.lockstep import format_lockstep_verdict
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
@@ -34,8 +38,8 @@ from parallax.harness.probes.results import ProbeReport, ProbeResult, describe_a
 LOCKSTEP_UPDATES = 20
 _EPILOG = """\
 examples:
-  parallax why sb3 cleanrl --algorithm ppo
-  parallax why sb3 torchrl --algorithm sac --env Pendulum-v1 --study results/first"""
+  parallax why sb3 cleanrl --algorithms ppo
+  parallax why sb3 torchrl --algorithms sac --env Pendulum-v1 --study results/first"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("first", metavar="A", help="a framework, such as sb3")
     add("second", metavar="B", help="another framework, such as cleanrl")
-    add("--algorithm", required=True, metavar="NAME", help="an algorithm, such as ppo")
+    add_algorithms_argument(parser, f"one algorithm of {','.join(sorted(PROBED_ALGORITHMS))}")
     add("--env", metavar="TASK", help="task of the trainings (default: one that the algorithm has)")
     add(
         "--hps",
@@ -80,32 +84,31 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SpecError: A name is not known, or the two are the same.
     """
-    pair, algorithm = _check_names(options), options.algorithm
+    names = list(PROBED_ALGORITHMS)
+    algorithm = get_single_name("--algorithms", options.algorithms or (), names)
+    pair = _check_names(options, algorithm)
     env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
     print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
-    _print_section("Hyperparameters", _describe_hyperparameters(options, pair, env))
+    _print_section("Hyperparameters", _describe_hyperparameters(options, pair, algorithm, env))
     level = AlignmentLevel(_choose_probe_level(options.alignment), options.hps)
     found = list_differing_answers(_run_probes(pair, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(pair, algorithm, level))
     _print_section("Returns", _describe_returns(options, pair, algorithm, env))
-    _print_section("Next", _suggest_commands(options, pair, found, env))
+    _print_section("Next", _suggest_commands(options, pair, algorithm, found, env))
     return 0
 
 
-def _check_names(options: argparse.Namespace) -> tuple[str, str]:
+def _check_names(options: argparse.Namespace, algorithm: str) -> tuple[str, str]:
     known = sorted(find_adapter_entry_points())
     for name in (options.first, options.second):
         if name not in known:
             raise SpecError(format_unknown_name(f"framework {name}", name, known))
-        if not load_adapter(name).supports(options.algorithm):
-            raise SpecError(f"framework={name} has no algorithm={options.algorithm}.")
+        if not load_adapter(name).supports(algorithm):
+            raise SpecError(f"framework={name} has no algorithm={algorithm}.")
     if options.first == options.second:
         raise SpecError(f"{options.first} is named twice: name another framework.")
-    if options.algorithm not in PROBED_ALGORITHMS:
-        names = list(PROBED_ALGORITHMS)
-        raise SpecError(format_unknown_name("--algorithm", options.algorithm, names))
-    recipes = list_recipe_names(options.algorithm)
+    recipes = list_recipe_names(algorithm)
     if options.hps not in recipes:
         raise SpecError(format_unknown_name(f"--hps {options.hps}", options.hps, recipes))
     return options.first, options.second
@@ -122,9 +125,9 @@ def _print_section(title: str, lines: Sequence[str]) -> None:
 
 
 def _describe_hyperparameters(
-    options: argparse.Namespace, pair: tuple[str, str], env: str
+    options: argparse.Namespace, pair: tuple[str, str], algorithm: str, env: str
 ) -> list[str]:
-    columns = translate_recipe(options.algorithm, options.hps, options.alignment, env, pair)
+    columns = translate_recipe(algorithm, options.hps, options.alignment, env, pair)
     if refused := [column for column in columns if column.refusal]:
         return [f"{column.framework} refuses the recipe: {column.refusal}" for column in refused]
     first, second = columns
@@ -254,9 +257,13 @@ def _describe_returns(
 
 
 def _suggest_commands(
-    options: argparse.Namespace, pair: tuple[str, str], found: Sequence[DifferingAnswer], env: str
+    options: argparse.Namespace,
+    pair: tuple[str, str],
+    algorithm: str,
+    found: Sequence[DifferingAnswer],
+    env: str,
 ) -> list[str]:
-    common = f"algorithm={options.algorithm} env={env} hps={options.hps}"
+    common = f"algorithm={algorithm} env={env} hps={options.hps}"
     commands = []
     if options.study is None:
         commands.append(

@@ -195,7 +195,8 @@ def test_what_is_not_shortened_is_as_the_framework_will_get_it():
 @pytest.mark.parametrize("n_envs", [1, 4, 8])
 def test_shorter_rollout_leaves_the_same_remainders(rollout, minibatch, n_envs):
     changes = {"rollout_steps": rollout, "minibatch_size": minibatch}
-    hp = support.spec(hyperparameters=changes, alignment="exact", n_envs=n_envs).hyperparameters
+    values = {"alignment": "exact", "n_envs": n_envs, "steps": 10_000}
+    hp = support.spec(hyperparameters=changes, **values).hyperparameters
     short, steps = shorten_hyperparameters(hp, n_envs)
     assert short.rollout_steps == steps <= rollout
     assert (rollout - steps) % minibatch == (rollout - steps) % n_envs == 0

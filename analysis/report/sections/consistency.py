@@ -358,7 +358,7 @@ def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Ta
         make_number_column("difference", "difference", lambda i: i.difference),
         *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
         make_csv_column("p_welch", lambda i: i.p_welch),
-        make_p_value_column("p_permutation", "p permuted", lambda i: i.p_permutation),
+        make_csv_column("p_permutation", lambda i: i.p_permutation),
         make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
         make_csv_column("p_tost", lambda i: i.p_tost),
         make_csv_column("p_unobserved_failures", lambda i: i.p_unobserved_failures),
@@ -382,7 +382,7 @@ def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Ta
         make_csv_column("first_failed", lambda i: (i.failures.failed or ("", ""))[0]),
         make_csv_column("second_failed", lambda i: (i.failures.failed or ("", ""))[1]),
         make_csv_column("p_failed", lambda i: i.failures.p),
-        make_p_value_column("p_failed_holm", "p failed", lambda i: i.failures.p_holm),
+        make_csv_column("p_failed_holm", lambda i: i.failures.p_holm),
         *_make_estimate_columns(
             "failed_difference", lambda i: (i.failures.difference, i.failures.low, i.failures.high)
         ),

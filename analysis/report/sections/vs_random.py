@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import MISSING, format_count, format_number, get_label
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.report.tables import (
@@ -17,7 +18,6 @@ from parallax.analysis.report.tables import (
     make_verdict_column,
 )
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.vs_random import (
     BETTER_THAN_RANDOM,
     INCONCLUSIVE,
@@ -64,7 +64,7 @@ def describe_vs_random(items: Sequence[RandomVerdict], pairs: Sequence[PairVerdi
         found += [Listing(tuple(own), lead)] if own else []
     flat = _select_not_better(items)
     alike = sum(
-        item.verdict == EQUIVALENT and item.first in flat and item.second in flat for item in pairs
+        item.verdict == EQUIVALENT and {item.first.key, item.second.key} <= flat for item in pairs
     )
     if alike:
         found.append(
@@ -82,7 +82,7 @@ def remark_on_pair(item: PairVerdict, items: Sequence[RandomVerdict]) -> str:
         items: Of any settings.
     """
     flat = _select_not_better(items)
-    own = [group for group in (item.first, item.second) if group in flat]
+    own = [group for group in (item.first, item.second) if group.key in flat]
     if len(own) == 2:
         return "; neither is shown to be better than random"
     return f"; {get_label(own[0].framework)} is not shown to be better than random" if own else ""
@@ -95,7 +95,7 @@ def is_clearly_better_than_random(item: PairVerdict, items: Sequence[RandomVerdi
         item: The pair.
         items: Of any settings.
     """
-    own = [found for found in items if found.group in (item.first, item.second)]
+    own = [found for found in items if found.group.key in (item.first.key, item.second.key)]
     return all(
         found.verdict in (BETTER_THAN_RANDOM, NOT_TESTED) and found.difference > item.margin.size
         for found in own
@@ -106,8 +106,9 @@ def _count_better(items: Sequence[RandomVerdict]) -> int:
     return sum(item.verdict == BETTER_THAN_RANDOM for item in items)
 
 
-def _select_not_better(items: Sequence[RandomVerdict]) -> list[ScoreGroup]:
-    return [item.group for item in items if item.verdict in (WORSE_THAN_RANDOM, INCONCLUSIVE)]
+def _select_not_better(items: Sequence[RandomVerdict]) -> set[tuple[StudyCell, str]]:
+    # By key: their scores are final returns, whatever endpoint the pairs have.
+    return {item.group.key for item in items if item.verdict in (WORSE_THAN_RANDOM, INCONCLUSIVE)}
 
 
 def _format_difference(item: RandomVerdict) -> str:

@@ -72,7 +72,7 @@ def test_an_unknown_framework_is_refused_by_name(capsys):
 
 
 def test_recipes_that_are_translated_and_refused_are_counted():
-    row = FrameworkColumn("b", {}, "hyperparameters.gamma=2: in b it is fixed at 1.")
+    row = FrameworkColumn("b", {}, refusal="hyperparameters.gamma=2: in b it is fixed at 1.")
     sides = [FrameworkColumn("a", {}), row, FrameworkColumn("a", {})]
     assert format_translation_counts(sides) == [
         "a: 2 of 2 recipes translated, 0 refused",

@@ -29,11 +29,9 @@ def test_answers_that_one_lacks_are_no_difference(found):
 
 
 def test_next_commands_train_what_removes_a_difference(found):
-    options = argparse.Namespace(
-        algorithm="ppo", env="Pendulum-v1", hps="original", alignment="exact", study=None
-    )
+    options = argparse.Namespace(hps="original", alignment="exact", study=None)
     some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
-    first, *rest = why._suggest_commands(options, PAIR, some, "Pendulum-v1")
+    first, *rest = why._suggest_commands(options, PAIR, "ppo", some, "Pendulum-v1")
     assert "framework=sb3,cleanrl" in first and "alignment=exact" in first
     assert any("framework=sb3 " in line and "none,value-loss-x0.5" in line for line in rest)
     assert rest[-1] == "parallax study ablation results/why"
@@ -42,10 +40,10 @@ def test_next_commands_train_what_removes_a_difference(found):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sb3", "sb3", "--algorithm", "ppo"], "sb3 is named twice"),
-        (["sb3", "cleanr", "--algorithm", "ppo"], "Did you mean cleanrl"),
-        (["sb3", "cleanrl", "--algorithm", "a2c"], "no algorithm=a2c"),
-        (["sb3", "cleanrl", "--algorithm", "ppo", "--hps", "mine"], "--hps mine is not known"),
+        (["sb3", "sb3", "--algorithms", "ppo"], "sb3 is named twice"),
+        (["sb3", "cleanr", "--algorithms", "ppo"], "Did you mean cleanrl"),
+        (["sb3", "cleanrl", "--algorithms", "a2c"], "--algorithms a2c is not known"),
+        (["sb3", "cleanrl", "--algorithms", "ppo", "--hps", "mine"], "--hps mine is not known"),
     ],
 )
 def test_bad_names_are_refused(words, message, capsys):
@@ -59,7 +57,7 @@ def test_the_whole_answer(capsys):
         "why",
         "sb3",
         "cleanrl",
-        "--algorithm",
+        "--algorithms",
         "td3",
         "--study",
         str(ROOT / "docs/ladder.parquet"),

@@ -84,13 +84,13 @@ CASES = [
         "LoudTargets",
         "target_noise_is_a_share_of_half_the_range",
         ["target_policy_noise"],
-        "of half the range where 0.2 was told",
+        "of half the range where 0.2 was requested",
     ),
     (
         "LooseTargets",
         "target_noise_is_a_share_of_half_the_range",
         ["target_noise_clip"],
-        "of half the range where 0.5 was told",
+        "of half the range where 0.5 was requested",
     ),
 ]
 

@@ -73,7 +73,9 @@ def check_nothing_is_dropped(prepared):
     assert [row.field for row in native.alignment] == list(asked)
     for row in native.alignment:
         assert row.value == asked[row.field], row.field
-        if not row.is_fixed:
+        if row.kind == "patched":
+            assert row.native_value == row.value, row.field
+        elif not row.is_fixed:
             assert native.settings[row.native_name] == row.native_value, row.field
 
 

@@ -3,7 +3,7 @@
 import pytest
 import support
 
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.train.prepare import prepare_run
@@ -23,6 +23,6 @@ def test_own_recipe_gives_own_defaults(framework, alignment):
     for algorithm, env in pairs:
         asked = support.spec(framework, algorithm, env=env, alignment=alignment, steps=100_000)
         prepared = prepare_run(asked, adapter)
-        context = RunContext(prepared.context.task, 100_000, 0)
+        context = prepared.context
         own = adapter.get_library_defaults(algorithm, load_recipe(algorithm, framework), context)
         assert prepared.native.settings == adapter.translate(algorithm, own, context).settings
