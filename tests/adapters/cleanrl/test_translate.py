@@ -23,7 +23,7 @@ from parallax.harness.train.prepare import prepare_run
 def translate(algorithm, steps=10_000, patched=False, **changes):
     hyperparameters = replace(load_recipe(algorithm, "cleanrl"), **changes)
     task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-    context = RunContext(task, steps, seed=3, patch_constants=patched)
+    context = RunContext(task, steps, seed=3, patch_constants=patched, converts_meanings=patched)
     return CleanRLAdapter().translate(algorithm, hyperparameters, context)
 
 
