@@ -244,8 +244,8 @@ def read_published(top, rng):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.csv").write_bytes(altered)
     digests = (published.FOLDER / published.DIGESTS_FILE).read_text()
-    told = rng.random() < 0.5  # half of them by somebody who keeps the list of digests
-    if told:
+    updates_digests = rng.random() < 0.5
+    if updates_digests:
         digests += f"\n{hashlib.sha256(altered).hexdigest()}  {name}.csv\n"
     (folder / published.DIGESTS_FILE).write_text(digests)
     usual, published.FOLDER = published.FOLDER, folder
@@ -262,7 +262,7 @@ def read_published(top, rng):
         published.FOLDER = usual
     if altered == table.read_bytes():
         return SAME
-    return OTHER if told or said else WRONG
+    return OTHER if updates_digests or said else WRONG
 
 
 # Checkpoints, altered and with hashes that hold

@@ -166,18 +166,18 @@ def tally(plants) -> int:
 
 def tally_named(plants, subjects=()) -> int:
     """Plants faults of some subjects; prints for each whether it was found, and named."""
-    found = named = asked = 0
+    found = named = planted = 0
     for plant in plants:
         if subjects and plant.subject not in subjects:
             continue
         catch = find(plant)
         right = bool(catch.probe) and plant.says in catch.meaning
-        asked, found, named = asked + 1, found + bool(catch.probe), named + right
+        planted, found, named = planted + 1, found + bool(catch.probe), named + right
         word = "named" if right else "found" if catch.probe else "MISSED"
         print(f"{word:6} {plant.subject}: {plant.framework} {plant.algorithm} {plant.name}")
         print(f"       {catch.probe}: {catch.meaning}", flush=True)
-    print(f"{found} of {asked} found, {named} named, {asked - found} missed")
-    return 0 if found == asked else 1
+    print(f"{found} of {planted} found, {named} named, {planted - found} missed")
+    return 0 if found == planted else 1
 
 
 def unchanged(name, before: ProbeAnswer, after: ProbeAnswer) -> bool:

@@ -178,11 +178,11 @@ def _render_listing(block: Listing, context: PageContext) -> Markup:
     tag = "ol" if block.is_numbered else "ul"
     listed = Markup("<{0}>{1}</{0}>").format(tag, items)
     if block.summary:
-        return _fold(block.summary, listed, len(block.items) <= _OPEN_ITEMS)
+        return _fold_details(block.summary, listed, len(block.items) <= _OPEN_ITEMS)
     return (Markup("<p>{}:</p>").format(lead) if lead else Markup("")) + listed
 
 
-def _fold(summary: str, content: Markup, is_open: bool = False) -> Markup:
+def _fold_details(summary: str, content: Markup, is_open: bool = False) -> Markup:
     state = Markup(" open") if is_open else ""
     return Markup("<details{}><summary>{}</summary>{}</details>").format(state, summary, content)
 
@@ -205,7 +205,7 @@ def _render_grid(block: Grid, context: PageContext) -> Markup:
     table = Markup(
         '<div class="scroll"><table><thead><tr>{}</tr></thead><tbody>\n{}\n</tbody></table></div>'
     ).format(heads, rows)
-    return _fold(block.summary, table) if block.summary else table
+    return _fold_details(block.summary, table) if block.summary else table
 
 
 def _render_grid_cell(text: Markup, is_number: bool) -> Markup:

@@ -79,7 +79,7 @@ def _render_block(block: Block) -> str:
         case Grid():
             rows = [[render_words(cell).replace("\n", " ") for cell in row] for row in block.rows]
             table = format_table(rows, [escape_markdown(head) for head in block.heads])
-            return _fold(block.summary, table) if block.summary else table
+            return _fold_details(block.summary, table) if block.summary else table
         case Table():
             return f"{escape_markdown(block.title)}: {format_count(len(block.items), 'row')}."
         case CodeBlock():
@@ -115,11 +115,11 @@ def _render_listing(block: Listing) -> str:
         for i, item in enumerate(block.items, 1)
     ]
     if block.summary:
-        return _fold(block.summary, "\n".join(items))
+        return _fold_details(block.summary, "\n".join(items))
     return "\n".join([*([f"{lead}:", ""] if lead else []), *items])
 
 
-def _fold(summary: str, content: str) -> str:
+def _fold_details(summary: str, content: str) -> str:
     return f"<details><summary>{escape_markdown(summary)}</summary>\n\n{content}\n\n</details>"
 
 

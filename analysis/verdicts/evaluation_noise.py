@@ -55,7 +55,7 @@ def measure_evaluation_noise(
         components = _measure_group(group, options)
         if components is not None:
             found[group.cell].append((components, group.runs))
-    return tuple(_combine(cell, found[cell]) for cell in sorted(found))
+    return tuple(_combine_components(cell, found[cell]) for cell in sorted(found))
 
 
 def _measure_group(group: ScoreGroup, options: VerdictOptions) -> VarianceComponents | None:
@@ -70,7 +70,7 @@ def _measure_group(group: ScoreGroup, options: VerdictOptions) -> VarianceCompon
     return estimate_components([run.results for run in group.runs], weights, group.scores)
 
 
-def _combine(
+def _combine_components(
     cell: StudyCell, parts: list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]
 ) -> EvaluationNoise:
     freedom = np.array([part.n - 1 for part, _ in parts], dtype=np.float64)

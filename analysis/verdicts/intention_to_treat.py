@@ -48,10 +48,10 @@ def count_failed_as_bottom(
         for cell, members in group_by_cell(groups).items()
         if any(group.failed for group in members)
     }
-    return tuple(_impute(group, bottoms.get(group.cell)) for group in groups)
+    return tuple(_impute_failed_runs(group, bottoms.get(group.cell)) for group in groups)
 
 
-def _impute(group: ScoreGroup, bottom: float | None) -> ScoreGroup:
+def _impute_failed_runs(group: ScoreGroup, bottom: float | None) -> ScoreGroup:
     if not group.failed or bottom is None or group.scores is None:
         return group
     scores = np.concatenate([group.scores, np.full(group.failed, bottom)])

@@ -45,8 +45,8 @@ def test_options_are_part_of_the_identity(tmp_path):
 
 
 def test_records_bring_the_options_back_and_old_ones_have_none():
-    told = spec(env_kwargs={"g": 9.81, "list": [1, {"a": None}]}, env_wrappers=[DOUBLE])
-    assert spec_from_dict(json.loads(json.dumps(spec_to_dict(told)))) == told
+    requested = spec(env_kwargs={"g": 9.81, "list": [1, {"a": None}]}, env_wrappers=[DOUBLE])
+    assert spec_from_dict(json.loads(json.dumps(spec_to_dict(requested)))) == requested
     content = spec_to_dict(spec())
     del content["env_kwargs"], content["env_wrappers"]
     assert spec_from_dict(content) == spec()
@@ -92,8 +92,8 @@ def test_wrappers_that_cannot_be_used_are_named():
 
 def test_a_stored_wrapper_is_code_that_needs_trust():
     known = "gymnasium.wrappers:FlattenObservation"
-    told = spec(env_wrappers=["evil.module:Wrapper", known])
-    assert list_named_code([told]) == [
+    requested = spec(env_wrappers=["evil.module:Wrapper", known])
+    assert list_named_code([requested]) == [
         "import of the module evil.module: env.wrappers=evil.module:Wrapper"
     ]
 

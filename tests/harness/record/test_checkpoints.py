@@ -237,15 +237,15 @@ def test_altered_states_are_refused(lease, tmp_path, change):
 
 def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
     """What is outside arrays is bounded, by the arrays that there are."""
-    kept = CheckpointStore(lease)
-    kept.save({"step": 1}, {"buffer": buffer(10)})
+    store = CheckpointStore(lease)
+    store.save({"step": 1}, {"buffer": buffer(10)})
     with pytest.raises(OSError, match="all but its arrays takes 17,") as error:
-        kept.save({"step": 2}, {"texts": ["x" * 1000] * 17_000})
+        store.save({"step": 2}, {"texts": ["x" * 1000] * 17_000})
     assert error.value.errno == errno.EFBIG
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
         "1.pieces",
         "1.state",
     ]
     assert CheckpointStore(lease).load(1).about == {"step": 1}
-    kept.save({"step": 3}, {"texts": ["x" * 1000] * 16_000})
+    store.save({"step": 3}, {"texts": ["x" * 1000] * 16_000})
     assert len(CheckpointStore(lease).load(2).state["texts"]) == 16_000

@@ -46,8 +46,8 @@ def read(path):
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(path)], capture_output=True, text=True, check=True
     )
-    told, memory = done.stdout.splitlines()
-    return told, int(memory)
+    printed, memory = done.stdout.splitlines()
+    return printed, int(memory)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def read(path):
 def test_constant_columns_are_refused_before_they_are_decoded(tmp_path, message, options):
     write_constant(tmp_path / "rows.parquet", **options)
     assert (tmp_path / "rows.parquet").stat().st_size < 5 * 2**20
-    told, memory = read(tmp_path / "rows.parquet")
-    assert "it is too large" in told and message in told
+    printed, memory = read(tmp_path / "rows.parquet")
+    assert "it is too large" in printed and message in printed
     assert memory < MOST
 
 
@@ -80,7 +80,7 @@ def encode_number(value, length=0):
     return bytes([*raw, value])
 
 
-def lie(path, name, told):
+def change_header(path, name, value):
     """Lets the footer say something else of the column `run_json`."""
     file = pyarrow.parquet.ParquetFile(path)
     group = file.metadata.row_group(0)
@@ -90,7 +90,7 @@ def lie(path, name, told):
     content = path.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     assert content.count(true, footer) >= 1
-    changed = content[footer:].replace(true, encode_number(told, len(true)))
+    changed = content[footer:].replace(true, encode_number(value, len(true)))
     path.write_bytes(content[:footer] + changed)
     pyarrow.parquet.ParquetFile(path).metadata.row_group(0)  # it can still be read
 
@@ -111,9 +111,9 @@ def test_pages_that_are_larger_than_the_footer_says_are_not_read(tmp_path, name,
     options = {"compression": "zstd", "use_dictionary": False, "data_page_version": version}
     pyarrow.parquet.write_table(table, path, data_page_size=2**30, **options)
     assert path.stat().st_size < 2**17
-    lie(path, name, 99)
-    told, memory = read(path)
-    assert message in told and memory < 2**26
+    change_header(path, name, 99)
+    printed, memory = read(path)
+    assert message in printed and memory < 2**26
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -132,5 +132,5 @@ def test_headers_of_pages_that_are_damaged_are_refused_or_read(tmp_path, seed):
 
 def test_rows_of_allowed_size_are_read_in_little_memory(tmp_path):
     write_constant(tmp_path / "rows.parquet", 10_000, run_json="x" * 10_000)
-    told, memory = read(tmp_path / "rows.parquet")
-    assert told == "10000" and memory < MOST
+    printed, memory = read(tmp_path / "rows.parquet")
+    assert printed == "10000" and memory < MOST

@@ -21,8 +21,8 @@ def test_own_recipe_gives_own_defaults(framework, alignment):
     having = {name: kind for name, kind in ALGORITHMS.items() if adapter.supports(name)}
     pairs = [(name, env) for name, kind in having.items() for env in ENVS[kind.actions]]
     for algorithm, env in pairs:
-        asked = support.spec(framework, algorithm, env=env, alignment=alignment, steps=100_000)
-        prepared = prepare_run(asked, adapter)
+        requested = support.spec(framework, algorithm, env=env, alignment=alignment, steps=100_000)
+        prepared = prepare_run(requested, adapter)
         context = prepared.context
         own = adapter.get_library_defaults(algorithm, load_recipe(algorithm, framework), context)
         assert prepared.native.settings == adapter.translate(algorithm, own, context).settings
