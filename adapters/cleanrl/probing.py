@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from parallax.adapters.cleanrl import train
+from parallax.adapters.sb3_common.model import read_replay_buffer
 from parallax.adapters.torch_common.recording import (
     TensorLocation,
     TorchRecorder,
@@ -124,17 +125,4 @@ def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, N
         arrays["observations"] = names["obs"].reshape(rows, -1)
         arrays["actions"] = names["actions"].reshape(rows, -1)
         return {name: array.detach().numpy().astype(float) for name, array in arrays.items()}
-    buffer = names["rb"]
-    size = buffer.size()
-    arrays = {
-        "observations": buffer.observations,
-        "actions": buffer.actions,
-        "rewards": buffer.rewards,
-        "next_observations": buffer.next_observations,
-        "terminated": buffer.dones * (1 - buffer.timeouts),
-    }
-    # [places, environments, ...]: the rows of all environments, in the order of their steps.
-    return {
-        name: array[:size].reshape(size * array.shape[1], *array.shape[2:]).astype(float)
-        for name, array in arrays.items()
-    }
+    return read_replay_buffer(names["rb"])

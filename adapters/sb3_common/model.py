@@ -58,7 +58,11 @@ def read_stored_data(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
         for name in ("observations", "actions"):
             arrays[name] = getattr(buffer, name).reshape(rows, -1)
         return {name: np.array(array, dtype=float) for name, array in arrays.items()}
-    buffer = model.replay_buffer
+    return read_replay_buffer(model.replay_buffer)
+
+
+def read_replay_buffer(buffer: Any) -> Mapping[str, NDArray[Any]]:
+    """Return the filled part of a `ReplayBuffer` of SB3, which CleanRL's scripts use too."""
     size = buffer.size()
     arrays = {
         "observations": buffer.observations,
