@@ -124,20 +124,21 @@ def find_module_file(module: str) -> Path:
     """
     top, *below = module.split(".")
     try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
+        names_module = all(part.isidentifier() for part in module.split("."))
+        spec = importlib.util.find_spec(top) if names_module else None
+        for folder in (spec.submodule_search_locations if spec else None) or ():
+            inner = Path(folder).joinpath(*below)
+            for path in (
+                inner.with_name(f"{inner.name}.py") if below else inner,
+                inner / "__init__.py",
+            ):
+                if path.is_file():
+                    return path
+    except (ImportError, ValueError, OSError):  # such as a name that is too long for a file
         spec = None
-    for folder in (spec.submodule_search_locations if spec else None) or ():
-        inner = Path(folder).joinpath(*below)
-        for path in (
-            inner.with_name(f"{inner.name}.py") if below else inner,
-            inner / "__init__.py",
-        ):
-            if path.is_file():
-                return path
     if spec is not None and not below and spec.origin:
         return Path(spec.origin)
-    raise SpecError(f"{module}: no such module is installed.")
+    raise SpecError(f"{module[:200]}: no such module is installed.")
 
 
 def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
