@@ -10,8 +10,10 @@ columns, so that an edited row is found out. Files that were packed before this 
 no hash; everything else is checked there too.
 """
 
+import collections
 import dataclasses
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +35,7 @@ from parallax.harness.record.files import (
 )
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
-from parallax.harness.record.parquet_pages import check_pages
+from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 from parallax.harness.record.reading import RunReading, judge_run, parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
 
@@ -122,7 +124,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
         "thrift_container_size_limit": _MOST_ROWS,
     }
     file = pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, **limits)
-    there, about = file.schema_arrow, file.metadata
+    there = file.schema_arrow
     version = (there.metadata or {}).get(_METADATA_KEY)
     if version is None or not set(_HASHED) <= set(there.names):
         raise UnusableError(
@@ -132,20 +134,17 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
         raise UnusableError("a later version of this project wrote it: use that one")
     names = [name for name in PACKED_SCHEMA.names if name in there.names]
     schema = pyarrow.schema([PACKED_SCHEMA.field(name) for name in names])
-    check_size(about.num_rows, _MOST_ROWS, "rows")
-    total = largest = 0
-    values: dict[str, int] = {}
-    for i in range(about.num_row_groups):
-        group = about.row_group(i)
-        sizes = [group.column(j) for j in range(group.num_columns)]
-        # No row is larger than all of its group's columns: dictionaries count as well.
-        largest = max(largest, sum(one.total_uncompressed_size for one in sizes))
-        total += sum(one.total_uncompressed_size for one in sizes)
-        for one in sizes:
-            values[one.path_in_schema] = values.get(one.path_in_schema, 0) + one.num_values
-    check_size(total, _MOST_DECODED, "bytes after decompression")
+    check_size(file.metadata.num_rows, _MOST_ROWS, "rows")
+    groups = read_column_sizes(opened, _MOST_FOOTER)
+    bytes_by_group = [sum(column.uncompressed for column in group) for group in groups]
+    # No row is larger than all of its group's columns: dictionaries count as well.
+    largest = max(bytes_by_group, default=0)
+    values: collections.Counter[str] = collections.Counter()
+    for sizes in itertools.chain.from_iterable(groups):
+        values[sizes.name] += sizes.values
+    check_size(sum(bytes_by_group), _MOST_DECODED, "bytes after decompression")
     check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
-    check_pages(opened, about)  # from here on the footer's sizes are those of the pages
+    check_pages(opened, groups)  # from here on the footer's sizes are those of the pages
     decoded = 0
     for batch in file.iter_batches(
         max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names

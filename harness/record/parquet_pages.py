@@ -1,42 +1,103 @@
-"""Sizes that the pages of a Parquet file have, before any of them is decompressed.
+"""Sizes that the columns and pages of a Parquet file have, before anything is decompressed.
 
 The footer says how large a column is after decompression and how many values it has, and whoever
 made the file can write anything there. A page's own header says how much memory its decompression
 takes; the decompressor keeps to that. So the headers are read here, without the pages, and have to
 agree with the footer; what a file is allowed to take can be decided by the footer after that.
 
-Headers are Thrift structures in the compact protocol: apache/parquet-format, `parquet.thrift`
-(PageHeader), and apache/thrift, `thrift-compact-protocol.md`.
+The footer is read here too: PyArrow's own view of a column ends the process where the column's
+size statistics contradict themselves, since its C++ exception is not caught.
+
+Footer and headers are Thrift structures in the compact protocol: apache/parquet-format,
+`parquet.thrift` (FileMetaData, PageHeader), and apache/thrift, `thrift-compact-protocol.md`.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import IO, Any
 
 from parallax.harness.record.files import UnusableError
 
 _MAX_HEADER = 2**16  # bytes; ours have some hundred, with statistics
 _MAX_PAGES = 100_000
-_MAX_DEPTH = 8
+_MAX_DEPTH = 12
+_TAIL = 8  # bytes after the footer: its length and the file's mark
+_GROUPS, _CHUNKS, _COLUMN = 4, 1, 3  # fields of FileMetaData, RowGroup and ColumnChunk
+_PATH, _NUM_VALUES, _UNCOMPRESSED, _COLUMN_COMPRESSED = 3, 5, 6, 7  # fields of ColumnMetaData
+_DATA_OFFSET, _DICTIONARY_OFFSET = 9, 11
 _SIZE, _COMPRESSED, _DATA, _DATA_V2 = 2, 3, 5, 8  # fields of a PageHeader
 _VALUES = 1  # field of the header of each kind of page
 
 
-def check_pages(opened: IO[bytes], metadata: Any) -> None:
-    """Checks that no page is larger than the footer says of its column.
+@dataclasses.dataclass(frozen=True)
+class ColumnSizes:
+    """Sizes that the footer gives for a column of a group of rows.
+
+    Attributes:
+        name: Name of the column, with dots where it is nested.
+        values: Number of values.
+        uncompressed: Bytes after decompression.
+        compressed: Bytes in the file.
+        start: Place of its first page in the file.
+    """
+
+    name: str
+    values: int
+    uncompressed: int
+    compressed: int
+    start: int
+
+
+def read_column_sizes(opened: IO[bytes], max_footer: int) -> list[list[ColumnSizes]]:
+    """Read the sizes of all columns of all groups of rows from the footer.
 
     Args:
         opened: The file.
-        metadata: Its `pyarrow.parquet.FileMetaData`.
+        max_footer: Bytes that a footer may have.
 
     Raises:
-        Unusable: Pages take more memory or hold more values, or cannot be followed.
+        UnusableError: The footer cannot be read or is too large.
+    """
+    end = opened.seek(0, 2)
+    opened.seek(max(0, end - _TAIL))
+    length = int.from_bytes(opened.read(4), "little")
+    if not 0 < length <= min(max_footer, end - _TAIL):
+        raise UnusableError("it is damaged: the size of its footer is wrong")
+    opened.seek(end - _TAIL - length)
+    try:
+        groups = _CompactReader(opened.read(length)).read_struct(0).get(_GROUPS, [])
+        return [
+            [_make_sizes(chunk[_COLUMN]) for chunk in group.get(_CHUNKS, [])] for group in groups
+        ]
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UnusableError("it is damaged: its footer cannot be read") from error
+
+
+def _make_sizes(column: Any) -> ColumnSizes:
+    name = ".".join(part.decode("utf-8", "replace") for part in column[_PATH])
+    start = column[_DATA_OFFSET]
+    if column.get(_DICTIONARY_OFFSET):
+        start = min(start, column[_DICTIONARY_OFFSET])
+    sizes = (column[_NUM_VALUES], column[_UNCOMPRESSED], column[_COLUMN_COMPRESSED], start)
+    if min(sizes) < 0:
+        raise ValueError("a size below 0")
+    return ColumnSizes(name, *sizes)
+
+
+def check_pages(opened: IO[bytes], groups: Sequence[Sequence[ColumnSizes]]) -> None:
+    """Check that no page is larger than the footer says of its column.
+
+    Args:
+        opened: The file.
+        groups: Columns of all groups of rows.
+
+    Raises:
+        UnusableError: Pages take more memory or hold more values, or cannot be followed.
     """
     pages = 0
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        for j in range(group.num_columns):
-            column = group.column(j)
-            pages += _check_column(opened, column, _MAX_PAGES - pages)
+    for column in itertools.chain.from_iterable(groups):
+        pages += _check_column(opened, column, _MAX_PAGES - pages)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +110,10 @@ class _PageHeader:
     length: int
 
 
-def _check_column(opened: IO[bytes], column: Any, most: int) -> int:
-    """Checks the pages of one column of a group of rows, and returns how many there are."""
-    start = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:
-        start = min(start, column.dictionary_page_offset)
-    end = start + column.total_compressed_size
+def _check_column(opened: IO[bytes], column: ColumnSizes, most: int) -> int:
+    """Check the pages of one column of a group of rows, and return how many there are."""
+    start = column.start
+    end = start + column.compressed
     size = values = pages = 0
     while start < end:
         header = _read_header(opened, start)
@@ -64,15 +123,15 @@ def _check_column(opened: IO[bytes], column: Any, most: int) -> int:
         pages += 1
         if pages > most:
             raise UnusableError(f"it is too large: more than {_MAX_PAGES:,} pages")
-        if size > column.total_uncompressed_size:
+        if size > column.uncompressed:
             raise UnusableError(
-                f"it is damaged: pages of column {column.path_in_schema} take {size:,} bytes where "
-                f"its footer says {column.total_uncompressed_size:,}"
+                f"it is damaged: pages of column {column.name} take {size:,} bytes where "
+                f"its footer says {column.uncompressed:,}"
             )
-        if values > column.num_values:
+        if values > column.values:
             raise UnusableError(
-                f"it is damaged: pages of column {column.path_in_schema} hold {values:,} values "
-                f"where its footer says {column.num_values:,}"
+                f"it is damaged: pages of column {column.name} hold {values:,} values "
+                f"where its footer says {column.values:,}"
             )
     return pages
 
@@ -95,7 +154,7 @@ def _read_header(opened: IO[bytes], start: int) -> _PageHeader:
 
 
 class _CompactReader:
-    """Reads structures of the compact protocol: whole numbers and structures; skips the rest."""
+    """Reads structures of the compact protocol; skips numbers that are not whole."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self.position = raw, 0
@@ -109,6 +168,8 @@ class _CompactReader:
         while (head := self._read_byte()) != 0:
             delta, kind = head >> 4, head & 15
             number = number + delta if delta else self._read_signed()
+            if number in fields:  # other readers may merge the two
+                raise ValueError("a field that stands there twice")
             fields[number] = self._read_value(kind, depth)
         return fields
 
@@ -123,12 +184,31 @@ class _CompactReader:
             case 7:
                 self._skip(8)
             case 8:
-                self._skip(self._read_unsigned())
+                length = self._read_unsigned()
+                start = self.position
+                self._skip(length)
+                return self._raw[start : self.position]
+            case 9 | 10:
+                return self._read_list(depth + 1)
             case 12:
                 return self.read_struct(depth + 1)
             case _:
-                raise ValueError("a kind that no header of a page has")
+                raise ValueError("a kind that no footer and no header of a page has")
         return None
+
+    def _read_list(self, depth: int) -> list[Any]:
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deeply")
+        head = self._read_byte()
+        count, kind = head >> 4, head & 15
+        if count == 15:
+            count = self._read_unsigned()
+        if count > len(self._raw) - self.position:  # an item has a byte at least
+            raise ValueError("a list of more items than there are bytes")
+        if kind in (1, 2):  # in lists, each true or false is a byte
+            self._skip(count)
+            return [None] * count
+        return [self._read_value(kind, depth) for _ in range(count)]
 
     def _read_byte(self) -> int:
         self.position += 1

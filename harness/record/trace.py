@@ -7,7 +7,7 @@ end has a checksum on every page.
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from parallax.harness.record.files import UnusableError, open_regular_file, summarize_error
 from parallax.harness.record.lock import RunLock
-from parallax.harness.record.parquet_pages import check_pages
+from parallax.harness.record.parquet_pages import ColumnSizes, check_pages, read_column_sizes
 
 STREAM_FILE = "trace.arrows"
 _TRACE_SCHEMA = pyarrow.schema(
@@ -141,8 +141,9 @@ def _open_trace(path: Path) -> Iterator[Any]:
                     raise UnusableError(f"has columns {names}")
                 if reader.metadata.num_rows > _MAX_TRACE_ROWS:
                     raise UnusableError(f"is too large: {reader.metadata.num_rows:,} values")
-                check_pages(file, reader.metadata)
-                _check_group_sizes(reader.metadata)
+                groups = read_column_sizes(file, _MAX_TRACE_BYTES)
+                check_pages(file, groups)
+                _check_group_sizes(groups)
                 yield reader
     except FileNotFoundError as error:
         raise UnusableError(f"missing {path.name}") from error
@@ -150,11 +151,10 @@ def _open_trace(path: Path) -> Iterator[Any]:
         raise UnusableError(f"corrupted {path.name}: {summarize_error(error)}") from error
 
 
-def _check_group_sizes(metadata: Any) -> None:
-    """Refuses groups of rows that take more memory than those of any training."""
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        size = sum(group.column(j).total_uncompressed_size for j in range(group.num_columns))
+def _check_group_sizes(groups: Sequence[Sequence[ColumnSizes]]) -> None:
+    """Refuse groups of rows that take more memory than those of any training."""
+    for group in groups:
+        size = sum(column.uncompressed for column in group)
         if size > _MAX_GROUP_BYTES:
             raise UnusableError(f"is too large: {size:,} bytes in a group of rows")
 
