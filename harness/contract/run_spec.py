@@ -1,10 +1,11 @@
 """One run: what identifies it, and where its folder is."""
 
 import dataclasses
+import functools
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -249,23 +250,12 @@ def make_run_spec(
         protocol = {name: getattr(requested, name) for name in overridden}
         requested = dataclasses.replace(load_recipe(algorithm, checked["framework"]), **protocol)
         checked["hps"] = DEFAULTS_RECIPE
-    python = values.get("python") or None
     return RunSpec(
         **checked,
         hyperparameters=requested,
         overridden=overridden,
-        python=python,
-        replay=make_replay_config(values.get("replay", UNIFORM_REPLAY.name)),
-        env_kwargs=_check_env_kwargs(values.get("env_kwargs", {})),
-        env_wrappers=_check_env_wrappers(values.get("env_wrappers", ())),
-        diagnosis=_check_diagnosis(values.get("diagnosis", NO_DIAGNOSIS)),
-        logger=_check_logger(values.get("logger", "none")),
-        checkpoint_every=_check_minutes(values.get("checkpoint_every", DEFAULT_CHECKPOINT_MINUTES)),
-        patches=_check_flag("patches", values.get("patches", True)),
-        endpoint=_check_endpoint(values.get("endpoint", DEFAULT_ENDPOINT)),
-        evaluate_untrained=_check_flag(
-            "evaluate_untrained", values.get("evaluate_untrained", False)
-        ),
+        python=values.get("python") or None,
+        **_check_later_fields(values),
     )
 
 
@@ -291,22 +281,8 @@ def spec_from_dict(content: Any) -> RunSpec:
     names = [field.name for field in dataclasses.fields(RunSpec)]
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
-    # What was recorded before a field existed is as the field's default has it.
-    later = {
-        "python": None,
-        "overridden": (),
-        "replay": UNIFORM_REPLAY.name,
-        "env_kwargs": {},
-        "env_wrappers": (),
-        "diagnosis": NO_DIAGNOSIS,
-        "logger": "none",
-        "checkpoint_every": DEFAULT_CHECKPOINT_MINUTES,
-        "patches": True,
-        "endpoint": DEFAULT_ENDPOINT,
-        "evaluate_untrained": False,
-    }
-    content = {**RUN_DEFAULTS, **later, **content}
-    lacking = [name for name in names if name not in content]
+    content = {**RUN_DEFAULTS, "python": None, "overridden": (), **content}
+    lacking = [name for name in names if name not in content and name not in _LATER_FIELDS]
     surplus = [str(name) for name in content if name not in names]
     if lacking or surplus:
         problems = [f"lacks {', '.join(lacking)}"] if lacking else []
@@ -332,15 +308,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         hyperparameters=requested,
         overridden=tuple(overridden),
         python=python,
-        replay=make_replay_config(content["replay"]),
-        env_kwargs=_check_env_kwargs(content["env_kwargs"]),
-        env_wrappers=_check_env_wrappers(content["env_wrappers"]),
-        diagnosis=_check_diagnosis(content["diagnosis"]),
-        logger=_check_logger(content["logger"]),
-        checkpoint_every=_check_minutes(content["checkpoint_every"]),
-        patches=_check_flag("patches", content["patches"]),
-        endpoint=_check_endpoint(content["endpoint"]),
-        evaluate_untrained=_check_flag("evaluate_untrained", content["evaluate_untrained"]),
+        **_check_later_fields(content),
     )
 
 
@@ -489,6 +457,24 @@ def _check_folder_names(values: Mapping[str, Any]) -> None:
         raise SpecError(
             f"study={values['study']!r} {RESERVED_FOLDERS[values['study']]}: choose another."
         )
+
+
+_LATER_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "replay": make_replay_config,
+    "env_kwargs": _check_env_kwargs,
+    "env_wrappers": _check_env_wrappers,
+    "diagnosis": _check_diagnosis,
+    "logger": _check_logger,
+    "checkpoint_every": _check_minutes,
+    "patches": functools.partial(_check_flag, "patches"),
+    "endpoint": _check_endpoint,
+    "evaluate_untrained": functools.partial(_check_flag, "evaluate_untrained"),
+}
+"""Checks of fields that older records lack; their defaults are as before they existed."""
+
+
+def _check_later_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: check(values[name]) for name, check in _LATER_FIELDS.items() if name in values}
 
 
 def _check_common_overrides(
