@@ -127,17 +127,16 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
             f"value-loss-x0.5,{NO_INTERVENTION}."
         )
     return [
-        LockstepSide(
-            name,
-            resolve_interventions(
-                change,
-                load_adapter(name),
-                algorithm,
-                reference_form=options.alignment == "lockstep",
-            ),
-        )
+        make_lockstep_side(name, change, algorithm, options.alignment)
         for name, change in zip(names, changes, strict=True)
     ]
+
+
+def make_lockstep_side(framework: str, change: str, algorithm: str, alignment: str) -> LockstepSide:
+    """Return a framework with interventions, under `lockstep` also those of its reference form."""
+    adapter, is_reference = load_adapter(framework), alignment == "lockstep"
+    made = resolve_interventions(change, adapter, algorithm, reference_form=is_reference)
+    return LockstepSide(framework, made)
 
 
 def _format_distance(item: WeightDistance) -> str:

@@ -6,8 +6,10 @@ ablations of a study, each with the next command where something is unknown.
 
 import argparse
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parallax.harness.cli.alignment import EXAMPLE_TASKS, translate_recipe
 from parallax.harness.cli.arguments import (
@@ -15,25 +17,21 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     get_single_name,
 )
-from parallax.harness.cli.lockstep import format_lockstep_verdict
+from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.recipes import list_recipe_names
-from parallax.harness.contract.run_spec import ALIGNMENTS, INTERVENTION_SEPARATOR
-from parallax.harness.interventions.catalogue import (
-    list_interventions,
-    resolve_interventions,
-)
-from parallax.harness.lockstep.comparison import (
-    LockstepOptions,
-    LockstepSide,
-    compare_implementations,
-)
+from parallax.harness.contract.run_spec import ALIGNMENTS, INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.interventions.catalogue import list_interventions
+from parallax.harness.lockstep.comparison import LockstepOptions, compare_implementations
 from parallax.harness.probes import catalogue, runner
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.results import ProbeReport, ProbeResult, describe_answer
+
+if TYPE_CHECKING:
+    from parallax.analysis.data.runs import LoadedRuns
 
 LOCKSTEP_UPDATES = 20
 _EPILOG = """\
@@ -82,11 +80,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the answer.
 
     Raises:
-        SpecError: A name is not known, or the two are the same.
+        SpecError: A name is not known, the two are the same, or the study holds no runs.
     """
     names = list(PROBED_ALGORITHMS)
     algorithm = get_single_name("--algorithms", options.algorithms or (), names)
     pair = _check_names(options, algorithm)
+    loaded = None if options.study is None else _load_study(options.study)
     env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
     print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
     _print_section("Hyperparameters", _describe_hyperparameters(options, pair, algorithm, env))
@@ -94,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     found = list_differing_answers(_run_probes(pair, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(pair, algorithm, level))
-    _print_section("Returns", _describe_returns(options, pair, algorithm, env))
+    _print_section("Returns", _describe_returns(loaded, pair, algorithm, env))
     _print_section("Next", _suggest_commands(options, pair, algorithm, found, env))
     return 0
 
@@ -197,13 +196,7 @@ def _describe_answers(found: Sequence[DifferingAnswer], pair: tuple[str, str]) -
 
 def _describe_lockstep(pair: tuple[str, str], algorithm: str, level: AlignmentLevel) -> list[str]:
     first, second = (
-        LockstepSide(
-            name,
-            resolve_interventions(
-                "none", load_adapter(name), algorithm, reference_form=level.name == "lockstep"
-            ),
-        )
-        for name in pair
+        make_lockstep_side(name, NO_INTERVENTION, algorithm, level.name) for name in pair
     )
     try:
         result = compare_implementations(
@@ -219,24 +212,38 @@ def _describe_lockstep(pair: tuple[str, str], algorithm: str, level: AlignmentLe
     return format_lockstep_verdict(result).splitlines()
 
 
-def _describe_returns(
-    options: argparse.Namespace, pair: tuple[str, str], algorithm: str, env: str
-) -> list[str]:
-    if options.study is None:
-        return ["Unknown: no runs were named with --study."]
+def _load_study(folder: Path) -> "LoadedRuns":
+    """Load the study before anything is measured, so that a wrong name costs no minutes."""
     # As late as this: pandas and scipy take a second to import.
-    from parallax.analysis.data.load import load_runs
+    from parallax.analysis.commands.common import CommandError, load_results
+
+    try:
+        return load_results(folder)
+    except CommandError as error:
+        raise SpecError(str(error)) from error
+
+
+def _describe_returns(
+    loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str, env: str
+) -> list[str]:
+    if loaded is None:
+        return ["Unknown: no runs were named with --study."]
     from parallax.analysis.verdicts.ablation import judge_ablations
     from parallax.analysis.verdicts.consistency import judge_consistency
-    from parallax.analysis.verdicts.groups import group_runs
+    from parallax.analysis.verdicts.endpoints import settle_endpoint
+    from parallax.analysis.verdicts.groups import UnknownScaleError, group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
 
-    loaded, settled = load_runs(options.study), VerdictOptions()
+    settled = settle_endpoint(loaded, VerdictOptions())
+    try:
+        groups = group_runs(loaded, settled)
+    except UnknownScaleError as error:
+        return [f"Not compared: {error}"]
     lines = [
         f"{item.cell.env}, {item.cell.hps}, {item.cell.variant}: {item.first.framework} - "
         f"{item.second.framework} = {item.difference:.4g} ({item.low:.4g} to {item.high:.4g}), "
         f"n = {item.first.n} and {item.second.n}: {item.verdict}"
-        for item in judge_consistency(group_runs(loaded), settled)
+        for item in judge_consistency(groups, settled)
         if {item.first.framework, item.second.framework} == set(pair)
         and (item.cell.algorithm, item.cell.env) == (algorithm, env)
     ]
@@ -253,7 +260,7 @@ def _describe_returns(
                 )
                 for effect in verdict.effects
             ]
-    return lines or [f"{options.study} holds no runs of both on {env}."]
+    return lines or [f"{loaded.root} holds no runs of both on {env}."]
 
 
 def _suggest_commands(
@@ -279,5 +286,6 @@ def _suggest_commands(
                 f"parallax train -m framework={name} {common} alignment={options.alignment} "
                 f"intervention=none,{','.join(every)} seed=0,1,2,3,4 study.name=why"
             )
-    commands.append(f"parallax study ablation {options.study or 'results/why'}")
+    study = shlex.quote(str(options.study or "results/why"))
+    commands.append(f"parallax study ablation {study}")
     return commands

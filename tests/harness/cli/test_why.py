@@ -44,6 +44,7 @@ def test_next_commands_train_what_removes_a_difference(found):
         (["sb3", "cleanr", "--algorithms", "ppo"], "Did you mean cleanrl"),
         (["sb3", "cleanrl", "--algorithms", "a2c"], "--algorithms a2c is not known"),
         (["sb3", "cleanrl", "--algorithms", "ppo", "--hps", "mine"], "--hps mine is not known"),
+        (["sb3", "cleanrl", "--algorithms", "ppo", "--study", "mine"], "mine: no such folder"),
     ],
 )
 def test_bad_names_are_refused(words, message, capsys):
