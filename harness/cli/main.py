@@ -348,9 +348,10 @@ def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
         return HANDLED_ERRORS
     # The analysis imports nothing of the harness but records, so that it has its own error.
     from parallax.analysis.commands.common import CommandError
+    from parallax.analysis.verdicts.groups import UnknownScaleError
     from parallax.harness.record.files import UnusableError
 
-    return (*HANDLED_ERRORS, CommandError, UnusableError)
+    return (*HANDLED_ERRORS, CommandError, UnknownScaleError, UnusableError)
 
 
 def _escape(text: str) -> str:

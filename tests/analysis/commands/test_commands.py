@@ -60,6 +60,14 @@ def test_a_folder_without_runs_is_one_message(tmp_path, capsys):
     assert list(folder.iterdir()) == []
 
 
+def test_an_endpoint_without_the_score_of_a_solved_task_is_one_message(results, make_run, capsys):
+    make_run(env="Unknown-v1")
+    assert main(["study", "verdicts", str(results), "--endpoint", "steps-90"]) == 2
+    error = capsys.readouterr().err
+    assert "give --range Unknown-v1=LOW:HIGH" in error
+    assert error.count("\n") == 1
+
+
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):
     make_run()
     (tmp_path / "file").write_text("")
