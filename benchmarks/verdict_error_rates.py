@@ -21,9 +21,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import compute_moments, stack_moments
-from parallax.analysis.stats.unobserved_failures import compute_difference_p
+from parallax.analysis.stats.unobserved_failures import (
+    compute_difference_p,
+    compute_equal_means_p,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.statements import FISHER_SHARE, compute_mean_p_of_samples
+from parallax.analysis.verdicts.statements import FISHER_SHARE
 from parallax.analysis.verdicts.suite import SuiteSample, judge_suite
 
 SEEDS = (3, 5, 10, 20, 30)
@@ -141,7 +144,7 @@ def find_word(one: np.ndarray, two: np.ndarray, p: float, p_tost: float) -> str:
     if p < LEVEL:
         permutation = two_sample.compute_permutation_p(one, two, np.random.default_rng(0))
         if permutation < LEVEL:
-            return "mean" if compute_mean_p_of_samples(one, two, ends) < LEVEL else "distr"
+            return "mean" if compute_equal_means_p(one, two, ends) < LEVEL else "distr"
     failed = int((one < FAILED_BELOW).sum()), int((two < FAILED_BELOW).sum())
     if sum(failed) and two_sample.compute_fisher_p(failed, (len(one), len(two))) < (
         FISHER_SHARE * LEVEL

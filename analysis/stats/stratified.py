@@ -6,7 +6,7 @@ import numpy as np
 
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.two_sample import MeanContrast, compute_contrast
-from parallax.analysis.stats.unobserved_failures import compute_difference_p, compute_exceedance_p
+from parallax.analysis.stats.unobserved_failures import compute_difference_p, compute_equal_means_p
 
 Strata = Sequence[FloatArray]  # one float[n] per stratum; n may differ
 PERMUTATIONS = 4_999
@@ -83,9 +83,7 @@ def compute_stratified_difference_p(
 
 def compute_stratified_mean_p(first: Strata, second: Strata, ends: tuple[float, float]) -> float:
     """Compute the two-sided p-value of "the means over strata are equal" in the same way."""
-    one, two = _pool_strata(first), _pool_strata(second)
-    tails = (compute_exceedance_p(*both, ends, 0.0) for both in ((one, two), (two, one)))
-    return min(1.0, 2 * min(tails))
+    return compute_equal_means_p(_pool_strata(first), _pool_strata(second), ends)
 
 
 def _pool_strata(strata: Strata) -> FloatArray:

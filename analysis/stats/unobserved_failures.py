@@ -77,6 +77,22 @@ def compute_difference_p(
     )
 
 
+def compute_equal_means_p(
+    first: FloatArray | SampleMoments,
+    second: FloatArray | SampleMoments,
+    ends: tuple[float, float],
+) -> float:
+    """Compute the two-sided p-value of "the means are equal", as twice that of the clearer side.
+
+    Args:
+        first: float[n] values, or their moments.
+        second: The others.
+        ends: Least and largest value that there can be.
+    """
+    tails = (compute_exceedance_p(*both, ends, 0.0) for both in ((first, second), (second, first)))
+    return min(1.0, 2 * min(tails))
+
+
 def compute_unobserved_allowance(
     n: ArrayLike, level: ArrayLike, rooms: tuple[ArrayLike, ArrayLike]
 ) -> FloatArray:

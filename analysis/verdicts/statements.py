@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from parallax.analysis.stats import two_sample, unobserved_failures
-from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.two_sample import MeanContrast
+from parallax.analysis.stats.unobserved_failures import compute_equal_means_p
 from parallax.analysis.verdicts.equivalence import find_score_range
 from parallax.analysis.verdicts.failures import FailureComparison
 from parallax.analysis.verdicts.groups import GroupPair
@@ -26,7 +27,6 @@ DIFFERENT_IN_MEAN = "different in mean"
 DIFFERENT_IN_DISTRIBUTION = "different in distribution"
 EQUIVALENT_UNLESS = "equivalent unless more than {rate} of runs fail"
 CONDITIONAL_PREFIX = "equivalent unless"
-SAME_ALGORITHM = "same algorithm"
 # Fisher's test is a second chance for "different in distribution": a share of the level is its own.
 FISHER_SHARE = 0.2
 
@@ -71,20 +71,7 @@ def compute_mean_p(pair: GroupPair, options: VerdictOptions) -> float:
         return math.nan
     if not ends.known:
         return 1.0
-    return compute_mean_p_of_samples(one, two, (ends.low, ends.high))
-
-
-def compute_mean_p_of_samples(
-    first: FloatArray | SampleMoments,
-    second: FloatArray | SampleMoments,
-    ends: tuple[float, float],
-) -> float:
-    """Compute the same for two samples in a known range."""
-    tails = (
-        unobserved_failures.compute_exceedance_p(*both, ends, 0.0)
-        for both in ((first, second), (second, first))
-    )
-    return min(1.0, 2 * min(tails))
+    return compute_equal_means_p(one, two, (ends.low, ends.high))
 
 
 def state_pairs(
