@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.published import PublishedScore, read_table, split_version
+from parallax.analysis.data.published import read_table, split_version
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.two_sample import (
@@ -21,6 +21,7 @@ from parallax.analysis.stats.two_sample import (
 from parallax.analysis.verdicts.equivalence import compute_margin
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.reproduction import moments_from_published
 
 DO_NOTHING, RANDOM, UNTRAINED = "do nothing", "random actions", "untrained policy"
 LEARNED, NOT_SHOWN, NOT_TESTED = "learned", "not shown to have learned", "not tested"
@@ -85,7 +86,7 @@ def find_references(
         groups: Runs whose evaluations at step 0, if there are some, are of untrained policies.
     """
     found = [
-        ReferenceScore(name, _to_moments(row), row.source)
+        ReferenceScore(name, moments_from_published(row), row.source)
         for name, table in _TABLES.items()
         for row in read_table(table)
         if (row.env, row.version) == split_version(cell.env)
@@ -108,11 +109,6 @@ def get_untrained_scores(groups: Iterable[ScoreGroup]) -> FloatArray:
         ],
         dtype=np.float64,
     )
-
-
-def _to_moments(row: PublishedScore) -> SampleMoments:
-    values = (np.float64(value) for value in (row.mean, row.spread, row.trials))
-    return SampleMoments(*values)  # type: ignore[arg-type]
 
 
 def judge_learning(

@@ -7,10 +7,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-import numpy as np
-
 from parallax.analysis.data.published import PublishedScore, read_table, split_version
-from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.stats.two_sample import (
     compute_contrast,
     compute_contrast_bounds,
@@ -19,6 +16,7 @@ from parallax.analysis.stats.two_sample import (
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.reproduction import moments_from_published
 
 BETTER_THAN_RANDOM, INCONCLUSIVE, WORSE_THAN_RANDOM = (
     "better than random",
@@ -72,8 +70,7 @@ def judge_vs_random(
 def _judge_group_vs_random(
     group: ScoreGroup, random: PublishedScore, options: VerdictOptions
 ) -> RandomVerdict:
-    values = (np.float64(value) for value in (random.mean, random.spread, random.trials))
-    samples = group.moments, SampleMoments(*values)  # type: ignore[arg-type]
+    samples = group.moments, moments_from_published(random)
     item = use_smallest_degrees_of_freedom(compute_contrast(samples[:1], samples[1:]), samples)
     low, high = map(float, compute_contrast_bounds(item))
     p, difference = float(compute_two_sided_p(item)), float(item.difference)
