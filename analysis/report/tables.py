@@ -238,18 +238,6 @@ def make_used_column(get_groups: Callable[[Item], Sequence[ScoreGroup]]) -> Colu
     )
 
 
-def list_setting_columns(
-    cells: Sequence[StudyCell],
-) -> list[tuple[str, Callable[[StudyCell], str]]]:
-    """Return headings and values of the columns that name a setting on a page."""
-    shown: list[Column[StudyCell]] = make_setting_columns(lambda cell: cell, cells)
-    return [(column.heading, _make_text_getter(column)) for column in shown if column.heading]
-
-
-def _make_text_getter(column: Column[StudyCell]) -> Callable[[StudyCell], str]:
-    return lambda cell: column.make_cell(cell).text
-
-
 def _format_own_variant(variant: str, common: set[str]) -> str:
     return ", ".join(part for part in split_variant(variant) if part not in common) or MISSING
 
