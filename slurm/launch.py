@@ -14,7 +14,7 @@ from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import watch_heartbeats
 from parallax.harness.sweep.folders import describe_code_drift, initialize_runs
-from parallax.harness.train.prepare import PreparedRun, prepare_runs
+from parallax.harness.train.prepare import PreparedRun, describe_lost_values, prepare_runs
 from parallax.slurm.arrays import JobArray, SubmissionRecord, plan_arrays
 from parallax.slurm.preflight import CLUSTER, PreflightOptions
 from parallax.slurm.preflight import run_preflight as try_steps
@@ -57,6 +57,8 @@ def launch_sweep(
     }
     if len(runs) < len(specs):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
+    for warning in describe_lost_values(prepared):
+        print(warning, file=sys.stderr)
     todo = select_runs(runs, dry_run=dry_run)
     if dry_run:
         _print_plan(_plan_studies(todo, settings), settings, every_run=every_run)

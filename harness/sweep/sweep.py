@@ -18,7 +18,7 @@ from parallax.harness.sweep.forked_process import ForkServerPool
 from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR, get_allocator_variables
 from parallax.harness.sweep.progress import SweepDisplay
 from parallax.harness.sweep.run_process import RunOutcome, RunProcess, mark_run_ended
-from parallax.harness.train.prepare import PreparedRun, prepare_runs
+from parallax.harness.train.prepare import PreparedRun, describe_lost_values, prepare_runs
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
@@ -46,6 +46,8 @@ def run_sweep(
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
+    for warning in describe_lost_values(prepared):
+        print(warning, file=sys.stderr)
     runs = dict(zip(folders, prepared, strict=True))
     silent, _ = watch_heartbeats(
         runs,

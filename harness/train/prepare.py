@@ -1,7 +1,7 @@
 """Preparation of a run: from a `RunSpec` to native settings, with every check before training."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -235,6 +235,31 @@ def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple
             continue
         lost[field.name] = (wanted, value)
     return lost
+
+
+def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
+    """Describe which values of their recipes runs under `alignment=common` do without.
+
+    Returns:
+        A sentence per framework, recipe and list of values.
+    """
+    found: dict[str, None] = {}
+    tried = set()
+    for run in runs:
+        spec = run.spec
+        case = (spec.framework, spec.env, spec.algorithm, spec.hyperparameters, spec.replay)
+        if spec.alignment != "common" or case in tried:
+            continue
+        tried.add(case)
+        lost = list_lost_values(run, load_adapter(spec.framework))
+        if lost:
+            values = ", ".join(f"{n} ({wanted} -> {used})" for n, (wanted, used) in lost.items())
+            found[
+                f"alignment=common: {spec.framework} {spec.algorithm} keeps its own values of "
+                f"{values}, although it can take those of hps={spec.hps}. "
+                "alignment=exact sets them."
+            ] = None
+    return list(found)
 
 
 def describe_translation(prepared: PreparedRun) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """R2D2's parts against what they should come to when each step is taken by itself."""
 
 import dataclasses
+import importlib.util
 
 import numpy as np
 import pytest
@@ -281,3 +282,14 @@ def test_values_that_leave_no_sequence_are_refused(changes, message):
         dataclasses.replace(
             load_recipe("r2d2", "cpu"), sequence_length=M, **({"overlap": 2} | changes)
         ).resolve_for_task(TASK)
+
+
+@pytest.mark.parametrize("missing", ["tianshou", "numba"])
+def test_r2d2_without_its_sum_tree_is_refused(monkeypatch, missing):
+    usual = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *args: None if name == missing else usual(name)
+    )
+    message = "framework=torchrl algorithm=r2d2: its sum tree needs: pip install 'tianshou"
+    with pytest.raises(SpecError, match=message):
+        prepare_run(support.spec("torchrl", "r2d2", env="MemoryChain-3-v0"), TorchRLAdapter())

@@ -7,7 +7,12 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.interventions.catalogue import list_reference_form, resolve_interventions
-from parallax.harness.train.prepare import describe_translation, list_lost_values, prepare_run
+from parallax.harness.train.prepare import (
+    describe_lost_values,
+    describe_translation,
+    list_lost_values,
+    prepare_run,
+)
 from tests import support
 
 OTHER_EPSILON = {"adam_eps": 1e-7, "rollout_steps": 256, "minibatch_size": 64}
@@ -69,6 +74,9 @@ def test_common_says_which_values_of_the_recipe_are_lost():
     assert not set(lost) & type(recipe).common_fields
     exact = prepare("sb3", "dqn", env="CartPole-v1", alignment="exact", hps="zoo")
     assert list_lost_values(exact, load_adapter("sb3")) == {}
+    (sentence,) = describe_lost_values([run, run, exact])
+    assert f"train_freq ({recipe.train_freq} -> {run.hyperparameters.train_freq})" in sentence
+    assert sentence.startswith("alignment=common: sb3 dqn keeps its own values of ")
 
 
 def test_lockstep_adds_the_reference_form():
