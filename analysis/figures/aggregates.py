@@ -47,7 +47,9 @@ from parallax.analysis.stats.aggregates import (
 from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
-NO_DATA = "no set of hyperparameters has a task with a scale that all frameworks have a run in"
+NO_DATA = (
+    "no set of hyperparameters has a task with a scale that all of several frameworks have a run in"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +73,7 @@ class AggregateFamily:
     get_data: Callable[[OverallScores], Any]
     draw: Callable[[Any], Figure]
     lacks: str = ""
-    has_data: Callable[[OverallScores], object] = bool
+    has_data: Callable[[OverallScores], object] = lambda item: len(item.aggregates.names) > 1
     describe_missing: Callable[[list[OverallScores]], str] = lambda _: ""
 
     def make_figure_specs(self, material: StudyResults) -> list[FigureSpec | MissingFigure]:
@@ -300,7 +302,7 @@ EFFICIENCY = AggregateFamily(
     lambda item: item.efficiency,
     draw_efficiency_figure,
     ", at steps that all runs share",
-    lambda item: item.efficiency.curves,
+    lambda item: len(item.efficiency.curves) > 1,
     _describe_not_drawn,
 )
 IMPROVEMENT = AggregateFamily(

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import itertools
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import matplotlib
 import numpy as np
@@ -22,6 +22,7 @@ from parallax.analysis.data.published import get_return_bounds
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
+    MIN_SEEDS_OF_BAND,
     CurveLine,
     PanelMargins,
     align_last_tick_label,
@@ -38,6 +39,15 @@ from parallax.analysis.figures.panels import (
     make_curve_line,
     make_panel_grid,
     set_step_axis,
+)
+from parallax.analysis.figures.score_marks import (
+    PUBLISHED,
+    ScoreMark,
+    describe_marks,
+    draw_score_marks,
+    list_mark_names,
+    list_score_marks,
+    make_mark_handles,
 )
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
@@ -60,6 +70,7 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, LearningCurve
+from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 FRAMEWORK_LINES, ALGORITHM_LINES = "frameworks", "algorithms"
@@ -74,17 +85,38 @@ class CurveGrid:
         columns: Label of each column.
         panels: Lines of each panel by row and column; none where nothing was run.
         kind: What lines stand for: `frameworks` or `algorithms`.
+        marks: Scores beside the curves, by row.
     """
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     panels: tuple[tuple[tuple[CurveLine, ...], ...], ...]
     kind: str
+    marks: tuple[tuple[ScoreMark, ...], ...] = ()
 
     @property
     def lines(self) -> list[CurveLine]:
         """All lines of all panels."""
         return [line for row in self.panels for panel in row for line in panel]
+
+    @property
+    def mark_names(self) -> tuple[str, ...]:
+        """Names of all marks."""
+        return list_mark_names(mark for row in self.marks for mark in row)
+
+    def drop_single_lines(self) -> "CurveGrid":
+        """Leave out rows and columns without a panel of two lines, where there are others."""
+        several = np.array([[len(panel) > 1 for panel in row] for row in self.panels])
+        if not several.any():
+            return self
+        rows, columns = (np.flatnonzero(several.any(axis=axis)) for axis in (1, 0))
+        return CurveGrid(
+            tuple(self.rows[i] for i in rows),
+            tuple(self.columns[j] for j in columns),
+            tuple(tuple(self.panels[i][j] for j in columns) for i in rows),
+            self.kind,
+            tuple(self.marks[i] for i in rows) if self.marks else (),
+        )
 
 
 def make_curve_grid_figure_spec(
@@ -100,11 +132,12 @@ def make_curve_grid_figure_spec(
         context: What all panels share, for the caption.
         cells: Settings of the runs behind it.
     """
+    grid = grid.drop_single_lines()
     caption = (
         f"{title} ({context}). Lines: mean over seeds of the mean return per evaluation, over "
         f"environment steps. Bands: {describe_interval(method)}; wide ones are cut off. Panels of "
-        "a "
-        f"row share the return axis. {describe_sizes(grid.lines)}."
+        f"a row share the return axis.{describe_marks(grid.mark_names)} "
+        f"{describe_sizes(grid.lines)}."
     )
     return FigureSpec(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))
 
@@ -123,18 +156,20 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
         figure, axes = make_panel_grid(
             len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
         )
-        draw_legend(figure, styles)
+        draw_legend(figure, styles, grid.mark_names)
         for axis, column in zip(axes[0], grid.columns, strict=True):
             axis.set_title(column)
         set_step_axis(axes[0, 0], grid.lines)  # all panels share it
         for axis in axes[-1]:
             align_last_tick_label(axis)
         usual = get_usual_size(grid.lines)
-        for row, panels, text in zip(axes, grid.panels, labels, strict=True):
+        marks = grid.marks or ((),) * len(grid.rows)
+        for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
             label_row(row[0], text)
-            fit_return_axis(row[0], list(itertools.chain(*panels)))
+            fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
             for axis, lines in zip(row, panels, strict=True):
                 draw_lines(axis, lines, styles)
+                draw_score_marks(axis, beside, along="y")
                 annotate_unusual_sizes(axis, lines, usual)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
@@ -195,11 +230,32 @@ def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) ->
     return make_curve_grid_figure_spec(
         make_file_name("consistency", algorithm, *part.suffix),
         f"{get_label(algorithm)} in each framework; hyperparameters by column",
-        CurveGrid(rows, labels, panels, FRAMEWORK_LINES),
+        CurveGrid(
+            rows,
+            labels,
+            panels,
+            FRAMEWORK_LINES,
+            _list_row_marks(material, cells, rows),
+        ),
         material.method,
         part.context,
         cells,
     )
+
+
+def _list_row_marks(
+    material: StudyResults, cells: Iterable[StudyCell], rows: Sequence[str]
+) -> tuple[tuple[ScoreMark, ...], ...]:
+    """Return the marks of each task, each name once; published scores differ by algorithm."""
+    cells = list(cells)
+    is_one = len({cell.algorithm for cell in cells}) == 1
+    found: dict[str, dict[str, ScoreMark]] = {env: {} for env in rows}
+    for cell in cells:
+        if cell.env in found:
+            for mark in list_score_marks(material, cell, is_curve=True):
+                if is_one or mark.name != PUBLISHED:
+                    found[cell.env][mark.name] = mark
+    return tuple(tuple(found[env].values()) for env in rows)
 
 
 RankingConfiguration = tuple[str, str, str]  # study, hyperparameters, variant
@@ -263,7 +319,13 @@ def _make_ranking_curve_figure_spec(
     return make_curve_grid_figure_spec(
         make_file_name("ranking", hps, *part.suffix),
         f"Algorithms in each framework; hyperparameters: {words}",
-        CurveGrid(rows, tuple(get_label(name) for name in columns), panels, ALGORITHM_LINES),
+        CurveGrid(
+            rows,
+            tuple(get_label(name) for name in columns),
+            panels,
+            ALGORITHM_LINES,
+            _list_row_marks(material, cells, rows),
+        ),
         material.method,
         part.context,
         [cell for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)],
@@ -315,6 +377,7 @@ def make_variant_figure_specs(
             headings(value),
             tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
             FRAMEWORK_LINES,
+            tuple(list_score_marks(material, plain, is_curve=True) for plain, _ in pairs),
         )
         part = material.variants[study, rest]
         suffix = (value, *part.suffix) if len(found) > 1 else (value,)
@@ -381,8 +444,8 @@ def format_caption(panels: Sequence[CurvePanel], method: str) -> str:
     ]
     if method == "thesis":
         parts.append("On normal data this formula holds the true mean less often than 95%.")
-    if any(len(curve.seeds) == 1 for curve in curves):
-        parts.append("n = 1 has no interval.")
+    if any(len(curve.seeds) < MIN_SEEDS_OF_BAND for curve in curves):
+        parts.append("Fewer than three seeds have no shade.")
     if any(compute_return_limits(panel.curves)[2] for panel in panels if panel.curves):
         parts.append("The return axes follow the curves and cut wide intervals off.")
     if any(curve.left_out for curve in curves):
@@ -443,7 +506,9 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
                 _draw_learning_curve_panel(axis, panel, panels, styles)
         for row, drawn in zip(axes, grid, strict=True):
             row[[panel is not None for panel in drawn].index(True)].set_ylabel("mean return")
+        names = list_mark_names(one for panel in panels for one in _list_panel_marks(panel))
         handles = [_make_legend_line(name, look) for name, look in styles.items()]
+        handles += make_mark_handles(names)
         columns = min(len(handles), int(width / _LEGEND_ENTRY_WIDTH))
         figure.legend(handles=handles, loc="outside upper center", ncols=columns)
         text = textwrap.fill(format_caption(panels, method), int(width * 18))
@@ -477,13 +542,19 @@ def _draw_learning_curve_panel(
     axis.set_xlabel("environment steps")
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    low, high, cut = compute_return_limits(panel.curves)
+    marks = _list_panel_marks(panel)
+    low, high, cut = compute_return_limits(panel.curves, marks)
     for curve in panel.curves:
         # Intervals that fill the panel lie over each other: paler, they leave lines readable.
         shade = 0.07 if cut else 0.14
         _draw_seed_curves(axis, curve, styles[curve.framework], shade, panel.cell.env)
     axis.set_ylim(low, high)
     axis.set_xlim(left=0)
+    draw_score_marks(axis, marks, along="y")
+
+
+def _list_panel_marks(panel: CurvePanel) -> tuple[ScoreMark, ...]:
+    return tuple(ScoreMark(one.name, one.mean) for one in find_references(panel.cell))
 
 
 def _draw_seed_curves(
@@ -491,7 +562,7 @@ def _draw_seed_curves(
 ) -> None:
     for steps, returns in curve.seeds:
         axis.plot(steps, returns, color=look.color, linewidth=0.6, alpha=0.4)
-    if np.isfinite(curve.low).any():
+    if len(curve.seeds) >= MIN_SEEDS_OF_BAND and np.isfinite(curve.low).any():
         data = np.concatenate([returns for _, returns in curve.seeds])
         low, high = clip_to_bounds(curve.low, curve.high, data, get_return_bounds(env))
         axis.fill_between(curve.steps, low, high, color=look.color, alpha=shade, linewidth=0)

@@ -12,6 +12,7 @@ from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from parallax.analysis.figures.panels import CurveLine, compute_axis_limits, format_return
+from parallax.analysis.figures.score_marks import ScoreMark, find_near_marks
 from parallax.analysis.figures.style import SMALL_FONT, SeriesStyle
 
 DotRow = tuple[float, CurveLine]  # height and what is drawn there
@@ -35,18 +36,20 @@ class ScoreAxisLimits:
 
 
 def compute_score_axis_limits(
-    lines: Sequence[CurveLine], usual: int, more: Sequence[float] = ()
+    lines: Sequence[CurveLine], usual: int, marks: Sequence[ScoreMark] = ()
 ) -> ScoreAxisLimits:
     """Return a frame that holds all seeds and means, and intervals unless they are very wide.
 
     Args:
         lines: At least one.
         usual: Number of runs that needs no words.
-        more: Other values shown beside them.
+        marks: Scores beside them; those far from all others do not widen the axis.
     """
     ends = [end for line in lines for end in (line.final.low, line.final.high)]
     seeds = np.concatenate([line.scores for line in lines])
-    data = np.array([*(line.final.mean for line in lines), *seeds, *more])
+    data = np.array([*(line.final.mean for line in lines), *seeds])
+    near = find_near_marks(marks, (float(data.min()), float(data.max())))
+    data = np.array([*data, *(mark.score for mark in near)])
     low, high, _ = compute_axis_limits(data, np.array(ends), _HEADROOM)
     longest = max(
         (len(_format_size(line)) for line in lines if _has_unusual_size(line, usual)), default=0

@@ -9,6 +9,7 @@ from parallax.analysis.figures import (
     curves,
     final_scores,
     highlights,
+    pair_differences,
     verdicts,
 )
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
@@ -71,8 +72,8 @@ FAMILIES = tuple(
         ),
         (
             "verdicts",
-            "matrix of verdicts on pairs of frameworks",
-            verdicts.make_verdict_figure_specs,
+            "differences between frameworks in margins, with intervals",
+            pair_differences.make_pair_difference_figure_specs,
         ),
         ("ranks", "ranks of algorithms in each framework", verdicts.make_rank_figure_specs),
         ("profiles", "performance profiles over all tasks", aggregates.PROFILES.make_figure_specs),

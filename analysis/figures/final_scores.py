@@ -5,12 +5,12 @@ import dataclasses
 import functools
 import math
 import textwrap
+from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from parallax.analysis.data.published import find_reproduction_targets
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.curves import list_shared_recipes, make_framework_lines
 from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
@@ -24,6 +24,13 @@ from parallax.analysis.figures.panels import (
     get_usual_size,
     make_panel_grid,
 )
+from parallax.analysis.figures.score_marks import (
+    ScoreMark,
+    describe_marks,
+    draw_score_marks,
+    list_mark_names,
+    list_score_marks,
+)
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     SeriesStyle,
@@ -36,11 +43,15 @@ from parallax.analysis.labels import (
     get_recipe_label,
     get_recipe_order,
     make_file_name,
+    wrap_task_name,
 )
+from parallax.analysis.verdicts.equivalence import compute_margin
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.scales import ScoreScale
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _INTERVAL_COLUMNS = 4
+_LONGEST_TITLE = 20  # characters, about the width of a panel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +61,12 @@ class TaskPanel:
     Attributes:
         env: Its name.
         lines: Frameworks by set of hyperparameters, in the order of the page.
-        published: Published score under each set; NaN where there is none.
+        marks: Policies without training, and published scores under any of the sets.
     """
 
     env: str
     lines: tuple[tuple[CurveLine, ...], ...]
-    published: tuple[float, ...]
+    marks: tuple[ScoreMark, ...]
 
     @property
     def all(self) -> list[CurveLine]:
@@ -64,35 +75,37 @@ class TaskPanel:
 
 
 def make_interval_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per algorithm."""
-    return [_make_interval_figure_spec(material, part) for part in material.parts] or [
-        MissingFigure("intervals", "no run can be used")
-    ]
+    """Return one page per algorithm."""
+    found = [_make_interval_figure_spec(material, part) for part in material.parts]
+    reason = "no two frameworks or recipes have a run used on one task"
+    return [page for page in found if page] or [MissingFigure("intervals", reason)]
 
 
-def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:
+def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
     cells, algorithm, variant = part.cells, part.algorithm, part.variant
     order = list_shared_recipes(material, cells)
-    panels = tuple(
+    found = tuple(
         TaskPanel(
             env,
             tuple(
                 make_framework_lines(material, StudyCell(part.study, env, algorithm, hps, variant))
                 for hps in order
             ),
-            tuple(_find_published_score(algorithm, env, hps) for hps in order),
+            _list_task_marks(material, [cell for cell in cells if cell.env == env]),
         )
         for env in sorted({cell.env for cell in cells})
     )
+    panels = tuple(panel for panel in found if len(panel.all) > 1)
+    if not panels:
+        return None
+    names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.all]
     title = f"Final scores of {get_label(algorithm)}"
-    bars = " Black lines: score read off the original paper, be it after other steps."
     caption = (
-        f"{title} ({part.context}). Filled: mean over seeds of the mean "
-        f"return of the last evaluation.{_describe_dots(lines)} Lines: "
+        f"{title} ({part.context}). Filled: mean over seeds of the "
+        f"{material.verdicts.options.chosen_endpoint.description}.{_describe_dots(lines)} Lines: "
         f"{describe_interval(material.method)}; "
-        "an arrow where one goes on. Rows: whose "
-        f"hyperparameters.{bars * _has_published_score(panels)} "
+        f"an arrow where one goes on. Rows: whose hyperparameters.{describe_marks(names)} "
         f"{describe_sizes(lines)}."
     )
     labels = tuple(textwrap.fill(get_recipe_label(hps), 15) for hps in order)
@@ -109,16 +122,18 @@ def draw_interval_figure(panels: tuple[TaskPanel, ...], labels: tuple[str, ...])
     columns = min(_INTERVAL_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     height = 0.3 + 0.13 * len(labels) * max(2, len(styles))
-    margins = PanelMargins(left=0.85, top=0.42, bottom=0.34, down=0.42, across=0.14)
+    margins = PanelMargins(left=0.85, top=0.5, bottom=0.34, down=0.5, across=0.14)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _INTERVAL_COLUMNS
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
-        draw_legend(figure, styles)
+        draw_legend(
+            figure, styles, list_mark_names(mark for panel in panels for mark in panel.marks)
+        )
         for axis, panel in zip(axes.flat, panels, strict=False):
             _draw_task_panel(axis, panel, labels, styles, get_usual_size(lines))
         for axis in axes.flat[len(panels) :]:
             axis.set_axis_off()
-        figure.text(0.5, 0.05 / figure.get_figheight(), "mean return", ha="center")
+        figure.text(0.5, 0.05 / figure.get_figheight(), "score", ha="center")
     return figure
 
 
@@ -129,16 +144,14 @@ def _draw_task_panel(
     styles: dict[str, SeriesStyle],
     usual: int,
 ) -> None:
-    axis.set_title(panel.env)
-    known = [score for score in panel.published if math.isfinite(score)]
-    frame = compute_score_axis_limits(panel.all, usual, known)
+    axis.set_title(panel.env if len(panel.env) <= _LONGEST_TITLE else wrap_task_name(panel.env))
+    frame = compute_score_axis_limits(panel.all, usual, panel.marks)
     step = 0.8 / len(styles)
-    for i, (lines, score) in enumerate(zip(panel.lines, panel.published, strict=True)):
+    for i, lines in enumerate(panel.lines):
         places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
         spots = [(places[line.name], line) for line in lines]
         draw_score_dots(axis, spots, styles, frame, usual)
-        if math.isfinite(score):
-            axis.plot([score, score], [i - 0.45, i + 0.45], color="0.15", linewidth=1.0)
+    draw_score_marks(axis, panel.marks, along="x")
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_yticks(range(len(labels)), labels)
     axis.grid(axis="y", visible=False)
@@ -146,17 +159,10 @@ def _draw_task_panel(
         axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
 
 
-def _find_published_score(algorithm: str, env: str, hps: str) -> float:
-    rows = [
-        row
-        for row in find_reproduction_targets(algorithm, env, hps, "")
-        if row.table == "thesis_targets"
-    ]
-    return rows[0].mean if rows else math.nan
-
-
-def _has_published_score(panels: tuple[TaskPanel, ...]) -> bool:
-    return any(math.isfinite(score) for panel in panels for score in panel.published)
+def _list_task_marks(material: StudyResults, cells: Sequence[StudyCell]) -> tuple[ScoreMark, ...]:
+    """Return the marks of one task under any recipe, each name once."""
+    marks = {mark.name: mark for cell in cells for mark in list_score_marks(material, cell)}
+    return tuple(marks.values())
 
 
 def _describe_dots(lines: list[CurveLine]) -> str:
@@ -174,10 +180,12 @@ class OverviewPanel:
     Attributes:
         title: What it is.
         lines: One per framework.
+        marks: Policies without training, and the published score.
     """
 
     title: str
     lines: tuple[CurveLine, ...]
+    marks: tuple[ScoreMark, ...]
 
 
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
@@ -205,18 +213,35 @@ def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | Miss
 def _make_overview_figure_spec(
     material: StudyResults, name: str, title: str, cells: tuple[StudyCell, ...], otherwise: str
 ) -> FigureSpec | MissingFigure:
+    scales = [_find_margin_scale(material, cell) for cell in cells]
+    is_normalized = all(scales)
     panels = tuple(
         OverviewPanel(
             f"{get_label(cell.algorithm)}, {cell.env}\n{get_recipe_label(cell.hps)}",
             make_framework_lines(material, cell),
+            list_score_marks(material, cell),
         )
         for cell in cells
     )
     if not panels:
         return MissingFigure(name, otherwise)
+    if is_normalized:
+        panels = tuple(
+            _normalize_panel(panel, scale)
+            for panel, scale in zip(panels, scales, strict=True)
+            if scale
+        )
+    names = list_mark_names(mark for panel in panels for mark in panel.marks)
+    how = (
+        " Scores are normalized: 0 and 1 are the ends of the scale that the equivalence margin is "
+        "a share of, random actions and the published score or the ends of the range given for a "
+        "task, so that all panels share one axis."
+    )
     caption = (
-        f"{title}. Filled: mean over seeds of the mean return of the last evaluation. Circles: "
-        f"seeds. Lines: {describe_interval(material.method)}; an arrow where one goes on. n: runs "
+        f"{title}. Filled: mean over seeds of the "
+        f"{material.verdicts.options.chosen_endpoint.description}. Circles: "
+        f"seeds. Lines: {describe_interval(material.method)}; an arrow where one goes on."
+        f"{how * is_normalized}{describe_marks(names)} n: runs "
         "requested, completed and used of each framework; where it differs, a row says "
         "used/requested."
     )
@@ -230,8 +255,35 @@ def _make_overview_figure_spec(
         title,
         caption,
         tuple(sorted(set(behind))),
-        functools.partial(draw_overview_figure, panels),
+        functools.partial(draw_overview_figure, panels, is_normalized=is_normalized),
     )
+
+
+def _find_margin_scale(material: StudyResults, cell: StudyCell) -> ScoreScale | None:
+    """Return the scale that the margin of a setting is a share of; None if runs make it."""
+    groups = material.verdicts.groups_by_cell[cell]
+    margin = compute_margin([group for group in groups if group.n], material.verdicts.options)
+    if margin.source == "compared runs" or margin.reference <= margin.zero:
+        return None
+    return ScoreScale(margin.zero, margin.reference, margin.source)
+
+
+def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
+    lines = [
+        dataclasses.replace(
+            line,
+            scores=(line.scores - scale.zero) / scale.width,
+            final=dataclasses.replace(
+                line.final,
+                mean=(line.final.mean - scale.zero) / scale.width,
+                low=(line.final.low - scale.zero) / scale.width,
+                high=(line.final.high - scale.zero) / scale.width,
+            ),
+        )
+        for line in panel.lines
+    ]
+    marks = [ScoreMark(mark.name, (mark.score - scale.zero) / scale.width) for mark in panel.marks]
+    return OverviewPanel(panel.title, tuple(lines), tuple(marks))
 
 
 def _select_overview_cells(
@@ -257,29 +309,35 @@ def _select_overview_cells(
     return tuple(found[key] for key in sorted(found)), tuple(own)
 
 
-def draw_overview_figure(panels: tuple[OverviewPanel, ...]) -> Figure:
-    """Draw it."""
+def draw_overview_figure(
+    panels: tuple[OverviewPanel, ...], *, is_normalized: bool = False
+) -> Figure:
+    """Draw the panels, on one axis where scores are normalized."""
     lines = [line for panel in panels for line in panel.lines]
     styles = get_framework_styles([line.name for line in lines])
     columns = min(_OVERVIEW_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    margins = PanelMargins(left=0.62, top=0.36, bottom=0.34, down=0.52, across=0.16)
+    margins = PanelMargins(left=0.62, top=0.52, bottom=0.34, down=0.52, across=0.16)
     width = PAGE_WIDTH if columns > 1 else PAGE_WIDTH * 0.6
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.16 + 0.16 * len(styles)
         figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
+        draw_legend(figure, {}, list_mark_names(mark for one in panels for mark in one.marks))
+        shared = [mark for panel in panels for mark in panel.marks]
         for axis, panel in zip(axes.flat, panels, strict=False):
             usual = get_usual_size(panel.lines)
             axis.set_title(f"{panel.title}, n = {usual}")
             places = {name: i for i, name in enumerate(styles)}
             spots = [(float(places[line.name]), line) for line in panel.lines]
-            draw_score_dots(
-                axis, spots, styles, compute_score_axis_limits(panel.lines, usual), usual
-            )
+            scope = (lines, shared) if is_normalized else (panel.lines, panel.marks)
+            frame = compute_score_axis_limits(scope[0], usual, scope[1])
+            draw_score_dots(axis, spots, styles, frame, usual)
+            draw_score_marks(axis, panel.marks, along="x")
             axis.set_ylim(len(styles) - 0.5, -0.5)
             axis.set_yticks(range(len(styles)), [get_label(name) for name in styles])
             axis.grid(axis="y", visible=False)
         for axis in axes.flat[len(panels) :]:
             axis.set_axis_off()
-        figure.text(0.5, 0.05 / figure.get_figheight(), "mean return", ha="center")
+        text = "normalized score" if is_normalized else "score"
+        figure.text(0.5, 0.05 / figure.get_figheight(), text, ha="center")
     return figure

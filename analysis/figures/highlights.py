@@ -26,6 +26,14 @@ from parallax.analysis.figures.panels import (
     make_panel_grid,
     set_step_axis,
 )
+from parallax.analysis.figures.score_marks import (
+    PUBLISHED,
+    ScoreMark,
+    describe_marks,
+    draw_score_marks,
+    list_mark_names,
+    list_score_marks,
+)
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     SeriesStyle,
@@ -46,7 +54,7 @@ from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3
 
-HighlightPanel = tuple[str, tuple[CurveLine, ...]]  # title and lines
+HighlightPanel = tuple[str, tuple[CurveLine, ...], tuple[ScoreMark, ...]]  # title, lines, marks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +62,7 @@ class HighlightPanels:
     """Some settings, each with curves and final scores.
 
     Attributes:
-        panels: Title and lines of each.
+        panels: Title, lines and marks of each.
         kind: What lines stand for: `frameworks` or `algorithms`.
         shared: All panels share their axes.
     """
@@ -66,7 +74,12 @@ class HighlightPanels:
     @property
     def lines(self) -> list[CurveLine]:
         """All lines of all panels."""
-        return [line for _, lines in self.panels for line in lines]
+        return [line for _, lines, _ in self.panels for line in lines]
+
+    @property
+    def marks(self) -> list[ScoreMark]:
+        """All marks of all panels."""
+        return [mark for _, _, marks in self.panels for mark in marks]
 
 
 def draw_highlight_figure(content: HighlightPanels) -> Figure:
@@ -79,14 +92,14 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
     )
     columns = min(_COLUMNS, len(content.panels))
     rows = math.ceil(len(content.panels) / columns)
-    titles = max(title.count("\n") for title, _ in content.panels)
+    titles = max(title.count("\n") for title, _, _ in content.panels)
     margins = PanelMargins(left=0.55, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
     with matplotlib.rc_context(get_paper_rc_settings()):
         width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
         figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
-        draw_legend(figure, styles)
+        draw_legend(figure, styles, list_mark_names(content.marks))
         for axis in axes.flat:
             axis.set_axis_off()
         for i, panel in enumerate(content.panels):
@@ -112,18 +125,20 @@ def _draw_highlight_panel(
     content: HighlightPanels,
     styles: dict[str, SeriesStyle],
 ) -> None:
-    title, lines = panel
+    title, lines, marks = panel
     for axis in (top, bottom):
         axis.set_axis_on()
     scope = content.lines if content.shared else list(lines)
     top.set_title(title)
     draw_lines(top, lines, styles)
-    fit_return_axis(top, scope)
+    fit_return_axis(top, scope, marks)
+    draw_score_marks(top, marks, along="y")
     set_step_axis(top, scope)
     places = {name: i for i, name in enumerate(styles)}
     spots = [(float(places[line.name]), line) for line in lines]
     usual = get_usual_size(content.lines)
-    draw_score_dots(bottom, spots, styles, compute_score_axis_limits(scope, usual), usual)
+    draw_score_dots(bottom, spots, styles, compute_score_axis_limits(scope, usual, marks), usual)
+    draw_score_marks(bottom, marks, along="x")
     bottom.set_ylim(len(styles) - 0.4, -0.6)
     bottom.set_yticks([])
 
@@ -159,6 +174,7 @@ def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> F
         (
             f"{item.cell.env}\n{get_recipe_label(item.cell.hps)}",
             curves.make_framework_lines(material, item.cell),
+            list_score_marks(material, item.cell),
         )
         for item in chosen
     )
@@ -201,6 +217,7 @@ def _make_ranking_figure_spec(
         (
             f"{worst.env}\n{get_label(ranked.framework)}",
             curves.make_algorithm_lines(material, key, worst.env, ranked.framework),
+            _list_policy_marks(material, ranked.groups[0].cell),
         )
         for ranked in worst.rankings
     )
@@ -222,6 +239,11 @@ def _make_ranking_figure_spec(
         part.context,
         cells,
     )
+
+
+def _list_policy_marks(material: StudyResults, cell: StudyCell) -> tuple[ScoreMark, ...]:
+    """Return the marks that all algorithms share: policies without training."""
+    return tuple(mark for mark in list_score_marks(material, cell) if mark.name != PUBLISHED)
 
 
 def make_highlight_figure_spec(
@@ -247,7 +269,8 @@ def make_highlight_figure_spec(
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         "Below: final scores, a circle per seed. Bands and lines: "
-        f"{describe_interval(material.method)}; an arrow where a line goes on. "
+        f"{describe_interval(material.method)}; an arrow where a line goes on."
+        f"{describe_marks(list_mark_names(content.marks))} "
         f"{describe_sizes(content.lines)}."
     )
     return FigureSpec(
@@ -349,6 +372,7 @@ def _make_panels_of_algorithm(
             (
                 _format_choice_title(cell, get_recipe_label(hps), several),
                 _make_lines(material, cell),
+                list_score_marks(material, cell),
             ),
             [cell],
         )
@@ -381,7 +405,9 @@ def _make_panels_of_frameworks(
             wanted = framework if recipe == LIBRARY_DEFAULTS else recipe
             if lines:
                 title = f"{env}, {get_recipe_label(recipe)}\n{get_label(framework)}"
-                found.append(((title, lines), [c for c in own if c.hps == wanted]))
+                cells_shown = [c for c in own if c.hps == wanted]
+                marks = _list_policy_marks(material, cells_shown[0]) if cells_shown else ()
+                found.append(((title, lines, marks), cells_shown))
     return found
 
 

@@ -4,7 +4,8 @@ A layout by hand is quick, and the same on every machine.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from parallax.analysis.figures.score_marks import (
+    ScoreMark,
+    find_near_marks,
+    make_mark_handles,
+)
 from parallax.analysis.figures.style import LARGE_FONT, SMALL_FONT, SeriesStyle
 from parallax.analysis.labels import INTERVAL_FORMULAS, get_label
 from parallax.analysis.stats.intervals import ConfidenceInterval
@@ -25,17 +31,23 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 _HEADROOM = 0.3
 
 
-def compute_return_limits(curves: Sequence[LearningCurve]) -> tuple[float, float, bool]:
+def compute_return_limits(
+    curves: Sequence[LearningCurve], marks: Iterable[ScoreMark] = ()
+) -> tuple[float, float, bool]:
     """Return the limits of the return axis that keep the curves readable.
 
     Args:
         curves: At least one curve.
+        marks: Scores beside them; those far from all curves do not widen the axis.
 
     Returns:
         Lower and upper limit, and whether they cut an interval off.
     """
     data = np.concatenate([returns for curve in curves for _, returns in curve.seeds])
-    ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])
+    near = find_near_marks(marks, (float(data.min()), float(data.max())))
+    data = np.array([*data, *(mark.score for mark in near)])
+    drawn = [curve for curve in curves if len(curve.seeds) >= MIN_SEEDS_OF_BAND]
+    ends = np.array([value for curve in drawn for end in (curve.low, curve.high) for value in end])
     return compute_axis_limits(data, ends)
 
 
@@ -122,8 +134,16 @@ def make_panel_grid(
     return figure, np.asarray(axes, dtype=object)
 
 
-def draw_legend(figure: Figure, styles: dict[str, SeriesStyle]) -> None:
-    """One line of names at the top of a figure, smaller where it would not fit."""
+def draw_legend(
+    figure: Figure, styles: Mapping[str, SeriesStyle], marks: Sequence[str] = ()
+) -> None:
+    """Draw a line of names at the top of a figure, smaller where it would not fit.
+
+    Args:
+        figure: Where to.
+        styles: Frameworks or algorithms.
+        marks: Names of scores that are marked on the axes.
+    """
     handles = [
         Line2D(
             [],
@@ -136,7 +156,7 @@ def draw_legend(figure: Figure, styles: dict[str, SeriesStyle]) -> None:
             label=get_label(name),
         )
         for name, look in styles.items()
-    ]
+    ] + make_mark_handles(marks)
     height = figure.get_figheight()
     figure.legend(
         handles=handles,
@@ -146,9 +166,7 @@ def draw_legend(figure: Figure, styles: dict[str, SeriesStyle]) -> None:
         frameon=False,
         fontsize=min(
             LARGE_FONT,
-            72
-            * figure.get_figwidth()
-            / _estimate_legend_width([get_label(name) for name in styles]),
+            72 * figure.get_figwidth() / _estimate_legend_width([*map(get_label, styles), *marks]),
         ),
         handlelength=_HANDLE,
         columnspacing=_BETWEEN,
@@ -200,6 +218,7 @@ class CurveLine:
         final: Final score with its interval.
         size: Runs used/requested.
         scores: float[n], final score of each seed; none where they are not known.
+        seeds: Steps and mean returns of each seed where there are too few for a band.
     """
 
     name: str
@@ -210,6 +229,10 @@ class CurveLine:
     final: ConfidenceInterval
     size: tuple[int, int]
     scores: FloatArray
+    seeds: tuple[tuple[FloatArray, FloatArray], ...] = ()
+
+
+MIN_SEEDS_OF_BAND = 3  # with two, Student's interval is 13 standard errors wide on either side
 
 
 def make_curve_line(
@@ -220,6 +243,8 @@ def make_curve_line(
     bounds: tuple[float, float],
 ) -> CurveLine:
     """Return a line for a curve, with intervals that end where no return can be.
+
+    With fewer than three seeds there is no interval, and single seeds stand in its place.
 
     Args:
         name: Framework or algorithm.
@@ -238,7 +263,15 @@ def make_curve_line(
         bounds,
     )
     shown = dataclasses.replace(final, low=float(ends[0][0]), high=float(ends[1][0]))
-    return CurveLine(name, steps, curve.mean, low, high, shown, (final.n, group.requested), scores)
+    size = (final.n, group.requested)
+    if len(group.runs) and final.n < MIN_SEEDS_OF_BAND:
+        none = np.full(len(steps), np.nan)
+        shown = dataclasses.replace(final, low=math.nan, high=math.nan)
+        seeds = tuple(
+            (run.timesteps.astype(np.float64), run.results.mean(axis=1)) for run in group.runs
+        )
+        return CurveLine(name, steps, curve.mean, none, none, shown, size, scores, seeds)
+    return CurveLine(name, steps, curve.mean, low, high, shown, size, scores)
 
 
 def clip_to_bounds(
@@ -257,8 +290,10 @@ def clip_to_bounds(
 
 
 def draw_lines(axis: Axes, lines: Sequence[CurveLine], styles: Mapping[str, SeriesStyle]) -> None:
-    """Curves with their bands; wide bands are paler."""
+    """Draw curves with their bands, or with thin lines of single seeds."""
     for line in lines:
+        for steps, returns in line.seeds:
+            axis.plot(steps, returns, color=styles[line.name].color, linewidth=0.5, alpha=0.6)
         every = max(1, len(line.steps) // 5)
         offset = list(styles).index(line.name) * every // max(1, len(styles))
         band = (line.low, line.high)
@@ -299,12 +334,23 @@ def draw_curve(
     )
 
 
-def fit_return_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
-    """Return axis that holds all curves, also those of other panels that share it; few ticks."""
+def fit_return_axis(
+    axis: Axes, lines: Sequence[CurveLine], marks: Iterable[ScoreMark] = ()
+) -> None:
+    """Set the return axis to all curves, also those of other panels that share it; few ticks.
+
+    Args:
+        axis: Where to.
+        lines: All lines that share the axis.
+        marks: Scores beside them; those far from all curves do not widen the axis.
+    """
     shown = [line for line in lines if len(line.mean)]
     if not shown:
         return
-    data = np.concatenate([line.mean for line in shown])
+    seeds = [returns for line in shown for _, returns in line.seeds]
+    data = np.concatenate([*(line.mean for line in shown), *seeds])
+    near = find_near_marks(marks, (float(data.min()), float(data.max())))
+    data = np.array([*data, *(mark.score for mark in near)])
     ends = np.concatenate([end for line in shown for end in (line.low, line.high)])
     low, high, _ = compute_axis_limits(data, ends)
     axis.set_ylim(low, high)
@@ -384,4 +430,6 @@ def describe_sizes(lines: Sequence[CurveLine]) -> str:
     usual = get_usual_size(lines)
     odd = any(line.size != (usual, usual) for line in lines)
     text = f"n = {usual} runs requested, completed and used"
+    if any(line.seeds for line in lines):
+        text = f"With fewer than three runs, thin lines of single seeds in place of bands. {text}"
     return text + ("; where it differs, a panel says used/requested" if odd else "")

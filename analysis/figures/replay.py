@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
+from parallax.analysis.figures.panels import MIN_SEEDS_OF_BAND, PanelMargins, make_panel_grid
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     PALETTE,
@@ -97,7 +97,9 @@ def _draw_strategy_curve(axis: Axes, way: ReplayStrategyResult, look: dict[str, 
     curves = np.stack([run.results[at].mean(axis=1) for run, at in zip(runs, rows, strict=True)])
     mean, low, high = compute_interval_bounds(curves)
     axis.plot(shared, mean, label=f"{way.name} (n={len(runs)})", markersize=2.5, **look)  # type: ignore[arg-type]
-    if not np.isnan(low).all():
+    if len(runs) < MIN_SEEDS_OF_BAND:
+        axis.plot(shared, curves.T, color=str(look["color"]), linewidth=0.5, alpha=0.6)
+    elif not np.isnan(low).all():
         axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 

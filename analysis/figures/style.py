@@ -37,6 +37,9 @@ VERDICT_COLORS = {
     "preserved": "#8CC3A5",
 }
 
+# The same meanings for lines and marks on white.
+VERDICT_LINE_COLORS = {"different": "#B5482A", "equivalent": "#2F7D57", "inconclusive": "#6B6B6B"}
+
 
 @dataclasses.dataclass(frozen=True)
 class SeriesStyle:

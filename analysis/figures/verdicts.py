@@ -1,15 +1,12 @@
-"""The verdict on every pair of frameworks in every setting, as a matrix."""
+"""Verdicts over many settings: reproduction of published scores, and ranks of algorithms."""
 
 import dataclasses
 import functools
-import itertools
-import math
 from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
@@ -36,146 +33,9 @@ from parallax.analysis.labels import (
     sort_recipes,
     wrap_task_name,
 )
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
 from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
-from parallax.analysis.verdicts.study import StudyResults, StudyVariant
-
-_MAX_SEEDS_SHOWN = 1000  # seeds; more are not counted
-
-
-@dataclasses.dataclass(frozen=True)
-class VerdictBlock:
-    """One set of hyperparameters.
-
-    Attributes:
-        title: What it is called.
-        pairs: Names over the columns.
-        cells: Verdict and text by task and pair; None where a framework has no run.
-    """
-
-    title: str
-    pairs: tuple[str, ...]
-    cells: tuple[tuple[tuple[str, str] | None, ...], ...]
-
-
-def make_verdict_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One matrix per algorithm."""
-    pages: list[FigureSpec | MissingFigure] = []
-    for part in material.parts:
-        found = {
-            (item.cell.env, item.cell.hps, item.first.framework, item.second.framework): item
-            for item in part.pairs
-        }
-        if found:
-            pages.append(_make_verdict_figure_spec(material.verdicts.options, part, found))
-    reason = "no two frameworks have a run used in the same setting"
-    return pages or [MissingFigure("verdicts", reason)]
-
-
-def _make_verdict_figure_spec(
-    options: VerdictOptions,
-    part: StudyVariant,
-    found: dict[tuple[str, str, str, str], PairVerdict],
-) -> FigureSpec:
-    tasks = tuple(sorted({key[0] for key in found}))
-    names = sorted({name for key in found for name in key[2:]})
-    pairs = list(itertools.combinations(names, 2))
-    blocks = tuple(
-        VerdictBlock(
-            get_recipe_label(hps),
-            tuple(f"{get_label(a)}\n{get_label(b)}" for a, b in pairs),
-            tuple(
-                tuple(_format_verdict_cell(found.get((env, hps, *pair))) for pair in pairs)
-                for env in tasks
-            ),
-        )
-        for hps in sort_recipes(key[1] for key in found)
-    )
-    items = list(found.values())
-    sizes = {group.n for item in items for group in (item.first, item.second)}
-    title = f"Verdicts on pairs of frameworks, {get_label(part.algorithm)}"
-    caption = (
-        f"{title} ({part.context}). Different at {options.alpha:.0%} (Welch's "
-        f"test after Holm's correction over {items[0].family}: {items[0].family_size} tests, and "
-        f"a permutation test): the sign tells whether the upper framework's mean is above (>) or "
-        f"below (<) the lower one's. Equivalent: within {options.margin_description}. "
-        f"Inconclusive: seeds per framework needed for "
-        f"{options.power:.0%} power, 1k+ for more than {_MAX_SEEDS_SHOWN:,}. n = "
-        f"{format_range(sizes)} runs used per framework."
-    )
-    name = make_file_name("verdicts", part.algorithm, *part.suffix)
-    cells = tuple(dict.fromkeys(item.cell for item in items))
-    return FigureSpec(
-        name, title, caption, cells, functools.partial(draw_verdict_figure, blocks, tasks)
-    )
-
-
-def _format_verdict_cell(item: PairVerdict | None) -> tuple[str, str] | None:
-    if item is None:
-        return None
-    if item.verdict == DIFFERENT:
-        return item.verdict, ">" if item.difference > 0 else "<"
-    if item.verdict == EQUIVALENT:
-        return item.verdict, "="
-    if math.isnan(item.seeds_needed):
-        return item.verdict, "?"
-    return (
-        item.verdict,
-        "1k+" if item.seeds_needed > _MAX_SEEDS_SHOWN else f"{item.seeds_needed:.0f}",
-    )
-
-
-def draw_verdict_figure(blocks: tuple[VerdictBlock, ...], tasks: tuple[str, ...]) -> Figure:
-    """Draw the matrix of verdicts."""
-    margins = PanelMargins(left=1.42, top=0.68, bottom=0.06, across=0.12)
-    width = margins.left + sum(0.46 * len(block.pairs) + 0.12 for block in blocks)
-    # Titles stand above the names of pairs.
-    with matplotlib.rc_context({**get_paper_rc_settings(), "axes.titley": None}):
-        figure, axes = make_panel_grid(
-            1, len(blocks), min(PAGE_WIDTH, max(4.6, width)), 0.2 * len(tasks), margins, False, True
-        )
-        for axis, block in zip(axes[0], blocks, strict=True):
-            _draw_verdict_block(axis, block)
-        axes[0, 0].set_yticks([i + 0.5 for i in range(len(tasks))], tasks)
-        axes[0, 0].set_ylim(len(tasks), 0)
-        texts = {
-            "different (> <)": VERDICT_COLORS[DIFFERENT],
-            "equivalent (=)": VERDICT_COLORS[EQUIVALENT],
-            "inconclusive (seeds needed)": VERDICT_COLORS[INCONCLUSIVE],
-        }
-        draw_patch_legend(figure, texts)
-    return figure
-
-
-def _draw_verdict_block(axis: Axes, block: VerdictBlock) -> None:
-    axis.grid(visible=False)
-    for row, cells in enumerate(block.cells):
-        for column, cell in enumerate(cells):
-            word, text = cell or ("", "-")
-            color = VERDICT_COLORS.get(word, "white")
-            axis.add_patch(
-                Rectangle((column, row), 1, 1, facecolor=color, edgecolor="white", linewidth=1)
-            )
-            strong = "bold" if word in (DIFFERENT, EQUIVALENT) else "normal"
-            axis.text(
-                column + 0.5,
-                row + 0.52,
-                text,
-                ha="center",
-                va="center",
-                fontsize=SMALL_FONT,
-                fontweight=strong,
-            )
-    axis.set_xlim(0, len(block.pairs))
-    axis.xaxis.tick_top()
-    axis.set_xticks(
-        [i + 0.5 for i in range(len(block.pairs))], block.pairs, fontsize=SMALL_FONT - 0.5
-    )
-    axis.tick_params(length=0)
-    axis.set_title(block.title, pad=4)
-
+from parallax.analysis.verdicts.study import StudyResults
 
 TARGETS_TABLE = "thesis_targets"
 _VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
@@ -295,9 +155,6 @@ def _draw_test_form(axis: Axes, bars: tuple[ReproductionBar, ...], form: int) ->
     axis.axhline(0.5, color="0.3", linewidth=0.6)
 
 
-_MAX_NAMES_IN_A_ROW = 3  # names of frameworks that fit side by side below a panel
-
-
 @dataclasses.dataclass(frozen=True)
 class RankPanel:
     """One task under one configuration.
@@ -341,7 +198,8 @@ def _make_rank_figure_spec(
     caption = (
         f"{title} ({part.context}): 1 is best; algorithms that Welch's test does not separate "
         f"at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
-        "share their ranks. Background: verdict on all frameworks. Number: bootstrap probability "
+        "share their ranks. Marks: algorithms, a row per framework. Background: verdict on all "
+        "frameworks. Number: bootstrap probability "
         "that no two algorithms' means are in opposite orders, and in brackets what it would be on "
         f"average if all algorithms tied. n = {format_range(sizes)} runs used per point."
     )
@@ -376,61 +234,60 @@ def draw_rank_figure(
     """Draw a small panel per task and configuration."""
     shown = [panel for row in panels for panel in row if panel]
     styles = get_algorithm_styles([name for panel in shown for name, _ in panel.ranks])
-    bottom = 0.45 if any(len(panel.frameworks) > _MAX_NAMES_IN_A_ROW for panel in shown) else 0.3
-    margins = PanelMargins(left=0.72, top=0.58, bottom=bottom, across=0.06, down=0.06)
-    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(labels)) / 5
+    names = sorted({name for panel in shown for name in panel.frameworks})
+    margins = PanelMargins(left=1.32, top=0.58, bottom=0.36, across=0.08, down=0.1)
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(labels)) / 4
+    height = 0.08 + 0.15 * len(names)
     with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(len(rows), len(labels), width, 0.78, margins, False, True)
+        figure, axes = make_panel_grid(
+            len(rows), len(labels), min(PAGE_WIDTH, width), height, margins, True, True
+        )
         draw_legend(figure, styles)
         verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
         draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)
         for axis, text in zip(axes[0], labels, strict=True):
             axis.set_title(text)
+        axes[0, 0].set_xlim(0.5, len(styles) + 1.1)  # numbers stand at the right
+        axes[0, 0].set_xticks(range(1, len(styles) + 1))
+        axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+        axes[0, 0].set_yticks(range(len(names)), [get_label(name) for name in names])
         for i, row in enumerate(panels):
             label_row(axes[i, 0], wrap_task_name(rows[i], 12))
             for axis, panel in zip(axes[i], row, strict=True):
-                _draw_rank_panel(axis, panel, styles, last=i == len(rows) - 1)
+                _draw_rank_panel(axis, panel, styles, names)
+        figure.text(0.55, 0.05 / figure.get_figheight(), "rank, 1 is best", ha="center")
     return figure
 
 
 def _draw_rank_panel(
-    axis: Axes, panel: RankPanel | None, styles: dict[str, SeriesStyle], last: bool
+    axis: Axes, panel: RankPanel | None, styles: dict[str, SeriesStyle], names: Sequence[str]
 ) -> None:
-    axis.set_ylim(len(styles) + 0.7, 0.5)
-    axis.set_yticks(range(1, len(styles) + 1))
+    """Draw a mark per algorithm at its rank, a row per framework; frameworks have no order."""
+    axis.grid(axis="y", visible=False)
     if panel is None:
-        axis.set_xticks([])
         axis.text(
             0.5, 0.5, "no verdict", ha="center", transform=axis.transAxes, fontsize=SMALL_FONT
         )
         return
     axis.set_facecolor(matplotlib.colors.to_rgba(VERDICT_COLORS[panel.verdict], 0.55))
-    axis.grid(visible=False)
-    width = 0.16 / max(1, len(styles) - 1)  # apart, so that ties can be seen
+    apart = 0.44 / max(1, len(styles) - 1)  # so that algorithms of equal rank can be seen
     for i, (name, ranks) in enumerate(panel.ranks):
-        look, at = styles[name], [j + width * (i - 1) for j in range(len(ranks))]
+        look, shift = styles[name], apart * (i - (len(panel.ranks) - 1) / 2)
         axis.plot(
-            at,
-            [rank + width * (i - 1) for rank in ranks],
+            ranks,
+            [names.index(framework) + shift for framework in panel.frameworks],
             color=look.color,
-            linestyle=look.line,
+            linestyle="none",
             marker=look.marker,
-            linewidth=1.1,
             markersize=3.5,
         )
-    names = [get_label(name) for name in panel.frameworks]
-    axis.set_xlim(-0.35, len(names) - 0.65)
-    axis.set_xticks(
-        range(len(names)), names if last else [""] * len(names), fontsize=SMALL_FONT - 1
-    )
-    if len(names) > _MAX_NAMES_IN_A_ROW:
-        axis.tick_params(axis="x", labelrotation=40)
     axis.text(
         0.98,
-        0.05,
-        f"{panel.same_order:.2f} ({panel.chance:.2f})",
+        0.5,
+        f"{panel.same_order:.2f}\n({panel.chance:.2f})",
         transform=axis.transAxes,
         ha="right",
+        va="center",
         fontsize=SMALL_FONT - 1,
         color="0.2",
     )

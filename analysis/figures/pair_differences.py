@@ -1,0 +1,276 @@
+"""Forest plot of pairs of frameworks: differences in units of the equivalence margin.
+
+The unit is the same in all tasks, so that one axis serves all of them and the question "further
+apart than the margin?" is answered by where an interval lies.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import CARETLEFT, CARETRIGHT
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
+from parallax.analysis.figures.style import (
+    PAGE_WIDTH,
+    SMALL_FONT,
+    VERDICT_LINE_COLORS,
+    get_paper_rc_settings,
+)
+from parallax.analysis.labels import (
+    format_range,
+    get_label,
+    get_recipe_label,
+    make_file_name,
+    sort_recipes,
+)
+from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
+
+_COLUMNS = 3  # panels in a row where there is one recipe
+_ROW = 0.112  # inches
+_MIN_REACH = 2.0  # margins on either side of 0 that an axis shows at least
+_MAX_REACH = 20.0  # margins; a pair further apart has an arrow at the axis' end
+_UNLEARNED = "0.93"  # background of pairs that are not shown to have learned
+
+
+@dataclasses.dataclass(frozen=True)
+class PairDifference:
+    """One row of a panel.
+
+    Attributes:
+        name: Text at its left.
+        difference: Of the means, in margins.
+        low: Lower end of the 95% interval, in margins; NaN where there is none.
+        high: Upper end.
+        verdict: `different`, `equivalent` or `inconclusive`.
+        is_learned: Both frameworks are shown to have learned.
+    """
+
+    name: str
+    difference: float
+    low: float
+    high: float
+    verdict: str
+    is_learned: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class DifferencePanel:
+    """Some pairs.
+
+    Attributes:
+        title: What they share.
+        rows: The pairs by name; those that were not run are missing.
+    """
+
+    title: str
+    rows: Mapping[str, PairDifference]
+
+
+@dataclasses.dataclass(frozen=True)
+class DifferenceGrid:
+    """A figure: panels that share both axes.
+
+    Attributes:
+        names: Rows of every panel, in order.
+        columns: Number of panels in a row.
+        panels: The panels, row by row; None where nothing was run.
+    """
+
+    names: tuple[str, ...]
+    columns: int
+    panels: tuple[DifferencePanel | None, ...]
+
+
+def make_pair_difference_figure_specs(
+    material: StudyResults,
+) -> list[FigureSpec | MissingFigure]:
+    """One forest plot per algorithm and variant."""
+    defaults = collections.defaultdict(list)
+    for item in material.verdicts.defaults:
+        defaults[item.cell.study, item.cell.algorithm, item.cell.variant].append(item)
+    pages: list[FigureSpec | MissingFigure] = []
+    for part in material.parts:
+        own = defaults[part.study, part.algorithm, part.variant]
+        items = [item for item in (*part.pairs, *own) if item.margin.size > 0]
+        if items:
+            pages.append(_make_figure_spec(material, part, items))
+    reason = "no two frameworks have a run used in the same setting"
+    return pages or [MissingFigure("verdicts", reason)]
+
+
+def _make_figure_spec(
+    material: StudyResults, part: StudyVariant, items: Sequence[PairVerdict]
+) -> FigureSpec:
+    options = material.verdicts.options
+    sizes = {group.n for item in items for group in (item.first, item.second)}
+    families = {item.family: item.family_size for item in items}
+    tests = " and ".join(f"{size} tests of {name}" for name, size in families.items())
+    title = f"Differences between frameworks, {get_label(part.algorithm)}"
+    caption = (
+        f"{title} ({part.context}). Score: {options.chosen_endpoint.description}. Marks: first "
+        "mean minus second, in units of the equivalence margin, which is "
+        f"{options.margin_description}. Lines: Welch's 95% intervals, uncorrected; an arrow where "
+        "one goes on. Between the vertical lines at -1 and 1 a difference is within the margin. "
+        f"Colours: verdicts at {options.alpha:.0%} after Holm's correction ({tests}). Hollow marks "
+        "on grey: not both frameworks are shown to have learned, that is to be better than doing "
+        "nothing, random actions and untrained policies by the margin. n = "
+        f"{format_range(sizes)} runs used per framework."
+    )
+    name = make_file_name("verdicts", part.algorithm, *part.suffix)
+    own = {item.first.cell for item in items} | {item.second.cell for item in items}
+    grid = _arrange_pairs(material, items)
+    draw = functools.partial(draw_difference_figure, grid)
+    return FigureSpec(name, title, caption, tuple(sorted(own)), draw)
+
+
+def _arrange_pairs(material: StudyResults, items: Sequence[PairVerdict]) -> DifferenceGrid:
+    """Return a panel per task and recipe, or with a single pair a panel per recipe."""
+    tasks = sorted({item.cell.env for item in items})
+    recipes = sort_recipes({item.cell.hps for item in items})
+    pairs = list(dict.fromkeys(_name_pair(item) for item in items))
+    found: dict[StudyCell | str, dict[str, PairDifference]] = collections.defaultdict(dict)
+    if len(pairs) == 1:
+        for item in items:
+            found[item.cell.hps][item.cell.env] = _measure(material, item, item.cell.env)
+        panels = tuple(
+            DifferencePanel(f"{pairs[0]}\n{get_recipe_label(hps)}", found[hps]) for hps in recipes
+        )
+        return DifferenceGrid(tuple(tasks), min(_COLUMNS, len(panels)), panels)
+    cells = {(item.cell.env, item.cell.hps): item.cell for item in items}
+    for item in items:
+        found[item.cell][_name_pair(item)] = _measure(material, item, _name_pair(item))
+    keys = [(env, hps) for env in tasks for hps in recipes]
+    shown = tuple(
+        DifferencePanel(f"{env}\n{get_recipe_label(hps)}", found[cells[env, hps]])
+        if (env, hps) in cells
+        else None
+        for env, hps in keys
+    )
+    columns = len(recipes) if len(recipes) > 1 else min(_COLUMNS, len(tasks))
+    return DifferenceGrid(tuple(pairs), columns, shown)
+
+
+def _name_pair(item: PairVerdict) -> str:
+    return f"{get_label(item.first.framework)} - {get_label(item.second.framework)}"
+
+
+def _measure(material: StudyResults, item: PairVerdict, name: str) -> PairDifference:
+    size = item.margin.size
+    has_learned = material.verdicts.has_learned
+    return PairDifference(
+        name,
+        item.difference / size,
+        item.low / size,
+        item.high / size,
+        item.verdict,
+        has_learned(item.first) and has_learned(item.second),
+    )
+
+
+def find_axis_reach(rows: Sequence[PairDifference]) -> float:
+    """Return how many margins an axis shows on either side of 0: all means, unless far off."""
+    widest = max((abs(row.difference) for row in rows), default=0.0)
+    return min(_MAX_REACH, max(_MIN_REACH, 1.15 * widest))
+
+
+def draw_difference_figure(grid: DifferenceGrid) -> Figure:
+    """Draw the panels."""
+    rows = math.ceil(len(grid.panels) / grid.columns)
+    margins = PanelMargins(left=1.2, top=0.52, bottom=0.36, down=0.52, across=0.1)
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, grid.columns) / _COLUMNS
+    pairs = [row for panel in grid.panels if panel for row in panel.rows.values()]
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        height = 0.1 + _ROW * len(grid.names)
+        figure, axes = make_panel_grid(
+            rows, grid.columns, min(PAGE_WIDTH, width), height, margins, True, True
+        )
+        for axis in axes.flat[len(grid.panels) :]:
+            axis.set_axis_off()
+        axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+        for axis, panel in zip(axes.flat, grid.panels, strict=False):
+            _draw_panel(axis, panel, grid.names, find_axis_reach(pairs))
+        axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
+        axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
+        _draw_verdict_legend(figure, pairs)
+        text = "difference in units of the equivalence margin"
+        figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
+    return figure
+
+
+def _draw_panel(
+    axis: Axes, panel: DifferencePanel | None, names: Sequence[str], reach: float
+) -> None:
+    axis.set_xlim(-reach, reach)
+    axis.grid(axis="y", visible=False)
+    axis.xaxis.set_tick_params(labelbottom=True)
+    axis.axvspan(-1, 1, color=VERDICT_LINE_COLORS[EQUIVALENT], alpha=0.1, linewidth=0)
+    for place, width in ((-1, 0.6), (0, 0.8), (1, 0.6)):
+        axis.axvline(place, color="0.35", linewidth=width, zorder=1)
+    if panel is None:
+        axis.text(0.5, 0.5, "no runs", ha="center", transform=axis.transAxes)
+        return
+    axis.set_title(panel.title)
+    for i, name in enumerate(names):
+        if name in panel.rows:
+            _draw_difference(axis, i, panel.rows[name], reach)
+
+
+def _draw_difference(axis: Axes, at: int, row: PairDifference, reach: float) -> None:
+    color = VERDICT_LINE_COLORS[row.verdict]
+    if not row.is_learned:
+        axis.axhspan(at - 0.5, at + 0.5, color=_UNLEARNED, linewidth=0, zorder=0)
+    if math.isfinite(row.low):
+        ends = [max(row.low, -reach), min(row.high, reach)]
+        axis.plot(ends, [at, at], color=color, linewidth=1.1, zorder=2)
+    for is_cut, place, marker in (
+        (min(row.low, row.difference) < -reach, -reach, CARETLEFT),
+        (max(row.high, row.difference) > reach, reach, CARETRIGHT),
+    ):
+        if is_cut:
+            axis.plot(place, at, color=color, marker=marker, markersize=3.5, clip_on=False)
+    if abs(row.difference) <= reach:
+        face = color if row.is_learned else "white"
+        axis.plot(
+            row.difference,
+            at,
+            marker="o",
+            markersize=3.2,
+            markerfacecolor=face,
+            markeredgecolor=color,
+            markeredgewidth=0.7,
+            zorder=3,
+        )
+
+
+def _draw_verdict_legend(figure: Figure, rows: Sequence[PairDifference]) -> None:
+    words = {row.verdict for row in rows}
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=VERDICT_LINE_COLORS[word], marker="o", markersize=3.5, label=word)
+        for word in (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
+        if word in words
+    ]
+    if any(not row.is_learned for row in rows):
+        handles.append(
+            Patch(facecolor=_UNLEARNED, edgecolor="0.7", label="not both shown to have learned")
+        )
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - 0.02 / figure.get_figheight()),
+        ncols=len(handles),
+        frameon=False,
+        borderaxespad=0,
+        fontsize=SMALL_FONT,
+    )

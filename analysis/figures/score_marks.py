@@ -1,0 +1,151 @@
+"""Marks on axes of scores: policies without training, and the score that was published.
+
+A curve says little without them: a framework can stay below a policy that does nothing.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from parallax.analysis.data.published import find_reproduction_targets
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.style import SMALL_FONT
+from parallax.analysis.stats.endpoints import Endpoint
+from parallax.analysis.verdicts.references import (
+    DO_NOTHING,
+    RANDOM,
+    UNTRAINED,
+    find_references,
+)
+from parallax.analysis.verdicts.study import StudyResults
+
+PUBLISHED = "published score"
+_LINES = {DO_NOTHING: ":", RANDOM: "--", UNTRAINED: "-.", PUBLISHED: "-"}
+_NEARNESS = 0.6  # shares of the data's range that an axis is widened by to show a mark
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreMark:
+    """A score that others are seen against.
+
+    Attributes:
+        name: `do nothing`, `random actions`, `untrained policy` or `published score`.
+        score: In the units of the axis.
+    """
+
+    name: str
+    score: float
+
+
+def list_score_marks(
+    material: StudyResults, cell: StudyCell, *, is_curve: bool = False
+) -> tuple[ScoreMark, ...]:
+    """Return the marks of a setting, those that are known.
+
+    Args:
+        material: The study; its endpoint decides whether a published score can be compared.
+        cell: The setting.
+        is_curve: The axis has returns of single evaluations, whatever the endpoint is.
+    """
+    endpoint = Endpoint() if is_curve else material.verdicts.options.chosen_endpoint
+    if endpoint.is_steps:
+        return ()
+    groups = material.verdicts.groups_by_cell.get(cell, ())
+    marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, groups)]
+    published = find_published_mark(cell) if endpoint.evaluations else math.nan
+    if math.isfinite(published):
+        marks.append(ScoreMark(PUBLISHED, published))
+    return tuple(marks)
+
+
+def find_published_mark(cell: StudyCell) -> float:
+    """Return the score that the thesis read off the paper whose recipe this is, or NaN."""
+    found = find_reproduction_targets(cell.algorithm, cell.env, cell.hps, "")
+    return next((row.mean for row in found if row.table == "thesis_targets"), math.nan)
+
+
+def find_near_marks(marks: Iterable[ScoreMark], data: tuple[float, float]) -> tuple[ScoreMark, ...]:
+    """Return the marks for which an axis is widened; the others are named at its end.
+
+    Args:
+        marks: All of an axis.
+        data: Least and largest value shown.
+    """
+    low, high = data
+    room = _NEARNESS * (high - low)
+    return tuple(mark for mark in marks if low - room <= mark.score <= high + room)
+
+
+def list_mark_names(marks: Iterable[ScoreMark]) -> tuple[str, ...]:
+    """Return the names of marks, each once and in their usual order."""
+    found = {mark.name for mark in marks}
+    return tuple(name for name in _LINES if name in found)
+
+
+def make_mark_handles(names: Sequence[str]) -> list[Line2D]:
+    """Return entries of a legend."""
+    return [Line2D([], [], label=name, **_get_look(name)) for name in names]
+
+
+def describe_marks(names: Sequence[str]) -> str:
+    """Return a caption's sentence, with a blank before it; empty without marks."""
+    if not names:
+        return ""
+    paper = ", read off the paper, perhaps after other steps" * (PUBLISHED in names)
+    return f" Grey and black lines: {', '.join(names)}{paper}; with an arrow, beyond the axis."
+
+
+def draw_score_marks(axis: Axes, marks: Iterable[ScoreMark], *, along: str) -> None:
+    """Draw marks across a panel whose limits are set; what lies outside is named at the edge.
+
+    Args:
+        axis: Where to.
+        marks: The marks.
+        along: `x` or `y`: the axis that has scores.
+    """
+    low, high = axis.get_xlim() if along == "x" else axis.get_ylim()
+    beyond: dict[bool, list[ScoreMark]] = {False: [], True: []}
+    for mark in marks:
+        if not low <= mark.score <= high:
+            beyond[mark.score > high].append(mark)
+        elif along == "x":
+            axis.axvline(mark.score, zorder=1, **_get_look(mark.name))
+        else:
+            axis.axhline(mark.score, zorder=1, **_get_look(mark.name))
+    for is_above, outside in beyond.items():
+        if outside:
+            _name_marks_outside(axis, outside, along, is_above)
+
+
+def _name_marks_outside(axis: Axes, marks: Sequence[ScoreMark], along: str, is_above: bool) -> None:
+    words = ", ".join(f"{mark.name} {_format_score(mark.score)}" for mark in marks)
+    if along == "x":
+        place = (0.985, 0.97) if is_above else (0.015, 0.03)
+        text = f"{words} \N{RIGHTWARDS ARROW}" if is_above else f"\N{LEFTWARDS ARROW} {words}"
+        sides = ("right", "top") if is_above else ("left", "bottom")
+    else:
+        arrow = "\N{UPWARDS ARROW}" if is_above else "\N{DOWNWARDS ARROW}"
+        place = (0.015, 0.97) if is_above else (0.015, 0.03)
+        text, sides = f"{arrow} {words}", ("left", "top" if is_above else "bottom")
+    axis.text(
+        *place,
+        text,
+        transform=axis.transAxes,
+        ha=sides[0],
+        va=sides[1],
+        fontsize=SMALL_FONT - 1,
+        color="0.25",
+        zorder=5,
+    )
+
+
+def _format_score(score: float) -> str:
+    return f"{score:,.0f}" if abs(score) >= 100 else f"{score:.3g}"
+
+
+def _get_look(name: str) -> dict[str, object]:
+    color = "0.15" if name == PUBLISHED else "0.45"
+    return {"color": color, "linestyle": _LINES[name], "linewidth": 0.9}
