@@ -25,7 +25,9 @@ from parallax.analysis.plan.planning import (
     format_pair_counts,
     plan_next_check,
     plan_seeds,
+    plan_suite_seeds,
 )
+from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
 from parallax.analysis.plan.sweeps import format_script, make_sweeps
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.sections.consistency import make_sequential_table
@@ -64,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "need the same --batch and --max-seeds",
     )
     parser.add_argument(
+        "--suite",
+        action="store_true",
+        help="plan for verdicts over all tasks of an algorithm together, which need fewer seeds "
+        "per task than verdicts on single tasks",
+    )
+    parser.add_argument(
         "--replace-failed", action="store_true", help="also plan new seeds for failed runs"
     )
     add_verdict_arguments(parser)
@@ -91,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     lines += [
         *format_pair_counts(plan, options.max_seeds, options.sequential),
         *loaded.conflicts,
-        *format_costs(plan),
+        *format_costs(plan, options.max_seeds),
     ]
     with open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
@@ -108,14 +116,29 @@ def run(options: argparse.Namespace) -> int:
 def _make_plan(
     loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace, table: Path
 ) -> tuple[SeedPlan, list[str]]:
+    if given.suite and given.sequential:
+        raise CommandError("--suite and --sequential: give one of them.")
     if not given.sequential:
         verdicts = judge_runs(loaded, options)
-        sizes = given.max_seeds, given.batch, given.replace_failed
-        return plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), [
-            f"Seeds for {options.power:.0%} power at the level that Holm's correction holds the "
-            "next p-value against, if the values measured were the true ones. As these are rough, "
-            "the true need may be anything between the numbers behind it (four cases of five)"
+        options = verdicts.options
+        needs = estimate_suite_needs(verdicts.groups, verdicts.suites, options)
+        lines = [
+            f"Score: {options.chosen_endpoint.description} ({options.endpoint_source})",
+            f"Seeds for {options.power:.0%} power at the level that Holm's correction requires of "
+            "the next p-value. Few seeds measure means and deviations roughly, so that the need is "
+            "a range: four cases of five lie within it",
+            *format_suite_needs(needs, options),
         ]
+        if given.suite:
+            if not needs:
+                raise CommandError(
+                    f"--suite: {given.results} has no algorithm with two runs of two frameworks on "
+                    "each of two tasks of which a scale is known. Leave --suite out, or give "
+                    "--range ENV=LOW:HIGH."
+                )
+            return plan_suite_seeds(needs, loaded, given.max_seeds, given.replace_failed), lines
+        sizes = given.max_seeds, given.batch, given.replace_failed
+        return plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), lines
     try:
         looks = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:

@@ -22,6 +22,7 @@ from parallax.analysis.data.published import get_return_bounds
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
+    MARK_LEGEND_HEIGHT,
     MIN_SEEDS_OF_BAND,
     CurveLine,
     PanelMargins,
@@ -151,7 +152,8 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     width = PAGE_WIDTH if len(grid.columns) > 2 else PAGE_WIDTH * 0.7
     labels = [wrap_task_name(text) for text in grid.rows]
     most = 1 + max(text.count("\n") for text in labels)
-    margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36)
+    top = 0.42 + MARK_LEGEND_HEIGHT * bool(grid.mark_names)
+    margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(
             len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"

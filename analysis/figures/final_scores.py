@@ -122,7 +122,7 @@ def draw_interval_figure(panels: tuple[TaskPanel, ...], labels: tuple[str, ...])
     columns = min(_INTERVAL_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     height = 0.3 + 0.13 * len(labels) * max(2, len(styles))
-    margins = PanelMargins(left=0.85, top=0.5, bottom=0.34, down=0.5, across=0.14)
+    margins = PanelMargins(left=0.85, top=0.62, bottom=0.34, down=0.5, across=0.14)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _INTERVAL_COLUMNS
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)

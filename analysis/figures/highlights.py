@@ -15,6 +15,7 @@ from parallax.analysis.figures.curves import ALGORITHM_LINES, FRAMEWORK_LINES
 from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
+    MARK_LEGEND_HEIGHT,
     CurveLine,
     PanelMargins,
     describe_interval,
@@ -84,22 +85,24 @@ class HighlightPanels:
 
 def draw_highlight_figure(content: HighlightPanels) -> Figure:
     """Draw curves over final scores, three settings in a row."""
-    names = [line.name for line in content.lines]
+    shown = [line.name for line in content.lines]
     styles = (
-        get_framework_styles(names)
+        get_framework_styles(shown)
         if content.kind == FRAMEWORK_LINES
-        else get_algorithm_styles(names)
+        else get_algorithm_styles(shown)
     )
     columns = min(_COLUMNS, len(content.panels))
     rows = math.ceil(len(content.panels) / columns)
     titles = max(title.count("\n") for title, _, _ in content.panels)
-    margins = PanelMargins(left=0.55, top=0.4 + 0.12 * titles, bottom=0.36, across=0.32, down=0.2)
+    names = list_mark_names(content.marks)
+    top = 0.4 + 0.12 * titles + MARK_LEGEND_HEIGHT * bool(names)
+    margins = PanelMargins(left=0.55, top=top, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
     with matplotlib.rc_context(get_paper_rc_settings()):
         width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
         figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
-        draw_legend(figure, styles, list_mark_names(content.marks))
+        draw_legend(figure, styles, names)
         for axis in axes.flat:
             axis.set_axis_off()
         for i, panel in enumerate(content.panels):

@@ -20,7 +20,7 @@ from parallax.analysis.figures.score_marks import (
     find_near_marks,
     make_mark_handles,
 )
-from parallax.analysis.figures.style import LARGE_FONT, SMALL_FONT, SeriesStyle
+from parallax.analysis.figures.style import LARGE_FONT, MEDIUM_FONT, SMALL_FONT, SeriesStyle
 from parallax.analysis.labels import INTERVAL_FORMULAS, get_label
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.moments import FloatArray
@@ -137,7 +137,7 @@ def make_panel_grid(
 def draw_legend(
     figure: Figure, styles: Mapping[str, SeriesStyle], marks: Sequence[str] = ()
 ) -> None:
-    """Draw a line of names at the top of a figure, smaller where it would not fit.
+    """Draw a line of names at the top of a figure, and one of marks below it.
 
     Args:
         figure: Where to.
@@ -156,18 +156,26 @@ def draw_legend(
             label=get_label(name),
         )
         for name, look in styles.items()
-    ] + make_mark_handles(marks)
-    height = figure.get_figheight()
+    ]
+    _draw_legend_line(figure, handles, 0.01, LARGE_FONT)
+    _draw_legend_line(figure, make_mark_handles(marks), 0.16 if handles else 0.01, MEDIUM_FONT)
+
+
+MARK_LEGEND_HEIGHT = 0.14  # inches that a line of marks needs above the panels
+
+
+def _draw_legend_line(figure: Figure, handles: list[Line2D], down: float, size: float) -> None:
+    """Draw one line of a legend, smaller where it would not fit."""
+    if not handles:
+        return
+    width = _estimate_legend_width([str(handle.get_label()) for handle in handles])
     figure.legend(
         handles=handles,
         loc="upper center",
-        bbox_to_anchor=(0.5, 1 - 0.01 / height),
+        bbox_to_anchor=(0.5, 1 - down / figure.get_figheight()),
         ncols=len(handles),
         frameon=False,
-        fontsize=min(
-            LARGE_FONT,
-            72 * figure.get_figwidth() / _estimate_legend_width([*map(get_label, styles), *marks]),
-        ),
+        fontsize=min(size, 72 * figure.get_figwidth() / width),
         handlelength=_HANDLE,
         columnspacing=_BETWEEN,
         borderaxespad=0,

@@ -6,6 +6,7 @@ A curve says little without them: a framework can stay below a policy that does 
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -139,6 +140,7 @@ def _name_marks_outside(axis: Axes, marks: Sequence[ScoreMark], along: str, is_a
         fontsize=SMALL_FONT - 1,
         color="0.25",
         zorder=5,
+        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.6},
     )
 
 
@@ -146,6 +148,6 @@ def _format_score(score: float) -> str:
     return f"{score:,.0f}" if abs(score) >= 100 else f"{score:.3g}"
 
 
-def _get_look(name: str) -> dict[str, object]:
+def _get_look(name: str) -> dict[str, Any]:
     color = "0.15" if name == PUBLISHED else "0.45"
     return {"color": color, "linestyle": _LINES[name], "linewidth": 0.9}

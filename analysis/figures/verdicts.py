@@ -242,7 +242,10 @@ def draw_rank_figure(
         figure, axes = make_panel_grid(
             len(rows), len(labels), min(PAGE_WIDTH, width), height, margins, True, True
         )
-        draw_legend(figure, styles)
+        draw_legend(
+            figure,
+            {name: dataclasses.replace(look, line="none") for name, look in styles.items()},
+        )
         verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
         draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)
         for axis, text in zip(axes[0], labels, strict=True):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, RunId, StudyCell
 from parallax.analysis.labels import format_number, format_seeds_needed
+from parallax.analysis.plan.suite_needs import SuiteNeed, find_suite_goals
 from parallax.analysis.verdicts.consistency import (
     INCONCLUSIVE,
     PairVerdict,
@@ -195,6 +196,37 @@ def plan_seeds(
     return dataclasses.replace(plan, rankings=len(more), rankings_over_limit=beyond)
 
 
+def plan_suite_seeds(
+    needs: Sequence[SuiteNeed], loaded: LoadedRuns, most: int, replace_failed: bool = False
+) -> SeedPlan:
+    """Plan the seeds of every task that decide inconclusive pairs over all tasks.
+
+    Args:
+        needs: Of all pairs over all tasks.
+        loaded: All runs.
+        most: Seeds per framework and task that are never exceeded.
+        replace_failed: Take new seeds in place of those whose runs failed.
+    """
+    groups: dict[tuple[str, ...], dict[str, ScoreGroup]] = collections.defaultdict(dict)
+    for group in group_runs(loaded):
+        cell = group.cell
+        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
+        groups[place][group.framework] = group
+    goals = [
+        SeedGoal((one, two), max(need.needed, need.size + 1), (need.low, need.high))
+        for one, two, need in find_suite_goals(needs, groups)
+    ]
+    plan = _make_plan(goals, loaded, most, replace_failed)
+    waiting = [need for need in needs if need.is_open]
+    beyond = sum(max(need.needed, need.size + 1) > most for need in waiting)
+    return dataclasses.replace(
+        plan,
+        planned=len(waiting) - beyond,
+        over_limit=beyond,
+        decided=len(needs) - len(waiting),
+    )
+
+
 def _make_ranking_goals(
     rankings: Sequence[RankingVerdict], most: int
 ) -> tuple[list[list[SeedGoal]], int]:
@@ -310,8 +342,13 @@ def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]
     return lines
 
 
-def format_costs(plan: SeedPlan) -> list[str]:
-    """Return lines on the runs to make, their settings and their cost."""
+def format_costs(plan: SeedPlan, most: int) -> list[str]:
+    """Return lines on the runs to make, their settings and their cost.
+
+    Args:
+        plan: The plan.
+        most: Seeds per framework that are never exceeded.
+    """
     if not plan.needs:
         return ["Nothing to run."]
     begun, failed = (
@@ -325,11 +362,32 @@ def format_costs(plan: SeedPlan) -> list[str]:
         )
     if plan.known:
         hours = math.fsum(need.core_hours for need in plan.known)
-        lines.append(f"Cost: {_format_core_hours(hours)}, by the runs' own timings")
+        lines.append(
+            f"Cost: {_format_core_hours(hours)}, by the runs' own timings"
+            f"{_format_cost_range(plan.known, most)}"
+        )
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
         lines.append(f"Cost of {unknown} runs unknown: no complete run has a timing")
     return lines + [_format_need(need) for need in plan.needs]
+
+
+def _format_cost_range(needs: Sequence[SeedNeed], most: int) -> str:
+    """Return the costs at both ends of the estimates' ranges, in words; empty without a range."""
+    if all(math.isnan(need.low) for need in needs):
+        return ""
+    ends = []
+    for name in ("low", "high"):
+        runs = [
+            len(need.seeds)
+            if math.isnan(getattr(need, name))
+            else min(getattr(need, name), most) - (need.size - len(need.seeds))
+            for need in needs
+        ]
+        each = [need.core_hours / len(need.seeds) for need in needs]
+        ends.append(math.fsum(max(0.0, n) * hours for n, hours in zip(runs, each, strict=True)))
+    low, high = (_format_core_hours(value) for value in ends)
+    return f"; {low} to {high} over the 80% ranges below, with at most {most} seeds"
 
 
 def _format_need(need: SeedNeed) -> str:
@@ -348,7 +406,7 @@ def _format_estimate_range(need: SeedNeed) -> str:
     if math.isnan(need.low):
         return ""
     ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"
-    return f"; {need.size} in total (80% range {ends})"
+    return f"; in total {ends} (80% range; {need.size} by the measured values)"
 
 
 def _format_seed_ranges(seeds: Sequence[int]) -> str:

@@ -200,8 +200,8 @@ def _make_runs_section(results: StudyResults) -> ReportSection:
 def _make_method_section(results: StudyResults, command: str, versions: str) -> ReportSection:
     options, method = results.verdicts.options, results.method
     terms = (
-        "A run's final score is the mean return over the episodes of its last evaluation. Only "
-        "complete runs count; missing seeds are not filled in.",
+        f"A run's score is its {options.chosen_endpoint.description} "
+        f"({options.endpoint_source}). Only complete runs count; missing seeds are not filled in.",
         f"Intervals: 95%, method {method} ({INTERVAL_FORMULAS[method]}).",
         "Reproduction, thesis' interval: the published mean against mean ± 1.96·population "
         "deviation/√n of our seeds. Two-sided: Welch's test where spread and trials are "

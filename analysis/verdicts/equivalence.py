@@ -208,11 +208,24 @@ def compute_unobserved_distances(
         if not ends.known or not (first.n and second.n):
             found.append((math.inf, math.inf))
             continue
-        a, b = float(first.moments.mean), float(second.moments.mean)
-        ways = ((ends.high - a, b - ends.low), (ends.high - b, a - ends.low))
-        found.append(max(ways, key=lambda way: max(way) + min(way) / 4))
+        means = float(first.moments.mean), float(second.moments.mean)
+        found.append(choose_unobserved_distances(means, (ends.low, ends.high)))
     values = np.array(found, dtype=np.float64).reshape(-1, 2)
     return values[:, 0], values[:, 1]
+
+
+def choose_unobserved_distances(
+    means: tuple[float, float], ends: tuple[float, float]
+) -> tuple[float, float]:
+    """Return how far unobserved runs can lie from two means, in the direction with more room.
+
+    Args:
+        means: Of both frameworks.
+        ends: Least and largest score that there can be.
+    """
+    (a, b), (low, high) = means, ends
+    ways = ((high - a, b - low), (high - b, a - low))
+    return max(ways, key=lambda way: max(way) + min(way) / 4)
 
 
 def _get_extremes(group: ScoreGroup) -> tuple[float, float]:

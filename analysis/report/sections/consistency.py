@@ -169,7 +169,7 @@ def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> s
         describe_sizes_used([group.n for item in items for group in (item.first, item.second)]),
         f"Tests are corrected together in families of {_describe_families(items)}.",
         describe_seeds_needed(inconclusive, options),
-        "parallax plan lists the seeds needed and their cost." if inconclusive else "",
+        "parallax study plan lists the seeds needed and their cost." if inconclusive else "",
     ]
     return " ".join(filter(None, sentences))
 

@@ -133,7 +133,8 @@ def test_figures_without_data_are_named_with_the_reason(results, make_run):
     assert "both with wrappers=none and" in reasons["wrappers"]
     assert "both with n_envs=1 and" in reasons["vectorised"]
     assert set(reasons) == {
-        *("highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks", "improvement")
+        *("highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks", "improvement"),
+        *("intervals", "profiles", "aggregates", "efficiency"),
     }
 
 
@@ -145,7 +146,7 @@ def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run
 
 def test_highlights_show_planted_differences(material):
     (sheet,) = (s for s in sheets_of(material, "highlights") if s.name == "highlights_sac")
-    titles = [title for title, _ in sheet.draw.args[0].panels]
+    titles = [title for title, *_ in sheet.draw.args[0].panels]
     assert titles[0].startswith("Walker2d-v4")
 
 

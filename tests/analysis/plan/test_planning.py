@@ -119,6 +119,7 @@ def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     hours = 0.5 * len(expected)
     assert f"Runs to make: {len(expected)}, 0 of them" in (output := capsys.readouterr().out)
     assert f"Cost: {format_number(hours)} core-hours" in output
+    assert "over the 80% ranges below, with at most 100 seeds" in output
 
 
 def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
@@ -297,7 +298,7 @@ def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, m
     plan(results, "--max-seeds", "1000")
     said = capsys.readouterr().out
     assert "ppo, original, steps=20000, sb3: " in said
-    assert re.search(r"\d+ in total \(80% range \d+ to ", said)
+    assert re.search(r"in total \d+ to \S+ \(80% range; \d+ by the measured", said)
     assert "Pairs of rankings: 1 to go on with" in said
     assert "Holm's correction" in said
 

@@ -1,0 +1,200 @@
+"""Power of verdicts over all tasks of an algorithm, and the seeds per task that would decide.
+
+Runs of all tasks count together, so that a suite needs far fewer seeds than each of its settings.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parallax.analysis.labels import format_range, format_seeds_needed, get_label, get_recipe_label
+from parallax.analysis.stats.effect_size_and_power import (
+    compute_difference_power,
+    compute_equivalence_power,
+)
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.equivalence import choose_unobserved_distances
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.statements import INCONCLUSIVE
+from parallax.analysis.verdicts.suite import SuiteSample, SuiteVerdict, collect_suites
+
+_SIZES = np.unique(np.concatenate([np.arange(2, 50), np.geomspace(50, 1000, 60).round()]))
+_DRAWS = 200
+_RANGE_QUANTILES = (0.1, 0.9)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SuiteNeed:
+    """What a pair of frameworks needs for a verdict over all tasks.
+
+    Attributes:
+        verdict: The present one.
+        size: Seeds that both have in every task.
+        power: Chance of a verdict at that size, if the measured values were the true ones.
+        needed: Seeds per task for the requested power; infinite above 1,000.
+        low: Lower end of its 80% range, given how little few seeds say.
+        high: Upper end.
+    """
+
+    verdict: SuiteVerdict
+    size: int
+    power: float
+    needed: float
+    low: float
+    high: float
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the pair is inconclusive."""
+        return self.verdict.verdict == INCONCLUSIVE
+
+
+@dataclasses.dataclass(frozen=True)
+class _SuiteMoments:
+    """Scores of two frameworks over tasks: difference, and deviations, each float[draws].
+
+    Attributes:
+        gap: Mean over tasks of the differences.
+        within: Deviations of both within tasks (root mean square), for the difference.
+        pooled: Deviations of all runs as one sample, which the bound on unobserved failures uses.
+    """
+
+    gap: FloatArray
+    within: tuple[FloatArray, FloatArray]
+    pooled: tuple[FloatArray, FloatArray]
+
+
+def estimate_suite_needs(
+    groups: Sequence[ScoreGroup], suites: Sequence[SuiteVerdict], options: VerdictOptions
+) -> tuple[SuiteNeed, ...]:
+    """Estimate the power and the need of every pair over all tasks.
+
+    Args:
+        groups: Scores per setting and framework.
+        suites: Their verdicts over all tasks.
+        options: Level, margin, power, endpoint, ranges and seed.
+    """
+    samples = {sample.key: sample for sample in collect_suites(groups, options)}
+    decided = {
+        key: sum(item.verdict != INCONCLUSIVE for item in suites if item.key == key)
+        for key in samples
+    }
+    found = []
+    for item in suites:
+        pairs = sum(other.key == item.key for other in suites)
+        # Holm (1979): after k rejections of m, the next p-value must be below alpha / (m - k).
+        level = options.alpha / max(1, pairs - decided[item.key])
+        found.append(_estimate_need(item, samples[item.key], level, options))
+    return tuple(found)
+
+
+def _estimate_need(
+    item: SuiteVerdict, sample: SuiteSample, level: float, options: VerdictOptions
+) -> SuiteNeed:
+    pair = sample.scores[item.first], sample.scores[item.second]
+    tasks = len(sample.tasks)
+    size = min(len(scores) for strata in pair for scores in strata)
+    means = [float(np.mean([scores.mean() for scores in strata])) for strata in pair]
+    rooms = choose_unobserved_distances((means[0], means[1]), sample.ends)
+    moments = _draw_moments(pair, np.random.default_rng(options.seed))
+    sizes = np.array([[float(size)], *([n] for n in _SIZES)])
+    chance = _compute_power(moments, sizes, tasks, level, item.margin, rooms)
+    enough = chance[1:] >= options.power
+    needed = np.where(enough.any(axis=0), _SIZES[enough.argmax(axis=0)], np.inf)
+    low, high = np.quantile(needed[1:], _RANGE_QUANTILES, method="inverted_cdf")
+    return SuiteNeed(item, size, float(chance[0, 0]), float(needed[0]), float(low), float(high))
+
+
+def _draw_moments(
+    pair: tuple[Sequence[FloatArray], Sequence[FloatArray]], rng: np.random.Generator
+) -> _SuiteMoments:
+    """Return the measured moments first, then draws of what the true ones may be."""
+    within, pooled, error, gap = [], [], np.zeros(_DRAWS + 1), 0.0
+    for sign, strata in zip((1, -1), pair, strict=True):
+        k = len(strata)
+        runs, free = sum(map(len, strata)), sum(len(scores) - 1 for scores in strata)
+        spread = float(np.mean([scores.var(ddof=1) for scores in strata]))
+        between = float(np.var([scores.mean() for scores in strata]))
+        # A variance measured with f degrees of freedom is the true one times chi-square / f.
+        factor = np.concatenate([[1.0], free / rng.chisquare(free, _DRAWS)])
+        within.append(np.sqrt(spread * factor))
+        pooled.append(np.sqrt(spread * factor + between))
+        error += spread * factor / runs
+        gap += sign * sum(float(scores.mean()) for scores in strata) / k
+    noise = np.concatenate([[0.0], rng.standard_normal(_DRAWS)])
+    return _SuiteMoments(
+        gap + np.sqrt(error) * noise, (within[0], within[1]), (pooled[0], pooled[1])
+    )
+
+
+def _compute_power(
+    moments: _SuiteMoments,
+    sizes: FloatArray,
+    tasks: int,
+    level: float,
+    margin: float,
+    rooms: tuple[float, float],
+) -> FloatArray:
+    """Return float[sizes, draws], the chance of a verdict, either way, with seeds per task."""
+    runs = tasks * sizes
+    different = compute_difference_power(moments.gap, moments.within, runs, level)
+    alike = compute_equivalence_power(moments.gap, moments.pooled, runs, level, margin, rooms)
+    return np.maximum(different, alike)
+
+
+def format_suite_needs(needs: Sequence[SuiteNeed], options: VerdictOptions) -> list[str]:
+    """Return a line for each suite: present power, and seeds per task that would decide."""
+    found: dict[tuple[str, ...], list[SuiteNeed]] = {}
+    for need in needs:
+        found.setdefault(need.verdict.key, []).append(need)
+    lines = [_format_suite(key, own, options) for key, own in found.items()]
+    head = "All tasks of an algorithm together (normalized scores, see study verdicts, suite.csv):"
+    return [head, *lines] if lines else []
+
+
+def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOptions) -> str:
+    _, algorithm, hps, variant = key
+    words = [get_label(algorithm), get_recipe_label(hps), *([variant] if variant else [])]
+    waiting = sorted((need for need in own if need.is_open), key=lambda need: need.needed)
+    tasks, size = len(own[0].verdict.tasks), format_range({need.size for need in own})
+    text = (
+        f"  {', '.join(words)}, {tasks} tasks, {size} seeds each: "
+        f"{len(own) - len(waiting)} of {len(own)} pairs decided"
+    )
+    if not waiting:
+        return text
+    chances = sorted(need.power for need in waiting)
+    median, last = waiting[(len(waiting) - 1) // 2], waiting[-1]
+    return (
+        f"{text}; {options.power:.0%} power for half of the others needs "
+        f"{_format_seeds(median)} seeds per task, for all of them {_format_seeds(last)} "
+        f"(power with {size}: {chances[0]:.0%} to {chances[-1]:.0%})"
+    )
+
+
+def _format_seeds(need: SuiteNeed) -> str:
+    """Return a range: a pilot does not know the need better than that."""
+    low, high = min(need.low, need.needed), max(need.high, need.needed)
+    ends = f"{format_seeds_needed(low)} to {format_seeds_needed(high)}"
+    return f"{ends} (80% range; {format_seeds_needed(need.needed)} by the measured values)"
+
+
+def find_suite_goals(
+    needs: Sequence[SuiteNeed], groups: Mapping[tuple[str, ...], Mapping[str, ScoreGroup]]
+) -> list[tuple[ScoreGroup, ScoreGroup, SuiteNeed]]:
+    """Return the groups of every task that have to grow for an inconclusive pair.
+
+    Args:
+        needs: Of all pairs.
+        groups: By study, algorithm, recipe, variant and task, the group of each framework.
+    """
+    return [
+        (*(groups[*need.verdict.key, env][name] for name in pair), need)  # type: ignore[misc]
+        for need in needs
+        if need.is_open and math.isfinite(need.needed)
+        for pair in [(need.verdict.first, need.verdict.second)]
+        for env in need.verdict.tasks
+    ]
