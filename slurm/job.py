@@ -108,7 +108,7 @@ class RunJob:
             folders: Run folders, in order.
 
         Raises:
-            JobFailed: Something did not complete.
+            JobFailedError: Something did not complete.
         """
         _make_batch_job(self._limits).export_to_environment()
         with ForkServerPool(_read_specs(folders)) as preloaded:

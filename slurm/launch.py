@@ -47,7 +47,7 @@ def launch_sweep(
 
     Raises:
         SpecError: A run cannot be carried out as requested; nothing was submitted.
-        RunsFailed: Slurm refused some, or does not answer.
+        RunsFailedError: Slurm refused some, or does not answer.
     """
     prepared = prepare_runs(
         specs, on_this_machine=False
@@ -84,7 +84,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
     """Return the runs that are neither complete nor under way; print the number of each kind.
 
     Raises:
-        RunsFailed: Slurm does not answer, and this is no dry run.
+        RunsFailedError: Slurm does not answer, and this is no dry run.
     """
     existing = [folder for folder in runs if _path_exists(folder)]
     queue = query_runs(existing)

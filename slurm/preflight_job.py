@@ -38,7 +38,7 @@ class PreflightJob:
         """Try all settings and write the outcome.
 
         Raises:
-            PreflightFailed: Some cannot take a step.
+            PreflightFailedError: Some cannot take a step.
         """
         job = os.environ.get("SLURM_JOB_ID", "")
         self._write_outcome("under way", f"job {job}")
@@ -78,7 +78,7 @@ def submit_preflight(
         Options of sbatch that let other jobs wait for it, and drop them should it fail.
 
     Raises:
-        RunsFailed: Slurm refused it.
+        RunsFailedError: Slurm refused it.
     """
     processes = settings.cpus if options.processes < 0 else options.processes
     resources = JobResources(

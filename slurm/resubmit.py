@@ -49,7 +49,7 @@ def resubmit_runs(
     Raises:
         SpecError: A setting cannot be used, the study was never submitted, or the folder names
             code that nobody has trusted.
-        RunsFailed: Slurm refused some.
+        RunsFailedError: Slurm refused some.
     """
     everything, queue = survey_runs(root, print)
     runs = [run for run in everything if run.state in states]
@@ -89,7 +89,7 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
     """Cancel every queued or running job of the runs at or below a folder.
 
     Raises:
-        RunsFailed: Slurm does not answer, or did not cancel some; the others are cancelled.
+        RunsFailedError: Slurm does not answer, or did not cancel some; the others are cancelled.
     """
     runs, queue = survey_runs(root)
     check_slurm_answered((run.folder for run in runs), queue)

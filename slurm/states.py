@@ -246,7 +246,7 @@ def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
     """Make sure that it is known which runs are queued, where some may be.
 
     Raises:
-        RunsFailed: None of Slurm's commands answered.
+        RunsFailedError: None of Slurm's commands answered.
     """
     studies = {study for folder in folders for study in _find_study_folder(folder)}
     if not queue.asked and any(read_records(study) for study in studies):

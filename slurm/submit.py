@@ -57,7 +57,7 @@ def submit_arrays(
         options: Further options of sbatch for this submission only, not for a later one.
 
     Raises:
-        RunsFailed: Slurm refused one, or it cannot be recorded; names it and the reason. Those
+        RunsFailedError: Slurm refused one, or it cannot be recorded; names it and the reason. Those
             before it are queued.
     """
     records: list[SubmissionRecord] = []
@@ -96,7 +96,7 @@ def submit_job(
     """Queue one job of another kind than runs, and return its number.
 
     Raises:
-        RunsFailed: Slurm refused it.
+        RunsFailedError: Slurm refused it.
     """
     record.folder.mkdir(parents=True, exist_ok=True)
     executor = _make_executor(record, array, settings)

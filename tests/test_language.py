@@ -5,6 +5,7 @@ exceptions are listed.
 """
 
 import ast
+import builtins
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -132,6 +133,21 @@ def test_docstrings_do_not_begin_with_a_question_word():
     measures = measure_sources()
     assert measures.docstrings > 2000
     assert measures.question_docstrings <= MAX_QUESTION_DOCSTRINGS * measures.docstrings
+
+
+def test_docstrings_name_errors_that_exist():
+    trees = [ast.parse(path.read_text("utf-8")) for path in list_source_files()]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    known = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.alias)}
+    known |= set(dir(builtins))
+    raised = re.compile(r"^    (\w+): ", re.MULTILINE)
+    named = {
+        name
+        for tree in trees
+        for text in list_docstrings(tree)
+        for name in raised.findall(text.partition("\nRaises:\n")[2].partition("\n\n")[0])
+    }
+    assert sorted(named - known) == []
 
 
 def test_tree_is_small():

@@ -122,7 +122,7 @@ def read_packed(path: Path) -> RunCollection:
         path: The file; folders of runs are named as if they were in it.
 
     Raises:
-        Unusable: It is damaged, of a later version, or holds something else.
+        UnusableError: It is damaged, of a later version, or holds something else.
     """
     items = [_judge(row, path, number) for number, row in enumerate(read_rows(path), 1)]
     items = _judge_foreign_together(_without_repeated_folders(items))

@@ -86,7 +86,7 @@ def parse_settings(text: str | None) -> dict[str, Any]:
     """Read what the Zoo's files said of a run from a packed file.
 
     Raises:
-        Unusable: It holds something else than `n_timesteps` and `zoo_seed`, whole numbers.
+        UnusableError: It holds something else than `n_timesteps` and `zoo_seed`, whole numbers.
     """
     try:
         settings = json.loads(text or "")

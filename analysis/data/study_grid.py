@@ -134,8 +134,8 @@ def read_grid(path: Path) -> StudyGrid:
     """Read the grid of a study.
 
     Raises:
-        Unusable: The file holds none, one that sweeps something else than `NAMES`, or one that is
-            larger than any study.
+        UnusableError: The file holds none, one that sweeps something else than `NAMES`, or one
+            that is larger than any study.
         OSError: It cannot be read.
     """
     try:
@@ -234,7 +234,7 @@ def _check_range(name: str, sweep: Any) -> None:
     """Refuse a range with too many values before they are listed.
 
     Raises:
-        Unusable: It has too many, or its step leads nowhere.
+        UnusableError: It has too many, or its step leads nowhere.
     """
     start, stop, step = (float(one) for one in (sweep.start, sweep.stop, sweep.step))
     if not step or not abs((stop - start) / step) <= _MOST_VALUES:

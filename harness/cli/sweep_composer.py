@@ -130,7 +130,7 @@ class SharedComposition:
         """Composes with the first choices.
 
         Raises:
-            Doubt: One of these conditions may not hold.
+            NeedsHydraError: One of these conditions may not hold.
             HydraException: A configuration does not exist.
         """
         first = alike[0]
@@ -350,7 +350,7 @@ class SweepLauncher(Launcher):
 
         Raises:
             SpecError: A run cannot be carried out as requested; nothing was started.
-            RunsFailed: Some runs did not complete, or were not queued.
+            RunsFailedError: Some runs did not complete, or were not queued.
         """
         # Hydra imports every plugin at start-up; the harness is needed only here.
         assert self._context is not None and self._config is not None

@@ -161,7 +161,7 @@ def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[
     """Exit code, output and errors of a program that is given code to run.
 
     Raises:
-        _Unfit: It cannot be started, takes too long or prints too much.
+        _InterpreterError: It cannot be started, takes too long or prints too much.
     """
     try:
         process = subprocess.Popen(

@@ -208,7 +208,7 @@ class StateWriter:
         """Lays a state into what is there, and returns what is to stand in its place.
 
         Raises:
-            NotLaidInError: It does not fit; what is there may have been changed in part.
+            StateMismatchError: It does not fit; what is there may have been changed in part.
         """
         if not isinstance(state, dict):
             return state
@@ -260,7 +260,7 @@ class StateWriter:
         """Return the type that a state names: a registered one, or that of the live object.
 
         Raises:
-            NotLaidInError: It is neither, or cannot hold a state of this kind.
+            StateMismatchError: It is neither, or cannot hold a state of this kind.
         """
         name, kind = state["class"], state[_KIND]
         found = type(live) if _format_class_name(type(live)) == name else self._types.get(name)
@@ -438,7 +438,7 @@ def write_bit_generator(bits: Any, state: State) -> None:
     """Set the state of a NumPy bit generator.
 
     Raises:
-        NotLaidInError: It is of another kind.
+        StateMismatchError: It is of another kind.
     """
     if type(bits).__name__ != state["bit_generator"]:
         raise StateMismatchError(

@@ -50,7 +50,7 @@ def watch_libraries(
             them reads the lists of all installed packages. None looks for them.
 
     Raises:
-        UnwatchedError: None of the libraries that have a watcher is installed.
+        NoWatcherError: None of the libraries that have a watcher is installed.
         LookupError: No watcher is registered: the installation is older than the code.
     """
     with contextlib.ExitStack() as stack:
@@ -70,7 +70,7 @@ def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatch
             everything where that is nothing.
 
     Raises:
-        UnwatchedError: None of the libraries that have a watcher is installed.
+        NoWatcherError: None of the libraries that have a watcher is installed.
         LookupError: No watcher is registered: the installation is older than the code.
     """
     registered = find_watcher_entry_points()

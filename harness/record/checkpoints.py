@@ -119,7 +119,7 @@ class CheckpointStore:
 
         Raises:
             OSError: For example a full disk; the checkpoints are as they were.
-            LeaseLost: The folder has another writer now.
+            LockLostError: The folder has another writer now.
         """
         self._make_folder()
         number = (
@@ -156,7 +156,7 @@ class CheckpointStore:
         """A checkpoint, all of whose bytes are those that were written.
 
         Raises:
-            Unusable: It is damaged, or was written by another version; says which.
+            UnusableError: It is damaged, or was written by another version; says which.
         """
         content = self._read_state_file(number)
         pieces = _StateUnpacker(self, content.pieces)
@@ -176,7 +176,7 @@ class CheckpointStore:
         """Return the description of a checkpoint without reading its chunks.
 
         Raises:
-            Unusable: It is damaged, or was written by another version; says which.
+            UnusableError: It is damaged, or was written by another version; says which.
         """
         return self._read_state_file(number).about
 
@@ -189,7 +189,7 @@ class CheckpointStore:
         """The bytes at a place.
 
         Raises:
-            Unusable: They cannot be read.
+            UnusableError: They cannot be read.
         """
         path = self._folder / f"{place.number}{_CHUNKS_SUFFIX}"
         try:

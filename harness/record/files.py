@@ -26,7 +26,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         limit: Most bytes to read.
 
     Raises:
-        Unusable: It is a link, no regular file, or larger than `limit`.
+        UnusableError: It is a link, no regular file, or larger than `limit`.
         OSError: It is missing or cannot be read.
     """
     descriptor = _open_descriptor(path)
@@ -50,7 +50,7 @@ def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a regular file for reading.
 
     Raises:
-        Unusable: It is a link or no regular file.
+        UnusableError: It is a link or no regular file.
         OSError: It is missing or cannot be read.
     """
     with os.fdopen(_open_descriptor(path), "rb") as file:

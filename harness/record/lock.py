@@ -157,7 +157,7 @@ class RunLock:
         """Write a whole file to the run folder.
 
         Raises:
-            LeaseLost: The folder has another writer now; nothing was changed.
+            LockLostError: The folder has another writer now; nothing was changed.
             OSError: For example a full disk; the file is as it was.
         """
         self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
@@ -176,7 +176,7 @@ class RunLock:
             The file, open for appending.
 
         Raises:
-            LeaseLost: The folder has another writer now; nothing was changed.
+            LockLostError: The folder has another writer now; nothing was changed.
             OSError: For example a full disk; the file is as it was.
         """
         waypoint = self.staging / Path(name).name

@@ -31,7 +31,7 @@ def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, N
         names: Which of them, in this order; all of them if None.
 
     Raises:
-        Unusable: It cannot be read, lacks one, or holds something else.
+        UnusableError: It cannot be read, lacks one, or holds something else.
     """
     try:
         _check_directory(raw)
@@ -148,7 +148,7 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
     """The three arrays in an archive, with at least one evaluation and episode.
 
     Raises:
-        Unusable: It cannot be read, or has other contents.
+        UnusableError: It cannot be read, or has other contents.
     """
     try:
         arrays = unpack_arrays(raw, ("timesteps", "results", "ep_lengths"))
@@ -177,7 +177,7 @@ def check_arrays(
         what: Begins the message of what is wrong, such as `corrupted evaluations.npz`.
 
     Raises:
-        Unusable: Their shapes do not agree, they are empty, or time steps do not increase.
+        UnusableError: Their shapes do not agree, they are empty, or time steps do not increase.
     """
     shapes = f"timesteps {timesteps.shape}, results {results.shape}, ep_lengths {ep_lengths.shape}"
     if timesteps.ndim != 1 or results.ndim != 2 or not results.size:
@@ -229,7 +229,7 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
     """The inverse of `pack`.
 
     Raises:
-        Unusable: It cannot be read, or has other contents.
+        UnusableError: It cannot be read, or has other contents.
     """
     arrays = unpack_arrays(raw)
     parts: dict[str, dict[str, NDArray[Any]]] = {_WEIGHTS_PREFIX: {}, _STATISTICS_PREFIX: {}}

@@ -105,7 +105,7 @@ def read_rows(path: Path) -> Iterator[PackedRow]:
     but its type and size: see `judge_row`.
 
     Raises:
-        Unusable: The file is damaged, too large, of a later version, or holds something else.
+        UnusableError: The file is damaged, too large, of a later version, or holds something else.
     """
     try:
         with open_regular_file(path) as opened:
@@ -163,7 +163,7 @@ def check_size(found: int, limit: int, what: str) -> None:
     """Refuses what is larger than any study.
 
     Raises:
-        Unusable: It is too large; says by how much.
+        UnusableError: It is too large; says by how much.
     """
     if not 0 <= found <= limit:
         raise UnusableError(
@@ -208,7 +208,7 @@ def check_columns(row: PackedRow) -> None:
     """Checks the columns that say which run a row is.
 
     Raises:
-        Unusable: A name is missing or too long, or the folder is no relative path.
+        UnusableError: A name is missing or too long, or the folder is no relative path.
     """
     for name in _NAMES:
         value = row[name]
@@ -231,7 +231,7 @@ def check_folder(folder: str | None) -> None:
     """Checks that a folder is a path below the file.
 
     Raises:
-        Unusable: It is empty, absolute, too long, or leads out of the file.
+        UnusableError: It is empty, absolute, too long, or leads out of the file.
     """
     if not folder or len(folder) > _LONGEST_FOLDER:
         raise UnusableError("corrupted row: column folder is empty or too long for a path")
@@ -333,7 +333,7 @@ def read_evaluations(row: PackedRow) -> RunEvaluations:
     """Reads the evaluations of a run.
 
     Raises:
-        Unusable: They do not fit together.
+        UnusableError: They do not fit together.
     """
     try:
         arrays = (

@@ -71,7 +71,7 @@ def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
         scheduled: The last scheduled environment step.
 
     Raises:
-        Unusable: The evaluations end elsewhere, or a return is not finite.
+        UnusableError: The evaluations end elsewhere, or a return is not finite.
     """
     last = int(evaluations.timesteps[-1])
     if last != scheduled:
@@ -84,7 +84,7 @@ def check_finite(evaluations: "RunEvaluations") -> None:
     """Checks that every return is a number.
 
     Raises:
-        Unusable: A return is not finite.
+        UnusableError: A return is not finite.
     """
     bad = ~(abs(evaluations.results) <= _MAX_RETURN)
     if bad.any():
@@ -267,7 +267,7 @@ def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
     """The content of `run.json`: checked, with defaults for what came later; and as it stands.
 
     Raises:
-        Unusable: It is missing, damaged or of a later version.
+        UnusableError: It is missing, damaged or of a later version.
     """
     return parse_record(_read_file(folder, RUN_FILE, _MAX_JSON_BYTES))
 
@@ -321,7 +321,7 @@ def read_evaluations(folder: Path) -> "RunEvaluations":
     """The three arrays of a run's evaluations, with at least one evaluation and episode.
 
     Raises:
-        Unusable: The file is missing, cannot be read, or has other contents.
+        UnusableError: The file is missing, cannot be read, or has other contents.
     """
     from parallax.harness.record.npz_files import unpack_evaluations
 
@@ -368,7 +368,7 @@ def read_policy(folder: Path) -> "StoredPolicy":
     """Return the saved policy of a run.
 
     Raises:
-        Unusable: The file is missing, cannot be read, or has other contents.
+        UnusableError: The file is missing, cannot be read, or has other contents.
     """
     from parallax.harness.record.npz_files import unpack_policy
 
@@ -381,7 +381,7 @@ def check_trace(folder: Path) -> None:
     """Reads a trace, a part at a time.
 
     Raises:
-        Unusable: It is missing, damaged or has other columns.
+        UnusableError: It is missing, damaged or has other columns.
     """
     from parallax.harness.record import trace  # pyarrow takes half a second to load
 

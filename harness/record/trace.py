@@ -119,7 +119,7 @@ def check_trace_file(path: Path) -> None:
     """Reads all of the trace in a Parquet file, with every page's checksum where it has one.
 
     Raises:
-        Unusable: It is missing, damaged or has other columns.
+        UnusableError: It is missing, damaged or has other columns.
     """
     with _open_trace(path) as reader:
         # Threads cost more than they bring, and outlive a command that ends at once.
@@ -175,7 +175,7 @@ def count_episodes(path: Path) -> int:
     """Return the number of episodes that have ended, by the trace of a training.
 
     Raises:
-        Unusable: The trace is missing or damaged.
+        UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
         return sum(len(rows) for rows in _select_rows(reader, "episode/length"))
@@ -188,7 +188,7 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
         int64[k], environment steps, and float64[k], in the order of recording.
 
     Raises:
-        Unusable: The trace is missing or damaged.
+        UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
         rows = pyarrow.concat_tables([_EMPTY, *_select_rows(reader, metric)])

@@ -111,7 +111,7 @@ def initialize_run(
 
     Raises:
         SpecError: The folder cannot be written or belongs to another run.
-        LeaseHeld: The run is going on in another process.
+        LockHeldError: The run is going on in another process.
     """
     _check_no_link(prepared.spec, path)
     reading = read_run(path)

@@ -226,8 +226,8 @@ def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = N
         log: Name of the file in the folder that becomes the log, if it is there.
 
     Raises:
-        LeaseHeld: Another process runs it.
-        LeaseLost: Another process has taken it over meanwhile.
+        LockHeldError: Another process runs it.
+        LockLostError: Another process has taken it over meanwhile.
     """
     # A folder that is gone, unreadable or full cannot be written; the outcome still reports it.
     with contextlib.suppress(OSError), RunLock.acquire(folder) as lease:

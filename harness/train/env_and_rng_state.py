@@ -34,7 +34,7 @@ def load_env_states(envs: Environments, state: State) -> None:
     """Load a state into environments that were made in the same way.
 
     Raises:
-        NotLaidInError: They were not.
+        StateMismatchError: They were not.
     """
     if len(envs) != len(state):
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")

@@ -46,7 +46,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
 
     Raises:
         KeyboardInterrupt: After the run was marked interrupted.
-        LeaseLost: Another process has taken the run over.
+        LockLostError: Another process has taken the run over.
     """
     started, record = time.time(), read_run(folder.path)
     code, attempts = describe_adapter_code(record.content["adapter"]), collect_attempts(record)

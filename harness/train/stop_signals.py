@@ -162,7 +162,7 @@ class StopRequest:
         """Ends the training here.
 
         Raises:
-            Stopped: Always.
+            RunInterrupt: Always.
         """
         _ignore_signals()
         assert self._wanted is not None
