@@ -39,6 +39,7 @@ from parallax.analysis.report.sections import (
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
 from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults
 
@@ -110,6 +111,7 @@ def round_to_ten_digits(text: str) -> str:
 def make_publication_document(study: StudyPublication) -> Document:
     """Return the page."""
     verdicts, loaded = study.material.verdicts, study.material.loaded
+    endpoint = verdicts.options.chosen_endpoint
     findings = headline.select_headline_findings(verdicts)
     explanations = ablation.list_explanations(study.causes)
     same = verdicts.main_consistency
@@ -119,8 +121,8 @@ def make_publication_document(study: StudyPublication) -> Document:
         runs.describe_counts(loaded, study.grid),
         join_words(
             [
-                "Compared are final scores: the mean return over the episodes of the last "
-                "evaluation. ",
+                f"Compared are {'final ' * (endpoint.name == FINAL)}scores: the "
+                f"{endpoint.description}. ",
                 differences,
             ]
         ),

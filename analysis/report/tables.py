@@ -16,6 +16,7 @@ from parallax.analysis.labels import (
     format_number,
     format_range,
     get_label,
+    get_recipe_label,
     split_variant,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
@@ -178,7 +179,6 @@ def make_setting_columns(
     get_cell: Callable[[Item], StudyCell],
     cells: Sequence[StudyCell],
     omit: Sequence[str] = (),
-    format_hps: Callable[[str], str] = str,
 ) -> list[Column[Item]]:
     """Return the columns that name a setting; pages show study and variant where they differ.
 
@@ -186,7 +186,6 @@ def make_setting_columns(
         get_cell: Takes the setting from an item.
         cells: All settings of the table.
         omit: Keys of columns that the table does not have.
-        format_hps: Formats a set of hyperparameters for a page.
     """
     several_studies = len({cell.study for cell in cells}) > 1
     several_variants = len({cell.variant for cell in cells}) > 1
@@ -195,7 +194,7 @@ def make_setting_columns(
         make_text_column("study", "study" * several_studies, lambda i: get_cell(i).study),
         make_text_column("env", "task", lambda i: get_cell(i).env),
         make_text_column("algorithm", "algorithm", lambda i: get_cell(i).algorithm, get_label),
-        make_text_column("hps", "hyperparameters", lambda i: get_cell(i).hps, format_hps),
+        make_text_column("hps", "hyperparameters", lambda i: get_cell(i).hps, get_recipe_label),
         make_text_column(
             "variant",
             "variant" * several_variants,

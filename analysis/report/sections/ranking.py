@@ -188,7 +188,6 @@ def make_ranking_table(verdicts: StudyVerdicts) -> Table[RankedPair]:
             lambda i: _cell_from_ranking(i.ranking),
             cells,
             omit=["algorithm"],
-            format_hps=get_recipe_label,
         ),
         *make_pair_columns(lambda i: i.pair.first, lambda i: i.pair.second),
         make_verdict_column("verdict", "verdict", lambda i: i.pair.verdict),

@@ -444,7 +444,7 @@ def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> Table[RunFol
     )
     columns: tuple[Column[RunFolder], ...] = (
         *make_setting_columns(lambda i: i.group.cell, loaded.cells),
-        make_text_column("", "framework", lambda i: i.group.framework),
+        make_text_column("", "framework", lambda i: i.group.framework, get_label),
         Column("", "seed", lambda i: i.item.id.seed, _format_seed, _get_seed_key),
         make_number_column("", "final score", RunFolder.get_score, _format_score),
         make_number_column("", "last step", RunFolder.get_last_step, _format_step),
