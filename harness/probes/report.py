@@ -15,6 +15,7 @@ from parallax.harness.probes.results import (
     ProbeReport,
     ProbeResult,
     describe_answer,
+    format_answer,
     format_groups,
     format_symbol,
     has_difference,
@@ -28,6 +29,12 @@ LEGEND = (
     "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
     "function, with the largest difference;  n another number, by which share;  # another count;  "
     "? not measured;  ! failed to run"
+)
+
+PAGE_LEGEND = (
+    "Each cell compares one implementation with the paper: a multiple of it, more or less by a "
+    "constant, another function with the largest difference, another number with the share by "
+    "which it differs, or another count. Names of probes lead to the details."
 )
 
 
@@ -156,7 +163,7 @@ def render_html_page(report: ProbeReport) -> str:
             '<ul class="quiet">',
             *(f"<li>{escape(line)}</li>" for line in format_closing_lines(report)),
             "</ul><h2>All probes</h2>",
-            f'<p class="quiet">{escape(LEGEND)}</p>',
+            f'<p class="quiet">{escape(PAGE_LEGEND)}</p>',
             '<div class="matrices">',
             *(
                 line
@@ -192,7 +199,7 @@ def _render_matrix(report: ProbeReport, algorithm: str) -> Iterator[str]:
 def _render_cell(answer: ProbeAnswer | None) -> str:
     if answer is None:
         return "<td></td>"
-    return f'<td class="{_get_css_class(answer)}">{escape(format_symbol(answer))}</td>'
+    return f'<td class="{_get_css_class(answer)}">{escape(format_answer(answer))}</td>'
 
 
 def _get_css_class(answer: ProbeAnswer) -> str:

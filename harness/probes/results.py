@@ -302,5 +302,24 @@ def format_symbol(answer: ProbeAnswer) -> str:
     return f"f {_format_digits(size)}"
 
 
+def format_answer(answer: ProbeAnswer) -> str:
+    """Return one answer in a few words, for a cell of a page."""
+    if answer.unmeasured:
+        return "failed to run" if answer.failed else "not measured"
+    size = answer.comparison.size
+    match answer.comparison.kind:
+        case "agrees":
+            return "as in the paper"
+        case "factor":
+            return f"{_format_digits(size)} times"
+        case "offset":
+            return f"{'less' if size < 0 else 'more'} by {_format_digits(abs(size))}"
+        case "count":
+            return f"{abs(size):.4g} {'fewer' if size < 0 else 'more'}"
+        case "number":
+            return f"other number, by {size:.3g} of it"
+    return f"other function, by {_format_digits(size)}"
+
+
 def _format_digits(number: float) -> str:
     return f"{number:.0f}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
