@@ -158,7 +158,7 @@ def _determine_state(
 ) -> tuple[str, str]:
     """State and reason; `doubt` is what `_alive` says of the holder."""
     if reading.complete:
-        return "completed", ""
+        return "completed", "imported" if reading.record and reading.record.imported else ""
     record = reading.record
     if doubt is not None:
         return "running", doubt

@@ -5,9 +5,10 @@ import collections
 import contextlib
 import io
 import math
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from parallax.analysis.data.runs import LoadedRuns, RunCollection
 from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, Endpoint
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
-from parallax.harness.record.files import UnusableError
+from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 _MAX_CONSOLE_WIDTH = 100  # columns
@@ -44,12 +45,31 @@ def read_results(results: Path) -> RunCollection:
         found = read_runs(results)
     except UnusableError as error:
         raise CommandError(f"{results}: {error}.") from error
+    if found.foreign:
+        _report_foreign_folders(found.foreign, is_all=not found.runs and not found.excluded)
     if not found.runs and not found.excluded:
         raise CommandError(
             f"{results}: no runs found, that is no folder named seed=<n> or holding a "
             "run.json. Give a results folder or a study in it."
         )
     return found
+
+
+def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
+    """Name the command that imports evaluations of another tool.
+
+    Raises:
+        CommandError: There is nothing else to read.
+    """
+    shared = Path(os.path.commonpath(folders))
+    text = (
+        f"{len(folders)} folders hold an evaluations.npz of another tool, such as {folders[0]}. "
+        f"Such runs are read once they are imported: parallax import {shared} --framework sb3 "
+        "--pattern '{algorithm}/{env}_{seed}'"
+    )
+    if is_all:
+        raise CommandError(f"{text}.")
+    print(escape_unprintable(f"Not read: {text}."), file=sys.stderr)
 
 
 def load_results(results: Path) -> LoadedRuns:

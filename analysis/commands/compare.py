@@ -22,6 +22,8 @@ from parallax.analysis.report.render_terminal import print_document
 from parallax.analysis.report.sections.comparison import (
     compare_frameworks,
     comparison_to_csv,
+    format_why_command,
+    list_largest_pairs,
     make_comparison_document,
     make_notes,
 )
@@ -62,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         lines += _draw_learning_curves(output, panels, options.interval)
     console = make_console()
     print_document(console, document)
+    if command := format_why_command(list_largest_pairs(comparisons), options.results):
+        lines.append(f"Next:    {command}")
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0
 

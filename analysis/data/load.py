@@ -17,7 +17,6 @@ from parallax.analysis.data.runs import (
     RunId,
     StudyCell,
 )
-from parallax.analysis.data.sb3_runs import exclude_copies_and_short_runs, read_sb3_run
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
@@ -39,7 +38,10 @@ def get_requested_settings(run: CompletedRun) -> RequestedSettings:
     found = {
         name: _setting_to_text(run.spec[name]) for name in COMPARED_SETTINGS if name in run.spec
     }
-    return {**found, EVAL_EPISODES: str(run.results.shape[1])}
+    if run.imported is not None and run.imported.are_means:
+        return found  # the number of episodes of each mean is not known
+    stated = run.spec.get(EVAL_EPISODES) if run.imported is not None else None
+    return {**found, EVAL_EPISODES: str(stated or run.results.shape[1])}
 
 
 def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
@@ -181,15 +183,7 @@ def _read_folders(root: Path) -> RunCollection:
     for folder in found.runs:
         outcome = load_run(folder)
         (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
-    if not found.foreign:
-        return RunCollection(root, tuple(runs), tuple(excluded), found.links)
-    foreign = [read_sb3_run(folder) for folder in found.foreign]
-    excluded += [item for item in foreign if isinstance(item, ExcludedRun)]
-    for outcome in exclude_copies_and_short_runs(
-        [item for item in foreign if isinstance(item, CompletedRun)]
-    ):
-        (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
-    return RunCollection(root, tuple(runs), tuple(excluded), found.links)
+    return RunCollection(root, tuple(runs), tuple(excluded), found.links, found.foreign)
 
 
 def combine_runs(found: RunCollection) -> LoadedRuns:
@@ -241,6 +235,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
         record.provenance,
         record.hyperparameters,
         evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
+        imported=record.imported,
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
-from parallax.analysis.data.sb3_runs import (
+from parallax.analysis.data.packed_foreign import (
     exclude_copies_and_short_runs,
     judge_foreign,
     parse_settings,
 )
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.packed import (
@@ -161,6 +161,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
         *(run_id, folder, *arrays, reading.spec, seconds, *made),
         record=row["run_json"],
         evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
+        imported=record.imported,
     )
 
 

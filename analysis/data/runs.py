@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.harness.record.run_json import RunProvenance
+from parallax.harness.record.run_json import ImportSource, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
 
@@ -67,6 +67,7 @@ class CompletedRun:
         has_conflicting_settings: Whether another run of the same path was made with different
             settings, so that `variant` had to be extended.
         record: Text of its `run.json`, if it was read from a packed file.
+        imported: Origin of a run that another tool made.
         final_score: Mean return over the episodes of the last evaluation.
     """
 
@@ -82,6 +83,7 @@ class CompletedRun:
     has_conflicting_settings: bool = False
     record: str | None = None
     evaluation_seconds: float = math.nan
+    imported: ImportSource | None = None
     final_score: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,12 +121,14 @@ class RunCollection:
         runs: Complete runs, ordered by path.
         excluded: The others.
         links: Symbolic links to folders below `root`, which are not followed.
+        foreign: Folders with evaluations of another tool, which are read only once imported.
     """
 
     root: Path
     runs: tuple[CompletedRun, ...]
     excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
+    foreign: tuple[Path, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """The report of a study as a document: answers in words, figures, tables, runs."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
@@ -18,6 +19,11 @@ from parallax.analysis.report.document import (
     join_words,
 )
 from parallax.analysis.report.sections import ablation
+from parallax.analysis.report.sections.comparison import (
+    FrameworkPair,
+    format_why_command,
+    get_alignment,
+)
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
     describe_verdict_terms,
@@ -55,6 +61,30 @@ from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
 
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
+
+
+def list_consistency_pairs(verdicts: StudyVerdicts) -> list[FrameworkPair]:
+    """Return every pair of frameworks of the main settings, as far apart as its verdict says."""
+    return [
+        FrameworkPair(
+            item.cell,
+            (item.first.framework, item.second.framework),
+            item.difference,
+            item.high - item.low,
+            get_alignment((item.first, item.second)),
+        )
+        for item in verdicts.consistency
+        if item.first.runs and item.second.runs
+    ]
+
+
+def _make_next_step(verdicts: StudyVerdicts, root: Path) -> tuple[Block, ...]:
+    command = format_why_command(list_consistency_pairs(verdicts), root)
+    return (
+        ("Why the most different pair differs is answered by", CodeBlock((command,)))
+        if command
+        else ()
+    )
 
 
 def make_report_document(
@@ -110,6 +140,7 @@ def make_report_document(
                 *draw("verdicts", "highlights", "intervals", "consistency"),
                 make_consistency_table(verdicts),
                 make_defaults_table(verdicts) if verdicts.defaults else "",
+                *_make_next_step(verdicts, loaded.root),
             ),
             "consistency",
         ),

@@ -38,12 +38,25 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     versions = _collect_versions(first.runs), _collect_versions(second.runs)
     found.append(_format_differing("versions differ", _merge_shared(versions)))
     for group in (first, second):
+        found.append(_describe_imported_runs(group))
         found.append(
             _format_differing(
                 f"{group.framework} was trained with", _collect_hyperparameters(group.runs)
             )
         )
     return tuple(text for text in found if text)
+
+
+def _describe_imported_runs(group: ScoreGroup) -> str:
+    """Return how many runs of a framework another tool made, and what is not known of them."""
+    sources = [run.imported for run in group.runs if run.imported is not None]
+    if not sources:
+        return ""
+    unknown = sorted({name for source in sources for name in source.unknown})
+    if not all(run.effective_hyperparameters for run in group.runs):
+        unknown.append("hyperparameters")
+    lacking = f", {', '.join(unknown)} unknown" if unknown else ""
+    return f"{len(sources)} of {group.n} runs of {group.framework} were imported{lacking}"
 
 
 def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:

@@ -83,6 +83,11 @@ COMMANDS = (
         "alignment", f"{_CLI}.alignment", "Shows how each hyperparameter reaches each framework"
     ),
     Command(
+        "import",
+        f"{_CLI}.import_runs",
+        "Makes run folders of runs that other tools made, so that verdicts compare them",
+    ),
+    Command(
         "status", f"{_SLURM}:status", "Counts a study's runs by state and says what is missing"
     ),
     Command(
@@ -185,6 +190,11 @@ COMMANDS = (
     Command("new adapter", f"{_CLI}.new_adapter", "Writes the files of an adapter for a framework"),
     Command("new algorithm", f"{_CLI}.new_algorithm", "Writes the files of another algorithm"),
     Command(
+        "new recipe",
+        f"{_CLI}.new_recipe",
+        "Writes a recipe with the values of RL Baselines3 Zoo's hyperparameter files",
+    ),
+    Command(
         "slurm resubmit",
         f"{_SLURM}:resubmit",
         "Submits the runs of a study again that are neither complete nor queued",
@@ -197,7 +207,7 @@ GROUPS = {
     "policy": "trained policies",
     "intervention": "changes that runs can be trained with",
     "mutation": "tests and tools that detect injected faults",
-    "new": "files for another framework or algorithm",
+    "new": "files for another framework, algorithm or recipe",
     "slurm": "jobs on a cluster",
 }
 _HELP_WIDTH = 96  # columns

@@ -41,7 +41,7 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
-    sys.argv[1:] = words  # Hydra reads the command line of the process
+    sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
     if os.environ.get("HYDRA_FULL_ERROR"):
@@ -53,6 +53,33 @@ def run(words: Sequence[str]) -> int:
     except (HydraException, OmegaConfBaseException) as error:
         raise SpecError(explain_hydra_error(error)) from error
     return 0
+
+
+def defer_hyperparameters(words: Sequence[str]) -> list[str]:
+    """Return the words of a sweep, with hyperparameters set in its runs instead of in the sweep.
+
+    Hydra applies every override with one value to the configuration of the sweep itself, which has
+    the default algorithm where `hydra.sweeper.parts` or a list of algorithms name others. An
+    override that is a choice, be it of one value, is applied to each run.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    sweeps = [word for word in words if word.startswith(("hydra.sweeper.parts=", "algorithm="))]
+    if not any("," in word or word.startswith("hydra") for word in sweeps):
+        return list(words)
+    parser = OverridesParser.create()
+    deferred = []
+    for word in words:
+        if word.startswith("hyperparameters."):
+            name, _, value = word.partition("=")
+            try:
+                is_single = not parser.parse_override(word).is_sweep_override()
+            except OverrideParseException:
+                is_single = False  # Hydra says what is wrong with it
+            word = f"{name}=choice({value})" if is_single else word
+        deferred.append(word)
+    return deferred
 
 
 _CONFIG_REFERENCE_PATTERN = re.compile(r"\$\{([\w.]+)\}")

@@ -69,7 +69,7 @@ DEFAULT_CHECKPOINT_MINUTES = 20.0
 """Minutes between checkpoints, where nobody says."""
 
 _DEFAULT_EVALUATIONS = 10
-_FOLDER_NAMES = ("study", "framework", "env", "hps")
+_FOLDER_NAMES = ("study", "framework", "algorithm", "env", "hps")
 _MAX_VARIANT_LENGTH = 120
 _MAX_CHECKPOINT_MINUTES = 10**6
 _CLASS_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -281,6 +281,11 @@ def spec_from_dict(content: Any) -> RunSpec:
     names = [field.name for field in dataclasses.fields(RunSpec)]
     if not isinstance(content, Mapping) or not content:
         raise SpecError("spec is missing.")
+    if "imported" in content:
+        raise SpecError(
+            "the run was imported from files of another tool: it cannot be trained, continued or "
+            "reproduced here."
+        )
     content = {**RUN_DEFAULTS, "python": None, "overridden": (), **content}
     lacking = [name for name in names if name not in content and name not in _LATER_FIELDS]
     surplus = [str(name) for name in content if name not in names]
@@ -289,7 +294,7 @@ def spec_from_dict(content: Any) -> RunSpec:
         problems += [f"has no field {', '.join(surplus)}"] if surplus else []
         raise SpecError(f"spec {' and '.join(problems)}.")
     checked = _check_fields(content)
-    _check_folder_names(checked)
+    check_folder_names(checked)
     values, overridden = content["hyperparameters"], content["overridden"]
     if not isinstance(values, Mapping):
         raise SpecError(f"hyperparameters={values!r} must be a mapping.")
@@ -318,7 +323,7 @@ def rename_study(spec: RunSpec, study: str) -> RunSpec:
     Raises:
         SpecError: No study can have that name.
     """
-    _check_folder_names({"study": study})
+    check_folder_names({"study": study})
     return dataclasses.replace(spec, study=study)
 
 
@@ -402,7 +407,7 @@ def _check_env_wrappers(given: Any) -> tuple[str, ...]:
 
 
 def _check_names_and_framework(values: Mapping[str, Any]) -> None:
-    _check_folder_names(values)
+    check_folder_names(values)
     for name in _FOLDER_NAMES:
         # Runs that are there keep such names, which only people mistake for others.
         if values[name] != values[name].strip():
@@ -432,7 +437,15 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
     return dict(given)
 
 
-def _check_folder_names(values: Mapping[str, Any]) -> None:
+def check_folder_names(values: Mapping[str, Any]) -> None:
+    """Check that names can name the folders of a run.
+
+    Args:
+        values: Some of study, framework, algorithm, env, hps, device and intervention.
+
+    Raises:
+        SpecError: One cannot.
+    """
     for name, value in ((name, values[name]) for name in _FOLDER_NAMES if name in values):
         if not value.isprintable():
             raise SpecError(

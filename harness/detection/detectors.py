@@ -197,7 +197,7 @@ def read_setting_runs(folder: Path) -> dict[TrainingSetting, SettingRuns]:
     findings: dict[TrainingSetting, dict[int, tuple[Mapping[str, Any], ...]]] = {}
     for file in sorted(folder.rglob(RUN_FILE)):
         reading = read_run(file.parent, with_evaluations=True)
-        if reading.record is None or reading.evaluations is None:
+        if reading.record is None or reading.evaluations is None or reading.record.imported:
             continue
         spec = reading.record.spec
         name = spec.intervention
@@ -205,8 +205,8 @@ def read_setting_runs(folder: Path) -> dict[TrainingSetting, SettingRuns]:
             continue
         setting = (spec.framework, spec.algorithm, name)
         last = reading.evaluations.results[-1]
-        returns.setdefault(setting, {})[spec.seed] = float(last.mean())
+        returns.setdefault(setting, {})[spec.seed or 0] = float(last.mean())
         diagnosis = read_diagnosis(file.parent)
         if not diagnosis.reason:
-            findings.setdefault(setting, {})[spec.seed] = diagnosis.findings
+            findings.setdefault(setting, {})[spec.seed or 0] = diagnosis.findings
     return {key: SettingRuns(found, findings.get(key, {})) for key, found in returns.items()}

@@ -219,6 +219,8 @@ def _build_study(
             change = None
             hyperparameters = {**record.hyperparameters, "steps": spec.steps}
         runs = originals if change is None else mutants.setdefault(change, {})
+        if spec.seed is None:
+            raise SpecError(f"{folder} was imported without a seed and has no policy to test.")
         if spec.seed in runs:
             raise SpecError(
                 f"{folder} and {runs[spec.seed]} are the same run with different options: "

@@ -250,7 +250,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     The study may differ, since studies are renamed.
     """
     spec = record.spec
-    wanted = {
+    wanted: dict[str, Any] = {
         "env": escape_unprintable(spec.task_name),
         "algorithm": escape_unprintable(spec.algorithm),
         "hps": escape_unprintable(spec.hps),
@@ -265,8 +265,9 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     wanted["seconds"] = _round(None if seconds is None or seconds < 0 else seconds)
     values["final_score"] = _round(row["final_score"])
     wanted["final_score"] = _round(float(evaluations.results[-1].mean()))
-    values["returns, episodes"] = evaluations.results.shape[1]
-    wanted["returns, episodes"] = spec.eval_episodes
+    if record.imported is None or not record.imported.are_means:
+        values["returns, episodes"] = evaluations.results.shape[1]
+        wanted["returns, episodes"] = spec.eval_episodes
     for name, value in values.items():
         if value != wanted[name]:
             shown = escape_unprintable(str(value))[:80]

@@ -136,7 +136,12 @@ class RunReading:
         """
         if self.record is None:
             return {}
-        return {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
+        known = {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
+        if self.record.imported is None:
+            return known
+        # Nothing is known of what another tool's files leave out: defaults are those of our runs.
+        stated = {name: known[name] for name in self.content["spec"]}
+        return {**stated, "imported": self.record.imported.format}
 
     @property
     def place(self) -> RunPath:

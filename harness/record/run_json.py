@@ -33,7 +33,7 @@ class RecordedSpec(Struct, frozen=True):
     algorithm: Name
     env: Name
     hps: Name
-    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None  # None: imported, and not known
     steps: Positive
     hyperparameters: dict[str, RecordedValue] = {}
     overridden: list[str] = []
@@ -121,6 +121,28 @@ class RunProvenance(Struct, frozen=True):
     preloaded: list[str] = []
 
 
+class ImportSource(Struct, frozen=True):
+    """Origin of a run that another tool made.
+
+    Attributes:
+        source: File, or folder of several files.
+        files: SHA-256 of each file by its name.
+        format: Kind of file.
+        returns: `evaluation`, `training` for episodes of the training itself, or `unknown`.
+        are_means: Whether each recorded return is a mean over an unknown number of episodes.
+        stated_by: `option`, `pattern` or `file` for each part of the run's name that is known.
+        unknown: Parts of the name that nothing states.
+    """
+
+    source: str
+    files: dict[str, str] = {}
+    format: str = ""
+    returns: str = "unknown"
+    are_means: bool = False
+    stated_by: dict[str, str] = {}
+    unknown: list[str] = []
+
+
 class RunRecord(Struct, frozen=True):
     """The content of `run.json`; docs/reference/run-folder.md says what each field means."""
 
@@ -149,7 +171,13 @@ class RunRecord(Struct, frozen=True):
     pid: Count | None = None
     host: str | None = None
     job: str | None = None
+    imported: ImportSource | None = None
     checksum: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Refuse a run of this project without a seed."""
+        if self.spec.seed is None and self.imported is None:
+            raise ValueError("Expected `int`, got `null` - at `$.spec.seed`")
 
     @property
     def resumptions(self) -> int:

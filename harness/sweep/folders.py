@@ -189,6 +189,12 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
         raise SpecError(f"{reading.folder}: {reading.reason}. Let it be read, or move it away.")
     if reading.record is None:
         return
+    if reading.record.imported is not None:
+        raise SpecError(
+            f"{reading.folder} holds a run that was imported from "
+            f"{reading.record.imported.source}, and imported runs are never trained again. Choose "
+            "another study.name or results_dir."
+        )
     try:
         # A study may have been renamed, and an interpreter moved.
         recorded = spec_from_dict(reading.spec)

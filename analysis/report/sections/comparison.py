@@ -3,7 +3,9 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,9 @@ from parallax.analysis.stats.intervals import (
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+
+UNKNOWN = "unknown"
+"""Name of what an imported run does not state."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +85,73 @@ class SettingComparison:
     cell: StudyCell
     scores: tuple[FrameworkScore, ...]
     largest_difference: LargestDifference | None
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameworkPair:
+    """Two frameworks in one setting, and how far apart their returns are.
+
+    Attributes:
+        cell: The setting.
+        frameworks: Their names.
+        difference: Of the means, in units of return.
+        width: Of its interval; NaN where there is none.
+        alignment: Level of alignment of their runs; empty where it is not known.
+    """
+
+    cell: StudyCell
+    frameworks: tuple[str, str]
+    difference: float
+    width: float
+    alignment: str
+
+
+def list_largest_pairs(comparisons: Iterable[SettingComparison]) -> list[FrameworkPair]:
+    """Return the pair that is furthest apart in each setting."""
+    pairs = []
+    for one in comparisons:
+        if (found := one.largest_difference) is not None:
+            groups = {score.group.framework: score.group for score in one.scores}
+            names = found.higher, found.lower
+            width = found.difference.high - found.difference.low
+            level = get_alignment([groups[name] for name in names])
+            pairs.append(FrameworkPair(one.cell, names, found.difference.mean, width, level))
+    return pairs
+
+
+def get_alignment(groups: Iterable[ScoreGroup]) -> str:
+    """Return the level of alignment that all runs have; empty where it differs or is not known."""
+    levels = {str(run.spec.get("alignment", "")) for group in groups for run in group.runs}
+    return levels.pop() if len(levels) == 1 else ""
+
+
+def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
+    """Return the command that says why the most different pair differs; empty where there is none.
+
+    Returns have other units on every task, so the difference counts in widths of its interval.
+
+    Args:
+        pairs: Pairs of frameworks in all settings.
+        results: Folder with their runs.
+    """
+
+    def rate(pair: FrameworkPair) -> float:
+        difference = abs(pair.difference)
+        return difference / pair.width if pair.width > 0 else math.inf if difference > 0 else 0.0
+
+    known = [pair for pair in pairs if UNKNOWN not in (*pair.frameworks, pair.cell.algorithm)]
+    with_interval = [pair for pair in known if pair.width >= 0 and pair.difference != 0]
+    candidates = with_interval or [pair for pair in known if abs(pair.difference) > 0]
+    if not candidates:
+        return ""
+    pair = max(candidates, key=rate)
+    cell = pair.cell
+    words = ["parallax", "why", *pair.frameworks, "--algorithms", cell.algorithm]
+    words += ["--env", cell.env] if cell.env != UNKNOWN and "," not in cell.env else []
+    words += ["--hps", cell.hps] if cell.hps not in (UNKNOWN, "defaults") else []
+    words += ["--alignment", pair.alignment] if pair.alignment else []
+    words += ["--study", str(results)] if results.is_dir() else []
+    return shlex.join(words)
 
 
 def compare_frameworks(

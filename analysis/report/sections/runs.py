@@ -372,6 +372,21 @@ def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Wor
 _MACHINE_NAMES = ("host", "platform")
 
 
+def describe_imported_runs(runs: Sequence[CompletedRun]) -> str:
+    """Return how many runs other tools made, from which files, and what is not known of them."""
+    sources = [run.imported for run in runs if run.imported is not None]
+    if not sources:
+        return ""
+    formats = collections.Counter(source.format for source in sources)
+    unknown = collections.Counter(name for source in sources for name in source.unknown)
+    listed = ", ".join(f"{name} of {count}" for name, count in sorted(unknown.items()))
+    return (
+        f"{format_count(len(sources), 'run')} used were made by other tools and imported from "
+        f"{', '.join(f'{name} ({count})' for name, count in sorted(formats.items()))}."
+        + (f" Unknown: {listed}." if listed else "")
+    )
+
+
 def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, ...]:
     """Return core-hours, and a table of packages, Python, processor and commit.
 
@@ -392,6 +407,7 @@ def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, 
         f"{silent} used have no record of where and with what they ran."
         if provenance.n_without_record
         else "",
+        describe_imported_runs(loaded.runs),
         Grid(("made with", "version", "runs"), rows, numeric=(2,)) if rows else "",
     )
 

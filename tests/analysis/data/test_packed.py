@@ -11,6 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.packed import write_packed
+from parallax.analysis.data.runs import CompletedRun, RunCollection, RunId, StudyCell
 from parallax.harness.cli.main import main
 from parallax.harness.record.packed import PACKED_SCHEMA, hash_row
 
@@ -22,10 +24,11 @@ def study(results, make_run):
         make_run(framework="sb3", seed=seed, score=100 + seed)
         make_run(framework="cleanrl", seed=seed, score=80 + seed)
     make_run(framework="torchrl", seed=0, status="failed", failure="it broke")
-    foreign = results / "demo" / "Hopper-v5" / "theirs_1"
-    foreign.mkdir(parents=True)
+    file = results.with_name("evaluations.npz")
     (zeros, ones) = np.zeros((2, 4)), np.ones((2, 4), int)
-    np.savez(foreign / "evaluations.npz", timesteps=[1, 2], results=zeros, ep_lengths=ones)
+    np.savez(file, timesteps=[1, 2], results=zeros, ep_lengths=ones)
+    words = ["--study", "demo", "--results-dir", str(results)]
+    assert main(["import", str(file), "--algorithm", "ppo", "--env", "Hopper-v5", *words]) == 0
     return results / "demo"
 
 
@@ -34,6 +37,28 @@ def packed(study, tmp_path):
     path = tmp_path / "demo.parquet"
     assert main(["study", "pack", str(study), "--output", str(path)]) == 0
     return path
+
+
+@pytest.fixture
+def packed_before(tmp_path):
+    """A file of runs of another tool, which were packed without a record before the import."""
+    cell = StudyCell("demo", "Hopper-v4", "ppo", "rl_zoo3", "")
+    runs = [
+        CompletedRun(
+            *(RunId(cell, "sb3", seed), tmp_path / name),
+            *(np.array([50, end]), np.array([[seed], [seed + 1.0]]), np.ones((2, 1), int)),
+            {"n_timesteps": 100, "zoo_seed": 7},
+        )
+        for seed, name, end in ((1, "a", 100), (2, "b", 99))
+    ]
+    file = tmp_path / "old.parquet"
+    write_packed(RunCollection(tmp_path, tuple(runs), ()), file)
+    return file
+
+
+def test_files_packed_with_runs_of_other_tools_stay_readable(packed_before):
+    loaded = load_runs(packed_before)
+    assert [(run.id.seed, run.final_score) for run in loaded.runs] == [(1, 2.0), (2, 3.0)]
 
 
 def facts(loaded):
@@ -325,10 +350,9 @@ ODD_SPECS = (None, "", "null", "[]", '{"n_timesteps": "a"}', '{"n_timesteps": -1
 
 
 @pytest.mark.parametrize("spec", [*ODD_SPECS, '{"hyperparameters": [1]}', '{"x": 1}'])
-def test_an_odd_spec_of_another_tool_is_a_reason(packed, spec):
-    rows = pyarrow.parquet.read_table(packed).to_pylist()
-    (row,) = (row for row in rows if row["run_json"] is None)
-    row["spec"] = spec
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed)
-    (item,) = (item for item in load_runs(packed).excluded if item.record is None)
+def test_an_odd_spec_of_another_tool_is_a_reason(packed_before, spec):
+    rows = pyarrow.parquet.read_table(packed_before).to_pylist()
+    rows[0]["spec"] = spec
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed_before)
+    (item,) = load_runs(packed_before).excluded
     assert "column spec" in item.reason

@@ -228,17 +228,19 @@ def test_a_harness_started_by_the_script_takes_the_command(results, tmp_path):
     assert "steps=0 must be at least 1" in done.stderr
 
 
-def test_foreign_runs_cannot_be_planned(tmp_path, capsys):
+def test_imported_runs_cannot_be_planned(tmp_path, capsys):
     rng = np.random.default_rng(0)
     for i in (1, 2):
-        folder = tmp_path / "study" / "ppo" / f"Hopper-v4_{i}"
+        folder = tmp_path / "logs" / "ppo" / f"Hopper-v4_{i}"
         folder.mkdir(parents=True)
         np.savez(
             folder / "evaluations.npz",
             timesteps=np.array([10, 20]),
             results=rng.normal(size=(2, 3)),
-            ep_lengths=np.ones((2, 3)),
+            ep_lengths=np.ones((2, 3), int),
         )
+    words = ["--pattern", "{algorithm}/{env}_{seed}", "--results-dir", str(tmp_path)]
+    assert main(["import", str(tmp_path / "logs"), "--study", "study", *words]) == 0
     assert main(["study", "plan", str(tmp_path / "study")]) == 2
     assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
 

@@ -8,6 +8,7 @@ from parallax.harness.cli.config_groups import (
     find_references,
     find_synonym,
 )
+from parallax.harness.cli.train import defer_hyperparameters
 from parallax.harness.contract.fields import SpecError
 
 
@@ -56,3 +57,29 @@ def test_keys_that_nobody_reads_are_refused_and_helpers_of_a_study_are_not():
     for extra in ({"foo": 1}, {"env": {"name": "A", "goal": 1}}, {"overridden": []}):
         with pytest.raises(SpecError, match="is not known"):
             check_known_keys(study | extra, find_references(study))
+
+
+@pytest.mark.parametrize(
+    ("words", "deferred"),
+    [
+        (
+            ["-m", "hydra.sweeper.parts=[{algorithm:ddpg}]", "hyperparameters.tau=0.1"],
+            ["-m", "hydra.sweeper.parts=[{algorithm:ddpg}]", "hyperparameters.tau=choice(0.1)"],
+        ),
+        (
+            ["-m", "algorithm=td3,ddpg", "hyperparameters.hidden_sizes=[8,8]", "seed=1"],
+            ["-m", "algorithm=td3,ddpg", "hyperparameters.hidden_sizes=choice([8,8])", "seed=1"],
+        ),
+        (
+            ["-m", "algorithm=td3,ddpg", "hyperparameters.tau=0.1,0.2"],
+            ["-m", "algorithm=td3,ddpg", "hyperparameters.tau=0.1,0.2"],
+        ),
+        (
+            ["algorithm=td3", "hyperparameters.tau=0.1"],
+            ["algorithm=td3", "hyperparameters.tau=0.1"],
+        ),
+        (["-m", "algorithm=td3,ddpg", "hyperparameters.=("], None),
+    ],
+)
+def test_hyperparameters_of_a_sweep_are_set_in_its_runs(words, deferred):
+    assert defer_hyperparameters(words) == (deferred or words)

@@ -1,65 +1,30 @@
-"""Runs of Stable-Baselines3 and RL Baselines3 Zoo: `<algorithm>/<env>_<n>/evaluations.npz`.
+"""Runs of Stable-Baselines3 in files that were packed before `parallax import` existed.
 
-Such folders hold no status. The number of requested steps is read from the Zoo's own files, or
-taken from the other runs of the same task.
+They have no record. The number of requested steps is what the Zoo's own files said, or is taken
+from the other runs of the same task.
 """
 
 import collections
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunId, StudyCell
-from parallax.harness.record.files import UnusableError, read_bounded
+from parallax.harness.record.files import UnusableError
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.reading import check_finite, read_evaluations
+from parallax.harness.record.reading import check_finite
 
-FRAMEWORK = "sb3"
-ZOO_HPS, UNKNOWN_HPS = "rl_zoo3", "unknown"
-
-_NUMBERED_FOLDER = re.compile(r"(.+)_(\d{1,18})")
-_MAX_BYTES = 2**20
 _MAX_STEPS = 2**53
-_MAX_NESTING = 8
-
-
-class _ZooYamlLoader(yaml.SafeLoader):
-    """Reads the Zoo's files as plain lists; nothing in them is executed."""
-
-
-_ZooYamlLoader.add_multi_constructor(
-    "tag:yaml.org,2002:python/", lambda loader, _, node: loader.construct_sequence(node, deep=True)
-)
-
-
-def read_sb3_run(folder: Path) -> CompletedRun | ExcludedRun:
-    """Read one folder with an evaluations.npz and no run.json.
-
-    Args:
-        folder: Absolute path; the name of its parent is the algorithm.
-
-    Returns:
-        The run, with what the Zoo's files say as its `spec`, or why it is not used.
-    """
-    spec = _read_zoo_settings(folder)
-    run_id = _identify_run(folder, spec)
-    try:
-        evaluations = read_evaluations(folder)
-        return judge_foreign(run_id, folder, evaluations, spec)
-    except UnusableError as error:
-        return ExcludedRun(run_id, folder, str(error))
 
 
 def judge_foreign(
     run_id: RunId, folder: Path, evaluations: RunEvaluations, spec: dict[str, Any]
 ) -> CompletedRun | ExcludedRun:
-    """Judge a run of another tool by itself, from a folder or from a packed file.
+    """Judge a run of another tool by itself.
 
     Args:
         run_id: Which run it is.
@@ -114,7 +79,7 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
     evaluations later.
 
     Args:
-        runs: Every run of `read_sb3_run`.
+        runs: Every run of `judge_foreign` that can be used.
     """
     ends: dict[tuple[StudyCell, str], int] = collections.defaultdict(int)
     for run in runs:
@@ -134,43 +99,6 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
         else:
             outcome.append(run)
     return outcome
-
-
-def _identify_run(folder: Path, spec: dict[str, Any]) -> RunId:
-    match = _NUMBERED_FOLDER.fullmatch(folder.name)
-    env, number = (match[1], int(match[2])) if match else (folder.name, None)
-    study = folder.parent.parent.name or "?"
-    hps = ZOO_HPS if spec else UNKNOWN_HPS
-    return RunId(StudyCell(study, env, folder.parent.name, hps, ""), FRAMEWORK, number)
-
-
-def _read_zoo_settings(folder: Path) -> dict[str, Any]:
-    """Seed and number of steps from `<env>/args.yml` and `<env>/config.yml`, where there."""
-    settings: dict[str, Any] = {}
-    for name in ("config.yml", "args.yml"):  # the command line goes before the recipe
-        for path in sorted(folder.glob(f"*/{name}")):
-            found = _read_yaml_pairs(path)
-            steps = found.get("n_timesteps")
-            if isinstance(steps, int | float) and 0 < steps <= _MAX_STEPS:
-                settings["n_timesteps"] = int(steps)
-            if isinstance(found.get("seed"), int):
-                settings["zoo_seed"] = found["seed"]
-    return settings
-
-
-def _read_yaml_pairs(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.load(read_bounded(path, _MAX_BYTES).decode(), Loader=_ZooYamlLoader)
-    except Exception:  # values that do not fit their tags raise half a dozen different types
-        return {}
-    for _ in range(_MAX_NESTING):  # a list may hold itself
-        if isinstance(content, list) and len(content) == 1:
-            content = content[0]
-    if isinstance(content, dict):
-        return content
-    items = content if isinstance(content, list) else []
-    pairs = [item for item in items if isinstance(item, list) and len(item) == 2]
-    return {name: value for name, value in pairs if isinstance(name, str)}
 
 
 def _get_evaluation_interval(timesteps: Any) -> int:

@@ -1,0 +1,234 @@
+"""`parallax import`: runs that other tools made become run folders."""
+
+import argparse
+import collections
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.run_spec import ALIGNMENTS, RUN_DEFAULTS, WRAPPERS
+from parallax.harness.imports.path_pattern import FIELDS, PathPattern
+from parallax.harness.imports.record_files import parse_setting
+from parallax.harness.imports.return_curves import EVALUATION, RETURN_KINDS, CurveOptions
+from parallax.harness.imports.run_import import (
+    FORMATS,
+    UNKNOWN_NAME,
+    ImportOptions,
+    ImportOutcome,
+    NamedCurve,
+    find_sources,
+    import_runs,
+    make_imported_spec,
+)
+from parallax.harness.record.files import escape_unprintable
+
+_MAX_REFUSED = 20
+_ROLES = ("step", "return", *FIELDS)
+_SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
+_EPILOG = """\
+examples:
+  parallax import logs --framework sb3 --pattern '{algorithm}/{env}_{seed}'
+  parallax import runs --framework cleanrl --algorithm ppo --study theirs
+  parallax import curves.csv --columns step=timesteps,return=score --returns evaluation
+  parallax import export.csv --columns step=Step --wide '{algorithm}_seed{seed} - {_}'
+
+formats: {formats}.
+Whatever no option, pattern or file states is recorded as unknown."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    listed = ", ".join(f"{name} ({text})" for name, text in FORMATS.items())
+    parser.epilog = _EPILOG.replace("{formats}", listed)
+    add = parser.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with files")
+    add("--format", choices=tuple(FORMATS), help="only this kind of file (default: by name)")
+    add("--study", default="imported", help="study that the runs join (default: %(default)s)")
+    add("--results-dir", type=Path, default=Path("results"), help="default: %(default)s")
+    add("--pattern", help="meaning of the last folders of a path: '{algorithm}/{env}_{seed}'")
+    for name in FIELDS:
+        kind = int if name == "seed" else str
+        add(f"--{name}", type=kind, help=f"{name} of all runs")
+    add("--steps", type=_parse_positive, help="length of the runs; longer ones are cut")
+    add(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        default="",
+        help=f"the file's names of {', '.join(_ROLES)}",
+    )
+    add("--wide", metavar="PATTERN", help="tables with a column for each run: pattern of its name")
+    add(
+        "--returns",
+        choices=RETURN_KINDS,
+        help="origin of the returns, where the file does not say; only evaluations are compared "
+        "with runs trained here",
+    )
+    add(
+        "--every",
+        type=_parse_positive,
+        metavar="STEPS",
+        help="average episodes of a training over this many steps (default: a tenth of --steps, or "
+        "10000)",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help=f"setting of all runs: hyperparameters.NAME, {', '.join(_SETTINGS)}; may be repeated",
+    )
+    add("--dry-run", action="store_true", help="show what would be imported, and write nothing")
+
+
+def _parse_positive(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:17]) <= 2**53:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import and print a summary.
+
+    Returns:
+        0, or 1 where a run was refused.
+
+    Raises:
+        SpecError: An option cannot be used, or there is nothing to import.
+    """
+    plan = _make_options(options)
+    sources = find_sources(options.paths, options.format)
+    if not sources:
+        names = ", ".join(map(str, options.paths))
+        raise SpecError(f"{names}: nothing to import: no {', '.join(FORMATS.values())}.")
+    with CommandProgress(len(sources)) as progress:
+        outcome = import_runs(sources, plan, dry_run=options.dry_run, advance=progress.advance)
+    _print_outcome(outcome, plan, dry_run=options.dry_run)
+    return 1 if outcome.refused else 0
+
+
+def _make_options(options: argparse.Namespace) -> ImportOptions:
+    stated = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
+    settings, hyperparameters = _parse_settings(options.settings, stated.get("algorithm"))
+    return ImportOptions(
+        results_dir=options.results_dir,
+        study=options.study,
+        stated=stated,
+        pattern=PathPattern(options.pattern) if options.pattern else None,
+        settings=settings,
+        hyperparameters=hyperparameters,
+        curves=CurveOptions(
+            columns=_parse_columns(options.columns),
+            wide=options.wide or "",
+            kind=options.returns,
+            interval=options.every,
+            steps=options.steps,
+        ),
+    )
+
+
+def _parse_columns(text: str) -> dict[str, str]:
+    columns = {}
+    for entry in filter(None, text.split(",")):
+        role, _, name = entry.partition("=")
+        if role == "task":
+            role = "env"
+        if role not in _ROLES or not name:
+            raise SpecError(
+                f"--columns {entry}: give ROLE=NAME, where ROLE is one of {', '.join(_ROLES)}."
+            )
+        columns[role] = name
+    return columns
+
+
+def _parse_settings(
+    entries: Sequence[str], algorithm: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    settings: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
+    for entry in entries:
+        name, _, text = entry.partition("=")
+        prefix, _, field = name.rpartition(".")
+        if prefix == "hyperparameters":
+            _check_hyperparameter(field, algorithm)
+            hyperparameters[field] = parse_setting(text)
+        elif name in _SETTINGS and text:
+            settings[name] = _check_setting(name, parse_setting(text))
+        else:
+            raise SpecError(
+                f"--set {entry}: {format_unknown_name(f'setting {name}', name, _SETTINGS)}"
+            )
+    return settings, hyperparameters
+
+
+def _check_setting(name: str, value: Any) -> Any:
+    choices = {"alignment": ALIGNMENTS, "wrappers": WRAPPERS}.get(name)
+    if choices and value not in choices:
+        raise SpecError(f"--set {name}={value}: give one of {', '.join(choices)}.")
+    default = RUN_DEFAULTS[name]
+    if type(value) is not type(default) or (isinstance(value, int) and value < 0):
+        kind = "a whole number" if isinstance(default, int) else "a name"
+        raise SpecError(f"--set {name}={value}: give {kind}.")
+    return value
+
+
+def _check_hyperparameter(name: str, algorithm: str | None) -> None:
+    if algorithm not in ALGORITHMS:
+        if not name.isidentifier():
+            raise SpecError(f"--set hyperparameters.{name}: it is no name.")
+        return
+    known = list(ALGORITHMS[algorithm].__dataclass_fields__)
+    if name not in known:
+        raise SpecError(format_unknown_name(f"hyperparameter {name}", name, known))
+
+
+def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bool) -> None:
+    groups: dict[tuple[str, ...], list[NamedCurve]] = collections.defaultdict(list)
+    for one in outcome.imported.values():
+        spec = make_imported_spec(one, options)
+        key = (
+            *(str(one.names[field]) for field in FIELDS[:-1]),
+            one.curve.kind,
+            str(spec["steps"]),
+        )
+        groups[key].append(one)
+    verb = "Would import" if dry_run else "Imported"
+    count = len(outcome.imported)
+    print(f"{verb} {count} {'run' if count == 1 else 'runs'}; {len(outcome.refused)} refused.")
+    for (*names, kind, steps), members in sorted(groups.items()):
+        seeds = [one.names["seed"] for one in members]
+        shown = ", ".join(str(seed) if seed is not None else UNKNOWN_NAME for seed in seeds)
+        parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
+        print(_escape(f"  {parts} seed={shown}: {int(steps):,} steps, returns of {kind}"))
+    for refusal in outcome.refused[:_MAX_REFUSED]:
+        print(_escape(f"  refused: {refusal.title}: {refusal.reason}"))
+    if len(outcome.refused) > _MAX_REFUSED:
+        print(f"  and {len(outcome.refused) - _MAX_REFUSED} more.")
+    _print_advice(outcome, options, dry_run=dry_run)
+
+
+def _escape(text: str) -> str:
+    return escape_unprintable(text)
+
+
+def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bool) -> None:
+    runs = list(outcome.imported.values())
+    unknown: Mapping[str, int] = collections.Counter(
+        field for run in runs for field in FIELDS if field not in run.stated_by
+    )
+    if unknown:
+        counts = ", ".join(f"{field} of {count}" for field, count in unknown.items())
+        print(
+            f"Unknown: {counts} runs. State it with --pattern, --columns or "
+            f"{', '.join(f'--{field}' for field in unknown)}."
+        )
+    if kinds := {run.curve.kind for run in runs} - {EVALUATION}:
+        print(
+            f"Returns of {' and '.join(sorted(kinds))} episodes are compared with each other, not "
+            "with evaluations. Add --returns evaluation if they are evaluations."
+        )
+    if runs and not dry_run:
+        print(f"Next: parallax report {options.results_dir / options.study}")

@@ -1,0 +1,83 @@
+"""Patterns that say what the parts of a path or a column's name mean."""
+
+import re
+from pathlib import PurePath
+from typing import Any
+
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.files import UnusableError
+
+FIELDS = ("framework", "algorithm", "env", "hps", "seed")
+"""Parts of a run's name that a pattern, an option or a column may state."""
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_IGNORED = ("_", "")
+
+
+class PathPattern:
+    """A pattern such as `{algorithm}/{env}_{seed}`.
+
+    A field stands for any text without a slash, `{seed}` for a whole number, and `{_}` for
+    anything that is not looked at. It is matched with the last folders of a
+    path, as many as it has.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Read a pattern.
+
+        Raises:
+            SpecError: It names a field that there is not, or one twice.
+        """
+        self._text = text
+        names = [name for name in _FIELD.findall(text) if name not in _IGNORED]
+        unknown = [name for name in names if name not in FIELDS]
+        if unknown or len(set(names)) < len(names) or not names:
+            raise SpecError(
+                f"pattern {text!r} must name some of {', '.join(f'{{{f}}}' for f in FIELDS)}, each "
+                "once, and {_} for what is not looked at, such as '{algorithm}/{env}_{seed}'."
+            )
+        self._depth = text.strip("/").count("/") + 1
+        # Both ways to read a text with several separators: they must agree.
+        self._forms = [self._compile(repeat) for repeat in ("+", "+?")]
+
+    def _compile(self, repeat: str) -> re.Pattern[str]:
+        parts, end = [], 0
+        text = self._text.strip("/")
+        for match in _FIELD.finditer(text):
+            parts.append(re.escape(text[end : match.start()]))
+            name = match[1]
+            kind = r"\d{1,10}" if name == "seed" else f"[^/]{repeat}"
+            parts.append(f"(?:{kind})" if name in _IGNORED else f"(?P<{name}>{kind})")
+            end = match.end()
+        return re.compile("".join([*parts, re.escape(text[end:])]))
+
+    def match_path(self, path: PurePath) -> dict[str, Any]:
+        """Return the fields in the last parts of a path.
+
+        Raises:
+            UnusableError: It does not fit, or fits in two ways.
+        """
+        name = "/".join(path.parts[-self._depth :])
+        found = self.match_name(name)
+        if found is None:
+            raise UnusableError(f"{name} does not fit the pattern {self._text}")
+        return found
+
+    def match_name(self, name: str) -> dict[str, Any] | None:
+        """Return the fields in a text; None where it does not fit.
+
+        Raises:
+            UnusableError: It fits in two ways that differ.
+        """
+        matches = [form.fullmatch(name) for form in self._forms]
+        if matches[0] is None or matches[1] is None:
+            return None
+        first, second = (match.groupdict() for match in matches if match)
+        if first != second:
+            field = next(key for key in first if first[key] != second[key])
+            raise UnusableError(
+                f"{name} fits the pattern {self._text} in two ways: {field} could be "
+                f"{first[field]} or {second[field]}. Write the pattern so that it fits one way, "
+                "or give this field as an option"
+            )
+        return {key: int(text) if key == "seed" else text for key, text in first.items()}

@@ -1,0 +1,309 @@
+"""Learning curves as other tools leave them, as the evaluations of a run."""
+
+import collections
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from parallax.harness.imports.record_files import MAX_FILE_BYTES, RecordedValues
+from parallax.harness.record.files import UnusableError, read_bounded
+from parallax.harness.record.npz_files import RunEvaluations, check_arrays, unpack_arrays
+from parallax.harness.record.reading import check_finite
+
+EVALUATION, TRAINING, UNKNOWN = "evaluation", "training", "unknown"
+RETURN_KINDS = (EVALUATION, TRAINING, UNKNOWN)
+"""Origins of returns: evaluation episodes, episodes of the training itself, or not known."""
+
+# Names under which tools log returns, by what they are; the first that a file has is taken.
+KNOWN_NAMES: Mapping[str, tuple[str, bool]] = {
+    # name: (kind, whether each value is one episode, at the step where it ended)
+    "eval/mean_reward": (EVALUATION, False),  # stable_baselines3/common/callbacks.py
+    "eval/episodic_return": (EVALUATION, False),
+    "test/reward": (EVALUATION, False),  # tianshou/utils/logger/base.py
+    "test/returns_stat/mean": (EVALUATION, False),
+    "eval/reward": (EVALUATION, False),  # torchrl/sota-implementations
+    "rollout/ep_rew_mean": (TRAINING, False),  # stable_baselines3, over 100 episodes
+    "charts/episodic_return": (TRAINING, True),  # cleanrl
+    "Reward / Total reward (mean)": (TRAINING, False),  # skrl/agents/torch/base.py
+    "train/reward": (TRAINING, True),
+}
+_MAX_YAML_BYTES = 2**20
+_MAX_NESTING = 8
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReturnCurve:
+    """Returns of one run, and what their file says of it.
+
+    Attributes:
+        source: The file, or the folder of several files of one run.
+        files: Every file that was read.
+        evaluations: Returns by step; one value a step where only means are known.
+        kind: One of `RETURN_KINDS`.
+        are_means: Whether each value is a mean over episodes whose number the file does not say.
+        facts: Of `framework`, `algorithm`, `env`, `hps`, `seed` and `steps`, those that the file
+            states itself.
+        settings: Every other setting that the file states, under the tool's own names.
+        part: Text that tells apart the runs of one file; empty where it holds one.
+    """
+
+    source: Path
+    files: tuple[Path, ...]
+    evaluations: RunEvaluations
+    kind: str
+    are_means: bool
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    part: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CurveOptions:
+    """Options of reading.
+
+    Attributes:
+        columns: The file's own names for `step`, `return` and, in tables, the parts of a
+            run's name.
+        wide: Pattern of column names where each run has a column of its own; empty for one row per
+            value.
+        kind: Origin of the returns where the user states it.
+        interval: Environment steps between the points that episodes of a training are averaged
+            over; None for a tenth of the run, or 10,000.
+        steps: Length of the runs where the user states it.
+    """
+
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    wide: str = ""
+    kind: str | None = None
+    interval: int | None = None
+    steps: int | None = None
+
+
+def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
+    """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it.
+
+    Raises:
+        UnusableError: It is damaged or holds something else.
+    """
+    arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES))
+    if missing := {"timesteps", "results"} - arrays.keys():
+        raise UnusableError(f"lacks {' and '.join(sorted(missing))}, which EvalCallback writes")
+    results = arrays["results"]
+    lengths = arrays.get("ep_lengths", np.zeros(results.shape, np.int64))
+    evaluations = check_arrays(arrays["timesteps"], results, lengths, "corrupted evaluations")
+    check_finite(evaluations)
+    return ReturnCurve(
+        *(path, (path,), evaluations, options.kind or EVALUATION),
+        are_means=False,
+        facts=_read_zoo_facts(path.parent),
+    )
+
+
+class _ZooYamlLoader(yaml.SafeLoader):
+    """Reads the Zoo's files as plain lists; nothing in them is executed."""
+
+
+_ZooYamlLoader.add_multi_constructor(
+    "tag:yaml.org,2002:python/", lambda loader, _, node: loader.construct_sequence(node, deep=True)
+)
+
+
+def _read_zoo_facts(folder: Path) -> dict[str, Any]:
+    """Return what `<env>/args.yml` and `<env>/config.yml` say, where they are there."""
+    facts: dict[str, Any] = {}
+    for name in ("config.yml", "args.yml"):  # the command line goes before the recipe
+        for path in sorted(folder.glob(f"*/{name}")):
+            found = _read_yaml_pairs(path)
+            facts |= {"hps": "rl_zoo3"} if found else {}
+            steps = found.get("n_timesteps")
+            if isinstance(steps, int | float) and 0 < steps <= 2**53:
+                facts["steps"] = int(steps)
+            for key, field, kind in (("algo", "algorithm", str), ("env", "env", str)):
+                if isinstance(found.get(key), kind):
+                    facts[field] = found[key]
+            if isinstance(found.get("seed"), int) and found["seed"] >= 0:
+                facts["seed"] = found["seed"]
+    return facts
+
+
+def _read_yaml_pairs(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.load(read_bounded(path, _MAX_YAML_BYTES).decode(), Loader=_ZooYamlLoader)
+    except Exception:  # values that do not fit their tags raise half a dozen different types
+        return {}
+    for _ in range(_MAX_NESTING):  # a list may hold itself
+        if isinstance(content, list) and len(content) == 1:
+            content = content[0]
+    if isinstance(content, dict):
+        return content
+    items = content if isinstance(content, list) else []
+    pairs = [item for item in items if isinstance(item, list) and len(item) == 2]
+    return {name: value for name, value in pairs if isinstance(name, str)}
+
+
+def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOptions) -> ReturnCurve:
+    """Read the `monitor.csv` of one training, or one of each of its parallel environments.
+
+    Args:
+        paths: The files. Those of several environments are merged by the time at which episodes
+            ended, as in `stable_baselines3.common.monitor.load_results`.
+        source: The file, or the folder of several.
+        options: `interval` and `steps` say at which steps episodes are averaged.
+
+    Raises:
+        UnusableError: One is damaged or holds something else.
+    """
+    episodes: list[tuple[float, float, int]] = []  # time of the end, return, length
+    envs: set[str] = set()
+    for path in paths:
+        text = read_bounded(path, MAX_FILE_BYTES).decode("utf-8", "replace")
+        header, _, table = text.partition("\n")
+        episodes += _read_monitor_rows(header, table)
+        env = _read_monitor_header(header).get("env_id")
+        envs |= {env} if isinstance(env, str) and env not in ("", "None") else set()
+    if len(envs) > 1:
+        raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
+    episodes.sort(key=lambda episode: episode[0])
+    ends = np.cumsum([length for _, _, length in episodes])
+    values = [value for _, value, _ in episodes]
+    facts = {"env": envs.pop()} if envs else {}
+    evaluations = average_episodes(list(zip(ends.tolist(), values, strict=True)), options)
+    return ReturnCurve(
+        source, tuple(paths), evaluations, options.kind or TRAINING, are_means=True, facts=facts
+    )
+
+
+def _read_monitor_header(header: str) -> dict[str, Any]:
+    try:
+        content = json.loads(header.removeprefix("#"))
+    except (ValueError, RecursionError) as error:
+        raise UnusableError(
+            "is no monitor.csv: its first line is no '#' with JSON, which Monitor writes"
+        ) from error
+    return content if isinstance(content, dict) else {}
+
+
+def _read_monitor_rows(header: str, table: str) -> list[tuple[float, float, int]]:
+    _read_monitor_header(header)
+    rows = csv.DictReader(io.StringIO(table))
+    if missing := {"r", "l", "t"} - set(rows.fieldnames or ()):
+        raise UnusableError(f"is no monitor.csv: it lacks column {', '.join(sorted(missing))}")
+    episodes = []
+    for number, row in enumerate(rows, 3):
+        try:
+            value, length, end = float(row["r"]), int(float(row["l"])), float(row["t"])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UnusableError(
+                f"corrupted monitor.csv: line {number} is cut or no number"
+            ) from error
+        if not math.isfinite(value) or length < 1:
+            raise UnusableError(f"line {number}: return {value} after {length} steps")
+        episodes.append((end, value, length))
+    if not episodes:
+        raise UnusableError("holds no episodes")
+    return episodes
+
+
+def average_episodes(
+    episodes: Sequence[tuple[int, float]], options: CurveOptions
+) -> RunEvaluations:
+    """Return the mean return of the episodes that ended in each interval of steps.
+
+    Args:
+        episodes: Step at which each ended, and its return.
+        options: `interval` and `steps`.
+
+    Raises:
+        UnusableError: No episode ended in an interval, or the run is shorter than one.
+    """
+    interval = options.interval or (max(options.steps // 10, 1) if options.steps else 10_000)
+    last = max(step for step, _ in episodes)
+    points = (options.steps or last) // interval
+    if not points:
+        raise UnusableError(
+            f"ends at step {last:,}, before the first point at {interval:,}: give a smaller --every"
+        )
+    binned: dict[int, list[float]] = collections.defaultdict(list)
+    for step, value in episodes:
+        binned[max(math.ceil(step / interval), 1)].append(value)
+    if empty := [point for point in range(1, points + 1) if not binned.get(point)]:
+        raise UnusableError(
+            f"no episode ended between step {(empty[0] - 1) * interval:,} and "
+            f"{empty[0] * interval:,}: give a larger --every, or fewer --steps where it is shorter"
+        )
+    steps = np.arange(1, points + 1) * interval
+    return _make_evaluations(
+        steps, [float(np.mean(binned[point])) for point in range(1, points + 1)]
+    )
+
+
+def make_curve_from_values(
+    found: RecordedValues, source: Path, files: Sequence[Path], options: CurveOptions
+) -> ReturnCurve:
+    """Make a curve of values that were logged by name.
+
+    Args:
+        found: Values and settings of one run.
+        source: The run's file or folder.
+        files: All files that were read.
+        options: `columns["return"]` is the name of the returns, where it is no usual one.
+
+    Raises:
+        UnusableError: No returns are among them, or several values stand at one step.
+    """
+    name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
+    if name not in found.values:
+        others = sorted(found.values)
+        listed = f"; it has {', '.join(others[:12])}" if others else ", nor any other value"
+        raise UnusableError(
+            f"has no value {name or 'that is known to be a return'}{listed}. Name the returns with "
+            "--columns return=NAME"
+        )
+    kind, is_episode = KNOWN_NAMES.get(name, (UNKNOWN, False))
+    pairs = [(step, value) for step, value in found.values[name] if step >= 0]
+    if bad := [step for step, value in pairs if not math.isfinite(value)]:
+        raise UnusableError(f"non-finite returns: {len(bad)} of {len(pairs)}, first at {bad[0]:,}")
+    facts = find_stated_facts(found.settings)
+    if is_episode or options.interval:
+        own = dataclasses.replace(options, steps=options.steps or facts.get("steps"))
+        evaluations = average_episodes(pairs, own)
+    else:
+        # A training that starts again from a checkpoint logs steps twice: the last value counts.
+        by_step = dict(sorted(dict(pairs).items()))
+        evaluations = _make_evaluations(list(by_step), list(by_step.values()))
+    return ReturnCurve(
+        *(source, tuple(files), evaluations, options.kind or kind),
+        are_means=True,
+        facts=facts,
+        settings=found.settings,
+    )
+
+
+_STATED = {"env": ("env_id", "env", "env_name"), "seed": ("seed",), "steps": ("total_timesteps",)}
+
+
+def find_stated_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return task, seed and length among settings that a file states, where they have the type."""
+    facts: dict[str, Any] = {}
+    for field, names in _STATED.items():
+        kind = str if field == "env" else int
+        stated = [settings[name] for name in names if isinstance(settings.get(name), kind)]
+        facts |= {field: stated[0]} if stated else {}
+    return facts
+
+
+def _make_evaluations(steps: Any, values: Sequence[float]) -> RunEvaluations:
+    timesteps: NDArray[Any] = np.asarray(steps, np.int64)
+    results = np.asarray(values, np.float64)[:, None]
+    found = check_arrays(timesteps, results, np.zeros(results.shape, np.int64), "no evaluations")
+    check_finite(found)
+    return found

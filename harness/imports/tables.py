@@ -1,0 +1,189 @@
+"""Tables of returns in CSV or Parquet: a row for each value, or a column for each run."""
+
+import collections
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parallax.harness.imports.path_pattern import FIELDS, PathPattern
+from parallax.harness.imports.record_files import MAX_FILE_BYTES
+from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve
+from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
+from parallax.harness.record.npz_files import check_arrays
+from parallax.harness.record.reading import check_finite
+
+SUFFIXES = (".csv", ".parquet", ".pq")
+_MAX_VALUES = 2**24
+_MAX_RUNS = 100_000
+_COLUMNS: Mapping[str, str] = {
+    **{field: field for field in FIELDS},
+    "step": "step",
+    "return": "return",
+}
+_OTHER_NAMES = {"task": "env"}  # the word that people use for the environment
+
+
+def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve]:
+    """Read the runs of a table.
+
+    Args:
+        path: A CSV file with a heading, or a Parquet file.
+        options: `columns` names columns that are called otherwise; with `wide`, each column whose
+            name fits the pattern is a run.
+
+    Raises:
+        UnusableError: It is damaged, too large, or lacks a column.
+    """
+    table = _load_columns(path)
+    step_name = options.columns.get("step", "step")
+    if step_name not in table:
+        raise UnusableError(_describe_missing("step", step_name, table))
+    steps = _to_steps(table[step_name], step_name)
+    groups = (
+        _split_wide(table, steps, options) if options.wide else _split_long(table, steps, options)
+    )
+    for part, facts, at, values in groups:
+        yield ReturnCurve(
+            path,
+            (path,),
+            _group_by_step(at, values, part),
+            options.kind or UNKNOWN,
+            are_means=True,
+            facts=facts,
+            part=part,
+        )
+
+
+_Group = tuple[str, dict[str, Any], Sequence[int], Sequence[Any]]
+
+
+def _split_wide(
+    table: Mapping[str, Sequence[Any]], steps: Sequence[int], options: CurveOptions
+) -> Iterator[_Group]:
+    pattern = PathPattern(options.wide)
+    found = {name: facts for name in table if (facts := pattern.match_name(name)) is not None}
+    if not found:
+        raise UnusableError(
+            f"no column fits --wide {options.wide!r}; there are {', '.join(list(table)[:12])}"
+        )
+    for name, facts in found.items():
+        rows = [
+            (step, value)
+            for step, value in zip(steps, table[name], strict=True)
+            if not _is_missing(value)
+        ]
+        yield name, facts, [step for step, _ in rows], [value for _, value in rows]
+
+
+def _split_long(
+    table: Mapping[str, Sequence[Any]], steps: Sequence[int], options: CurveOptions
+) -> Iterator[_Group]:
+    names = {role: options.columns.get(role, name) for role, name in _COLUMNS.items()}
+    for other, role in _OTHER_NAMES.items():
+        if names[role] not in table and role not in options.columns and other in table:
+            names[role] = other
+    for role, name in names.items():
+        if name not in table and (role == "return" or role in options.columns):
+            raise UnusableError(_describe_missing(role, name, table))
+    roles = [role for role in FIELDS if names[role] in table]
+    keys = list(zip(*(table[names[role]] for role in roles), strict=True)) or [()] * len(steps)
+    rows: dict[tuple[Any, ...], list[int]] = collections.defaultdict(list)
+    for i, key in enumerate(keys):
+        rows[key].append(i)
+    if len(rows) > _MAX_RUNS:
+        raise UnusableError(f"holds {len(rows):,} runs where {_MAX_RUNS:,} are allowed")
+    values = table[names["return"]]
+    for key, members in rows.items():
+        facts = {
+            role: _to_fact(role, value)
+            for role, value in zip(roles, key, strict=True)
+            if not _is_missing(value)
+        }
+        part = ", ".join(f"{role}={value}" for role, value in facts.items())
+        yield part, facts, [steps[i] for i in members], [values[i] for i in members]
+
+
+def _group_by_step(steps: Sequence[int], values: Sequence[Any], part: str) -> Any:
+    """Return evaluations: several values at a step are the episodes of one evaluation."""
+    by_step: dict[int, list[float]] = collections.defaultdict(list)
+    for step, value in zip(steps, values, strict=True):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UnusableError(f"{part}: the return at step {step:,} is {value!r}, no number")
+        by_step[step].append(float(value))
+    counts = {len(found) for found in by_step.values()}
+    if len(counts) > 1:
+        raise UnusableError(
+            f"{part or 'a run'}: {min(counts)} to {max(counts)} values at a step. Several are the "
+            "episodes of one evaluation, and their number must be the same; runs of several seeds "
+            "need a column that tells them apart, such as --columns seed=NAME"
+        )
+    ordered = sorted(by_step)
+    results = np.array([by_step[step] for step in ordered], np.float64)
+    lengths = np.zeros(results.shape, np.int64)
+    found = check_arrays(np.array(ordered, np.int64), results, lengths, part or "a run")
+    check_finite(found)
+    return found
+
+
+def _to_steps(column: Sequence[Any], name: str) -> list[int]:
+    steps = []
+    for number, value in enumerate(column, 1):
+        is_whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
+        if isinstance(value, bool) or not is_whole or not 0 <= value <= 2**53:
+            raise UnusableError(f"column {name}, row {number}: {value!r} is no number of steps")
+        steps.append(int(value))
+    return steps
+
+
+def _to_fact(role: str, value: Any) -> Any:
+    if role not in ("seed", "steps"):
+        return str(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _describe_missing(role: str, name: str, table: Mapping[str, Any]) -> str:
+    return (
+        f"has no column {name}; it has {', '.join(list(table)[:12])}. "
+        f"Say which one is the {role}: --columns {role}=NAME"
+    )
+
+
+def _load_columns(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a file as lists of plain values, by name."""
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from parallax.harness.record.parquet_pages import check_pages
+
+    raw = read_bounded(path, MAX_FILE_BYTES)
+    try:
+        if path.suffix == ".csv":
+            table = pyarrow.csv.read_csv(io.BytesIO(raw))
+        else:
+            # What the footer says of sizes is compared with the pages before they are decoded.
+            file = pyarrow.parquet.ParquetFile(io.BytesIO(raw), page_checksum_verification=True)
+            about = file.metadata
+            if about.num_rows * about.num_columns > _MAX_VALUES:
+                raise UnusableError(f"is too large: {about.num_rows:,} rows")
+            check_pages(io.BytesIO(raw), about)
+            table = file.read()
+        if table.num_rows * table.num_columns > _MAX_VALUES:
+            raise UnusableError(f"is too large: {table.num_rows:,} rows")
+        if not table.num_rows:
+            raise UnusableError("has no rows")
+        if len(set(table.column_names)) < table.num_columns:
+            raise UnusableError("has two columns of one name")
+        return {name: table[name].to_pylist() for name in table.column_names}
+    except (pyarrow.ArrowException, ValueError, TypeError, OSError) as error:
+        raise UnusableError(f"cannot be read as a table: {summarize_error(error)}") from error

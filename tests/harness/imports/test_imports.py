@@ -1,0 +1,401 @@
+"""Runs of other tools: files that the real libraries write come back with equal numbers."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings, strategies
+
+from parallax.analysis.data.load import load_runs
+from parallax.harness.cli.main import main
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.imports.path_pattern import PathPattern
+from parallax.harness.imports.record_files import read_event_files, read_wandb_file
+from parallax.harness.record.files import UnusableError
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.folders import _check_same_run
+from parallax.slurm.states import assess_run
+
+WANDB_FILE = Path(__file__).parents[2] / "data" / "imports" / "run.wandb"
+ZOO_ARGS = """!!python/object/apply:collections.OrderedDict
+- - - algo
+    - ppo
+  - - env
+    - CartPole-v1
+  - - n_timesteps
+    - 512
+  - - seed
+    - 7
+"""
+
+
+@pytest.fixture(scope="module")
+def sb3_logs(tmp_path_factory):
+    """A training of Stable-Baselines3 with its callback, monitors and TensorBoard files."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import EvalCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.monitor import Monitor
+
+    root = tmp_path_factory.mktemp("logs")
+    callback = EvalCallback(
+        Monitor(gymnasium.make("CartPole-v1")),
+        eval_freq=64,
+        n_eval_episodes=3,
+        log_path=str(root / "eval" / "ppo" / "CartPole-v1_4"),
+        verbose=0,
+    )
+    envs = make_vec_env("CartPole-v1", 2, seed=4, monitor_dir=str(root / "monitors" / "ppo_seed4"))
+    model = PPO(
+        *("MlpPolicy", envs),
+        n_steps=128,
+        seed=4,
+        device="cpu",
+        tensorboard_log=str(root / "tb"),
+    )
+    model.learn(512, callback=callback)
+    return root
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        return main(["import", *map(str, words)])
+
+    return run
+
+
+def find_runs(folder="results"):
+    return load_runs(Path(folder)).runs
+
+
+def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
+    source = sb3_logs / "eval"
+    assert call(source, "--framework", "sb3", "--pattern", "{algorithm}/{env}_{seed}") == 0
+    (run,) = find_runs()
+    with np.load(source / "ppo" / "CartPole-v1_4" / "evaluations.npz") as arrays:
+        assert (run.timesteps == arrays["timesteps"]).all()
+        assert (run.results == arrays["results"]).all()
+        assert (run.ep_lengths == arrays["ep_lengths"]).all()
+    cell = run.id.cell
+    assert (cell.study, cell.algorithm, cell.env, cell.hps, run.id.framework, run.id.seed) == (
+        *("imported", "ppo", "CartPole-v1", "unknown", "sb3", 4),
+    )
+    assert cell.variant == "steps=512,eval_every=128,eval_episodes=3"
+    assert "Unknown: hps of 1 runs" in capsys.readouterr().out
+
+
+def test_monitors_of_parallel_environments_are_one_run(sb3_logs, call):
+    from stable_baselines3.common.monitor import load_results
+
+    folder = sb3_logs / "monitors" / "ppo_seed4"
+    assert call(folder, "--pattern", "{algorithm}_seed{seed}", "--every", 128) == 0
+    (run,) = find_runs()
+    episodes = load_results(str(folder))
+    ends = episodes["l"].cumsum()
+    expected = episodes["r"].groupby((ends / 128).apply(np.ceil)).mean()
+    np.testing.assert_allclose(run.results[:, 0], expected.to_numpy()[: len(run.results)], 1e-12)
+    assert (run.id.cell.env, run.id.framework, run.id.seed) == ("CartPole-v1", "unknown", 4)
+    assert "returns=training" in run.id.cell.variant
+
+
+def test_scalars_of_event_files_come_back_equal(sb3_logs, call):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = sb3_logs / "tb" / "PPO_1"
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    found = read_event_files(list(folder.iterdir()))
+    assert set(found.values) == set(events.Tags()["scalars"])
+    for name in found.values:
+        expected = [(item.step, item.value) for item in events.Scalars(name)]
+        assert [list(map(repr, pair)) for pair in found.values[name]] == [
+            list(map(repr, pair)) for pair in expected
+        ]
+    assert call(sb3_logs / "tb", "--pattern", "{algorithm}_{_}", "--framework", "SB3") == 0
+    (run,) = find_runs()
+    assert [value for _, value in found.values["eval/mean_reward"]] == run.results[:, 0].tolist()
+    assert (run.id.framework, run.id.cell.algorithm, run.id.seed) == ("sb3", "ppo", None)
+
+
+def write_cleanrl_run(root, seed, steps=4000):
+    """A run folder as CleanRL's ppo.py writes it."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    values = {"exp_name": "ppo", "seed": seed, "env_id": "CartPole-v1", "total_timesteps": steps}
+    values |= {"learning_rate": 0.00025, "anneal_lr": True}
+    writer = SummaryWriter(str(root / f"CartPole-v1__ppo__{seed}__1700000000"))
+    rows = "\n".join(f"|{name}|{value}|" for name, value in values.items())
+    writer.add_text("hyperparameters", f"|param|value|\n|-|-|\n{rows}")
+    for step in range(100, steps + 1, 100):
+        writer.add_scalar("charts/episodic_return", step / 10 + seed, step, new_style=step > 2000)
+    writer.close()
+
+
+def test_cleanrl_folders_state_task_seed_and_length(tmp_path, call):
+    for seed in (1, 2):
+        write_cleanrl_run(tmp_path / "runs", seed)
+    assert call(tmp_path / "runs", "--framework", "cleanrl", "--algorithm", "ppo") == 0
+    first, second = find_runs()
+    assert (first.id.seed, second.id.seed, first.id.cell.env) == (1, 2, "CartPole-v1")
+    assert first.timesteps.tolist() == list(range(400, 4001, 400))
+    assert first.results[0, 0] == pytest.approx(np.mean([10, 20, 30, 40]) + 1)
+    record = read_run(first.path).record
+    assert record.native["learning_rate"] == 0.00025 and record.native["anneal_lr"] is True
+    assert record.imported.stated_by["seed"] == "file"
+
+
+def test_offline_files_of_wandb_need_no_wandb(call):
+    assert "wandb" not in sys.modules
+    found = read_wandb_file(WANDB_FILE, None)
+    assert found.values["charts/episodic_return"] == [(i * 1000, 10.5 * i) for i in range(1, 6)]
+    assert found.settings["net"] == {"hidden": [64, 64]}
+    assert call(WANDB_FILE, "--algorithm", "ppo", "--every", 1000) == 0
+    (run,) = find_runs()
+    assert run.results[:, 0].tolist() == [10.5 * i for i in range(1, 6)]
+    assert (run.id.seed, run.id.cell.env) == (3, "CartPole-v1")
+    with pytest.raises(UnusableError, match=r"counts calls of log.*--columns step=NAME"):
+        read_wandb_file(WANDB_FILE, "frames")
+
+
+def make_table():
+    rows = [
+        (framework, "sac", "Hopper-v4", seed, step, 10.0 * seed + step / 100 + bonus)
+        for framework, bonus in (("sb3", 0.0), ("theirs", 0.5))
+        for seed in (0, 1)
+        for step in (1000, 2000, 3000)
+    ]
+    return pandas.DataFrame(
+        rows, columns=["framework", "algorithm", "task", "seed", "step", "return"]
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_of_rows(tmp_path, call, suffix):
+    table, path = make_table(), tmp_path / f"table{suffix}"
+    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    assert call(path, "--returns", "evaluation", "--set", "eval_episodes=30") == 0
+    runs = find_runs()
+    assert {(run.id.framework, run.id.seed) for run in runs} == {
+        *(("sb3", 0), ("sb3", 1), ("theirs", 0), ("theirs", 1)),
+    }
+    for run in runs:
+        rows = table[(table.framework == run.id.framework) & (table.seed == run.id.seed)]
+        assert run.results[:, 0].tolist() == rows["return"].tolist()
+        assert run.id.cell.variant == "steps=3000,eval_every=1000"
+
+
+def test_tables_with_other_names_and_with_a_column_for_each_run(tmp_path, call):
+    path = tmp_path / "export.csv"
+    path.write_text(
+        "Step,td3_s0 - score,td3_s1 - score,td3_s0 - loss\n10,1,2,9\n20,3,,9\n30,,5,9\n"
+    )
+    words = ("--columns", "step=Step", "--wide", "{algorithm}_s{seed} - score", "--steps", 30)
+    assert call(path, *words, "--env", "Hopper-v4") == 1  # the first run ends at step 20
+    (run,) = find_runs()
+    assert (run.id.cell.algorithm, run.id.seed) == ("td3", 1)
+    assert (run.timesteps.tolist(), run.results[:, 0].tolist()) == ([10, 30], [2, 5])
+
+
+def test_several_rows_of_a_step_are_episodes(tmp_path, call, capsys):
+    path = tmp_path / "episodes.csv"
+    path.write_text("t,score\n1,5\n1,7\n2,8\n2,10\n")
+    assert call(path, "--columns", "step=t,return=score", "--returns", "evaluation") == 0
+    (run,) = find_runs()
+    assert run.results.tolist() == [[5, 7], [8, 10]]
+    path.write_text("t,score\n1,5\n1,7\n2,8\n")
+    assert call(path, "--columns", "step=t,return=score") == 1
+    assert "1 to 2 values at a step" in capsys.readouterr().out
+
+
+def test_imported_runs_are_compared_with_others(tmp_path, call, capsys):
+    path = tmp_path / "table.csv"
+    make_table().to_csv(path, index=False)
+    assert call(path, "--returns", "evaluation") == 0
+    for command in (
+        ["study", "verdicts", "results/imported"],
+        ["status", "results"],
+        ["run", "validate", "results"],
+        ["study", "pack", "results/imported", "--output", "packed.parquet"],
+        ["compare", "packed.parquet"],
+        ["study", "merge", "packed.parquet", "results/imported"],
+    ):
+        code = main(command)
+        assert code == (2 if command[1] == "merge" else 0), command
+    assert "4 of its runs are in the study already" in capsys.readouterr().err
+    packed = load_runs(Path("packed.parquet")).runs
+    assert [run.final_score for run in packed] == [run.final_score for run in find_runs()]
+    verdicts = pandas.read_csv("results/imported/analysis/consistency.csv")
+    assert len(verdicts) == 1
+
+
+def test_imported_run_is_never_trained(tmp_path, call):
+    path = tmp_path / "table.csv"
+    make_table().to_csv(path, index=False)
+    assert call(path) == 0
+    run = find_runs()[0]
+    state = assess_run(run.path)
+    assert (state.state, state.reason) == ("completed", "imported")
+    with pytest.raises(SpecError, match=r"imported from .* never trained again"):
+        _check_same_run(None, read_run(run.path))
+    assert main(["run", "reproduce", str(run.path)]) == 2
+
+
+def test_no_run_is_overwritten_and_copies_are_refused(tmp_path, call, capsys):
+    write_cleanrl_run(tmp_path / "runs", 1)
+    shutil.copytree(tmp_path / "runs", tmp_path / "again")
+    assert call(tmp_path / "runs", tmp_path / "again") == 1
+    assert "same returns as" in capsys.readouterr().out
+    (run,) = find_runs()
+    before = (run.path / "run.json").read_bytes()
+    assert call(tmp_path / "runs") == 1
+    assert "is there already" in capsys.readouterr().out
+    assert (run.path / "run.json").read_bytes() == before
+    assert not list(Path("results").glob(".import*"))
+
+
+def test_a_dry_run_writes_nothing(tmp_path, call, capsys):
+    write_cleanrl_run(tmp_path / "runs", 1)
+    assert call(tmp_path / "runs", "--dry-run") == 0
+    assert "Would import 1 run" in capsys.readouterr().out
+    assert not Path("results").exists()
+
+
+def test_file_and_options_must_agree(tmp_path, call, capsys):
+    write_cleanrl_run(tmp_path / "runs", 1)
+    assert call(tmp_path / "runs", "--env", "Hopper-v4") == 1
+    assert "the option says env=Hopper-v4 and the file env=CartPole-v1" in capsys.readouterr().out
+
+
+def test_zoo_files_state_seed_and_length(tmp_path, call, sb3_logs):
+    shutil.copytree(sb3_logs / "eval", tmp_path / "logs")
+    inner = tmp_path / "logs" / "ppo" / "CartPole-v1_4" / "CartPole-v1"
+    inner.mkdir()
+    (inner / "args.yml").write_text(ZOO_ARGS)
+    assert call(tmp_path / "logs", "--framework", "sb3") == 0
+    (run,) = find_runs()
+    cell = run.id.cell
+    assert (cell.algorithm, cell.env, cell.hps, run.id.seed) == ("ppo", "CartPole-v1", "rl_zoo3", 7)
+
+
+def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
+    shutil.copytree(sb3_logs / "eval", tmp_path / "logs")
+    inner = tmp_path / "logs" / "ppo" / "CartPole-v1_4" / "CartPole-v1"
+    inner.mkdir()
+    target = tmp_path / "made"
+    (inner / "args.yml").write_text(f"!!python/object/apply:os.mkdir ['{target}']\n")
+    assert call(tmp_path / "logs") == 0
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("evaluations.npz", b"PK", "no archive"),
+        ("monitor.csv", b"r,l,t\n1,2,3\n", "no monitor.csv"),
+        ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\n1.0,20,0.5\n2.0,', "line 4 is cut"),
+        ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\nnan,20,0.5\n', "return nan"),
+        ("events.out.tfevents.1", b"", "is empty"),
+        ("events.out.tfevents.1", b"not an event file at all", "is no TensorBoard event file"),
+        ("run-1.wandb", b"nothing", "no file of W&B"),
+        ("table.csv", b"a,b\n1,2\n", "has no column step; it has a, b"),
+        ("table.csv", b"step,return\n1,x\n", "'x', no number"),
+        ("table.csv", b"step,return\n1.5,1\n", "1.5 is no number of steps"),
+        ("table.csv", b"step,return\n", "no rows"),
+        ("table.parquet", b"PAR1", "cannot be read as a table"),
+    ],
+)
+def test_damaged_files_are_refused_with_a_reason(tmp_path, call, capsys, name, content, reason):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    assert call(folder) == 1
+    assert reason in capsys.readouterr().out
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    "read", [lambda p: read_event_files([p]), lambda p: read_wandb_file(p, "x")]
+)
+@given(position=strategies.integers(0, 400), byte=strategies.integers(0, 255))
+@settings(max_examples=50, deadline=None)
+def test_changed_bytes_never_raise_anything_else(tmp_path_factory, read, position, byte):
+    folder = tmp_path_factory.mktemp("changed")
+    raw = bytearray(WANDB_FILE.read_bytes())
+    raw[position % len(raw)] = byte
+    (folder / "run.wandb").write_bytes(raw)
+    try:
+        read(folder / "run.wandb")
+    except UnusableError as error:
+        assert str(error)
+
+
+def test_an_event_file_that_was_cut_keeps_what_is_whole(tmp_path):
+    write_cleanrl_run(tmp_path, 1)
+    (file,) = tmp_path.rglob("*tfevents*")
+    whole = read_event_files([file]).values["charts/episodic_return"]
+    file.write_bytes(file.read_bytes()[:-10])
+    assert read_event_files([file]).values["charts/episodic_return"] == whole[:-1]
+    raw = bytearray(file.read_bytes())
+    raw[-60] ^= 1
+    file.write_bytes(raw)
+    with pytest.raises(UnusableError, match="checksum of event"):
+        read_event_files([file])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "found"),
+    [
+        ("{algorithm}/{env}_{seed}", "logs/ppo/My_Task-v0_12", ("ppo", "My_Task-v0", 12)),
+        ("{algorithm}-{env}-{seed}", "td3-Hopper-3", ("td3", "Hopper", 3)),
+    ],
+)
+def test_patterns(pattern, name, found):
+    fields = PathPattern(pattern).match_path(Path(name))
+    assert (fields["algorithm"], fields["env"], fields["seed"]) == found
+
+
+def test_patterns_that_fit_twice_or_not_are_refused():
+    with pytest.raises(UnusableError, match="in two ways: algorithm could be ppo_lstm or ppo"):
+        PathPattern("{algorithm}_{env}_{seed}").match_path(Path("ppo_lstm_Pong_1"))
+    with pytest.raises(UnusableError, match="does not fit"):
+        PathPattern("{algorithm}_{seed}").match_path(Path("td3_seed0"))
+    with pytest.raises(SpecError, match=r"pattern '{algo}' must name some of"):
+        PathPattern("{algo}")
+
+
+def test_foreign_folders_are_named_with_the_command_that_imports_them(sb3_logs, call, capsys):
+    assert main(["compare", str(sb3_logs / "eval")]) == 2
+    assert f"parallax import {sb3_logs}" in capsys.readouterr().err
+
+
+def test_reading_needs_no_framework():
+    code = (
+        "import sys, parallax.harness.cli.import_runs;"
+        "print([m for m in ('torch', 'tensorboard', 'wandb', 'stable_baselines3') "
+        "if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
+    path = tmp_path / "table.csv"
+    make_table().to_csv(path, index=False)
+    for words, reason in (
+        (("--set", "alignment=fully"), "give one of defaults, common, exact, lockstep"),
+        (("--set", "n_env=4"), "Did you mean n_envs"),
+        (("--columns", "steps=t"), "ROLE is one of"),
+        (("--algorithm", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
+        (("--study", "a/b"), "must be a name that can name a folder"),
+    ):
+        code = call(path, *words)
+        output = capsys.readouterr()
+        assert code in (1, 2) and reason in output.err + output.out, words
+    assert not Path("results").exists()

@@ -1,0 +1,147 @@
+"""Recipes from RL Baselines3 Zoo's hyperparameter files."""
+
+import pytest
+import yaml
+
+from parallax.harness.cli.main import main
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.imports.zoo_recipe import translate_zoo_entry
+
+ZOO = """
+CartPole-v1:
+  n_envs: 8
+  n_timesteps: !!float 1e5
+  policy: 'MlpPolicy'
+  n_steps: 32
+  batch_size: 256
+  gae_lambda: 0.8
+  gamma: 0.98
+  n_epochs: 20
+  ent_coef: 0.0
+  learning_rate: lin_0.001
+  clip_range: lin_0.2
+Hopper-v4: &hopper
+  normalize: true
+  n_envs: 1
+  policy: 'MlpPolicy'
+  n_timesteps: !!float 1e6
+  n_steps: 512
+  learning_rate: 9.80828e-05
+  env_kwargs: {healthy_reward: 0.5}
+  env_wrapper: gymnasium.wrappers.ClipAction
+  policy_kwargs: "dict(
+                    log_std_init=-2,
+                    activation_fn=nn.ReLU,
+                    net_arch=dict(pi=[256, 256], vf=[256, 256])
+                  )"
+Swimmer-v4:
+  <<: *hopper
+  gamma: 0.9999
+"""
+DQN_ENTRY = """
+n_timesteps: !!float 5e4
+policy: 'MlpPolicy'
+learning_rate: !!float 2.3e-3
+batch_size: 64
+buffer_size: 100000
+learning_starts: 1000
+gamma: 0.99
+target_update_interval: 10
+train_freq: 256
+gradient_steps: 128
+exploration_fraction: 0.16
+exploration_final_eps: 0.04
+policy_kwargs: "dict(net_arch=[256, 256])"
+"""
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    path = tmp_path / "ppo.yml"
+    path.write_text(ZOO)
+    return path
+
+
+def test_entries_become_the_recipes_that_people_made_of_them():
+    ppo = translate_zoo_entry("ppo", yaml.safe_load(ZOO)["CartPole-v1"])
+    assert ppo.hyperparameters == read_recipe("ppo", "zoo")
+    assert dict(ppo.overrides) == {"n_envs": "8", "steps": "100000"} and not ppo.untranslated
+    dqn = translate_zoo_entry("dqn", yaml.safe_load(DQN_ENTRY))
+    assert dqn.hyperparameters == read_recipe("dqn", "zoo")
+
+
+def test_entries_without_a_counterpart_are_refused_by_name(zoo, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["new", "recipe", str(zoo), "--algorithm", "ppo", "--env", "Swimmer-v4"]
+    words += ["--name", "tuned", "--output", "mine"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "policy_kwargs.log_std_init" in error and "policy_kwargs.activation_fn" in error
+    assert not (tmp_path / "mine").exists()
+    assert main([*words, "--partial"]) == 0
+    output = capsys.readouterr().out
+    assert "wrappers=normalized" in output and "+env.kwargs.healthy_reward=0.5" in output
+    assert "env.wrappers=[gymnasium.wrappers:ClipAction]" in output
+    text = (tmp_path / "mine/hyperparameters/ppo/tuned.yaml").read_text()
+    values = yaml.safe_load(text)
+    assert (values["gamma"], values["hidden_sizes"], values["rollout_steps"]) == (
+        *(0.9999, [256, 256], 512),
+    )
+    assert "# left out: policy_kwargs.log_std_init" in text
+    assert main([*words, "--partial"]) == 2  # nothing is overwritten
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "entry", "expected"),
+    [
+        ("td3", {"noise_type": "normal", "noise_std": 0.1}, {"exploration_noise": 0.1}),
+        ("td3", {"gradient_steps": -1, "train_freq": 8}, {"gradient_steps": 8}),
+        ("td3", {"learning_rate": 0.01}, {"policy_learning_rate": 0.01}),
+        ("sac", {"ent_coef": "auto_0.1"}, {"initial_temperature": 0.1}),
+        ("sac", {"train_freq": 2, "n_envs": 4}, {"train_freq": 8}),
+        (
+            *("ddpg", {"noise_type": "ornstein-uhlenbeck", "noise_std": 0.5}),
+            {"exploration_noise_kind": "ornstein-uhlenbeck", "exploration_noise": 0.5},
+        ),
+        ("ppo", {"clip_range": 0.3}, {"clip_range": 0.3, "clip_range_schedule": "constant"}),
+        ("dqn", {"target_update_interval": 7}, {"target_update_interval": 7}),
+    ],
+)
+def test_single_values(algorithm, entry, expected):
+    found = translate_zoo_entry(algorithm, entry)
+    assert {name: found.hyperparameters[name] for name in expected} == expected
+    assert not found.untranslated
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "entry", "reason"),
+    [
+        ("sac", {"ent_coef": 0.2}, "never fixed"),
+        ("td3", {"train_freq": [1, "episode"]}, "counts episodes"),
+        ("td3", {"learning_rate": "lin_0.001"}, "constant learning rate"),
+        ("td3", {"noise_type": "ornstein-uhlenbeck"}, "gaussian noise"),
+        ("ppo", {"use_sde": True}, "no counterpart"),
+        ("ppo", {"learning_rate": "exp_0.1"}, "no number"),
+        ("ppo", {"policy": "CnnPolicy"}, "only MlpPolicy"),
+        ("ppo", {"policy_kwargs": "dict(net_arch=dict(pi=[64], vf=[32]))"}, "same layers"),
+        ("ppo", {"env_wrapper": [{"a.B": {"c": 1}}]}, "class of its own"),
+        ("ppo", {"normalize": "{'norm_obs': True}"}, "only true and false"),
+        ("dqn", {"exploration_fraction": 0.1}, "n_timesteps"),
+    ],
+)
+def test_reasons(algorithm, entry, reason):
+    assert reason in str(translate_zoo_entry(algorithm, entry).untranslated)
+
+
+def test_values_that_cannot_be_used_are_refused():
+    with pytest.raises(SpecError, match="gamma"):
+        translate_zoo_entry("ppo", {"gamma": 2.0})
+    with pytest.raises(SpecError, match="n_envs"):
+        translate_zoo_entry("ppo", {"n_envs": "many"})
+
+
+def test_unknown_tasks_are_answered_with_the_known_ones(zoo, capsys):
+    words = ["new", "recipe", str(zoo), "--algorithm", "ppo", "--name", "a", "--output", "b"]
+    assert main([*words, "--env", "Hoper-v4"]) == 2
+    assert "Hopper-v4" in capsys.readouterr().err
