@@ -1,6 +1,7 @@
 """A diagnosis check: its condition, threshold, texts, result and finding."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
@@ -87,6 +88,7 @@ class CheckFinding:
         count: Number of evaluations with a result.
         seen: The first result.
         threshold: The threshold it was compared with.
+        remedies: What to do, with the names of the framework that is used.
     """
 
     check: DiagnosisCheck
@@ -96,6 +98,18 @@ class CheckFinding:
     count: int
     seen: CheckResult
     threshold: float
+    remedies: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the check's own remedies where no framework's names were put into them."""
+        self.remedies = self.remedies or self.check.remedies
+
+    def __str__(self) -> str:
+        """Return the finding on a line for each part."""
+        return (
+            f"{self.level}: {self.check.name} ({self.check.id}), from step {self.first_step} on\n"
+            f"  {self.seen.text}\n  Probably: {self.check.causes}\n  Try: {self.remedies}"
+        )
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the finding as plain data for `diagnosis.json`."""
@@ -112,7 +126,7 @@ class CheckFinding:
             "threshold": self.threshold,
             "threshold_source": self.check.source,
             "causes": self.check.causes,
-            "remedies": self.check.remedies,
+            "remedies": self.remedies,
             "may_be_wrong": self.check.may_be_wrong,
         }
 
@@ -120,8 +134,23 @@ class CheckFinding:
         """Return the line of the log."""
         return (
             f"[diagnosis] {self.level} {self.check.id} at step {self.first_step}: {self.seen.text} "
-            f"Probably: {self.check.causes} Try: {self.check.remedies}"
+            f"Probably: {self.check.causes} Try: {self.remedies}"
         )
+
+
+def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
+    """Return a text in which each of our hyperparameters is followed by a framework's own name.
+
+    Args:
+        text: Remedies of a check.
+        names: Framework's name by ours; what is named alike stays as it is.
+    """
+
+    def add_name(match: re.Match[str]) -> str:
+        own = names.get(match[0], "")
+        return match[0] if own.rpartition(".")[2] in ("", match[0]) else f"{match[0]} ({own})"
+
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", add_name, text)
 
 
 def why_no_reward_threshold(facts: TrainingFacts) -> str:

@@ -16,7 +16,12 @@ from parallax.harness.contract.events import (
     TrainingError,
     TrainingEvents,
 )
-from parallax.harness.diagnosis.check import ERROR, CheckFinding, DiagnosisCheck
+from parallax.harness.diagnosis.check import (
+    ERROR,
+    CheckFinding,
+    DiagnosisCheck,
+    name_hyperparameters,
+)
 from parallax.harness.diagnosis.environment_signals import EnvironmentSignalCollector
 from parallax.harness.diagnosis.network_signals import NetworkSignalCollector
 from parallax.harness.diagnosis.signals import Array, TrainingFacts
@@ -61,6 +66,7 @@ class DiagnosisEngine:
         normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
         start_step: int = 0,
         reported_ids: Collection[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> None:
         """Create a diagnosis; `subscribe` starts it.
 
@@ -76,9 +82,11 @@ class DiagnosisEngine:
             start_step: First step; checks that need the signal `beginning` are evaluated only if it
                 is 0.
             reported_ids: Ids of findings before `start_step`, which are not printed again.
+            names: The framework's name of each hyperparameter, for remedies.
         """
         self.findings: dict[str, CheckFinding] = {}
         self.problems: list[str] = []
+        self._names = dict(names or {})
         self._facts, self._strict, self._say, self.changed = facts, strict, say, on_change
         self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
         self._not_applicable = {
@@ -124,6 +132,21 @@ class DiagnosisEngine:
         if missing := self.list_missing_signals():
             text = "; ".join(f"{name} ({', '.join(signals)})" for name, signals in missing.items())
             self._say(f"[diagnosis] not evaluated, missing signals: {text}")
+
+    def end_after_failure(self, failure: str) -> None:
+        """Evaluate the checks a last time on a training that ended with an error.
+
+        A training that fails early has not been checked at all, and the state that it failed in
+        says why. Nothing is raised: the error that ended the training is the one to report.
+
+        Args:
+            failure: The error, in words.
+        """
+        self.close()
+        self._strict = False
+        self.signals.values["failure"] = failure
+        self.signals.step = self._events.steps
+        self._run_checks(last=True)
 
     def drop_policy(self) -> None:
         """Skip everything that evaluates the policy."""
@@ -304,7 +327,10 @@ class DiagnosisEngine:
             found.last_step = step
             return None
         level = seen.level or check.level
-        self.findings[check.id] = CheckFinding(check, level, step, step, 1, seen, threshold)
+        remedies = name_hyperparameters(check.remedies, self._names)
+        self.findings[check.id] = CheckFinding(
+            check, level, step, step, 1, seen, threshold, remedies
+        )
         return self.findings[check.id]
 
 

@@ -325,6 +325,10 @@ class NetworkSignalCollector:
 
     def _note_gradients(self, step: BeforeOptimizerStep) -> None:
         squares, trained = 0.0, 0
+        rates = [group.settings["lr"] for group in step.groups if "lr" in group.settings]
+        if rates:
+            known = self._signals.values.setdefault("learning_rates", {})
+            known[step.optimizer] = max(rates)
         self._check_uncleared_gradients(step)
         for parameter in (p for group in step.groups for p in group.parameters):
             place = parameter.place

@@ -11,7 +11,8 @@ diagnosis.finish()
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -28,6 +29,9 @@ from parallax.harness.diagnosis.check import CheckFinding, DiagnosisCheck
 from parallax.harness.diagnosis.engine import DiagnosisEngine
 from parallax.harness.diagnosis.registry import check_thresholds, load_all_checks
 from parallax.harness.diagnosis.signals import TrainingFacts
+
+if TYPE_CHECKING:
+    import pandas
 
 _MAX_REPORTED_ROWS = 4096
 
@@ -53,6 +57,7 @@ class Diagnosis:
         period: int | None = None,
         strict: bool = False,
         say: Callable[[str], None] = print,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         """Create a diagnosis; `wrap` and `watch` start it.
 
@@ -70,6 +75,7 @@ class Diagnosis:
                 least 400, or 500 without `steps`.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Prints a message; called once per finding.
+            names: Your names of our hyperparameters, for remedies.
 
         Raises:
             SpecError: A threshold belongs to no check.
@@ -86,9 +92,15 @@ class Diagnosis:
             "learning_starts": learning_starts,
             "replays": replays,
         }
-        self._options: dict[str, Any] = {"strict": strict, "period": period, "say": say}
+        self._options: dict[str, Any] = {
+            "strict": strict,
+            "period": period,
+            "say": say,
+            "names": names,
+        }
         self._troubles, self._events = troubles, TrainingEvents()
         self._engine: DiagnosisEngine | None = None
+        self._is_finished = False
         self._watching = contextlib.ExitStack()
         self._publish_metrics: Callable[[ReportedMetrics], None] | None = None
 
@@ -257,9 +269,35 @@ class Diagnosis:
         """Return the content of `diagnosis.json`: findings, evaluated checks, signals."""
         return self._require_engine().report()
 
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return the findings as a table, a row for each."""
+        import pandas  # half a second, and a loop needs none
+
+        return pandas.DataFrame([dict(finding.to_dict()) for finding in self.findings])
+
+    def __enter__(self) -> "Diagnosis":
+        """Return the diagnosis; leaving it evaluates the checks a last time."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Evaluate the checks a last time, also after an error, which is raised on."""
+        if self._engine is None or self._is_finished:
+            return
+        if error is None:
+            self.finish()
+        elif isinstance(error, Exception) and not isinstance(error, TrainingError):
+            self._is_finished = True
+            self._engine.end_after_failure(f"{type(error).__name__}: {error}")
+        self._watching.close()
+
     def finish(self) -> tuple[CheckFinding, ...]:
         """Evaluate the checks a last time, remove all hooks and return the findings."""
-        engine = self._require_engine()
+        engine, self._is_finished = self._require_engine(), True
         engine.signals.step = self._events.steps
         try:
             engine.end()

@@ -109,6 +109,7 @@ def start_diagnosis(
         normalizer=monitor.normalizer,
         start_step=begins,
         reported_ids={finding["id"] for finding in before.findings},
+        names={row.field: row.native_name for row in prepared.native.alignment},
     )
     diagnosing = RunDiagnosis(engine, settings["mode"], before)
     folder.checkpoint_extras.add("diagnosis", diagnosing)
@@ -121,10 +122,12 @@ def start_diagnosis(
     return diagnosing
 
 
-def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder) -> None:
-    """Writes the last report, however the training ended."""
+def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder, failure: str = "") -> None:
+    """Writes the last report, however the training ended; after a failure with a last check."""
     if diagnosing is not None:
         diagnosing.engine.close()
+        if failure:
+            diagnosing.engine.end_after_failure(failure)
         diagnosing.keep(folder)
 
 

@@ -71,7 +71,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
             outcome = {"status": "failed", "failure": _describe_error(error)}
         finally:
             with block_stop_signals():
-                trouble = _close(attempt) | _finish_trace(folder)
+                trouble = _close(attempt, outcome) | _finish_trace(folder)
                 if outcome["status"] == "completed":
                     outcome |= trouble
                 outcome["provenance"] = collect_provenance() | {
@@ -191,9 +191,9 @@ class _RunAttempt:
             **({"saved_evaluation": best.evaluation} if best else {}),
         }
 
-    def close(self) -> None:
+    def close(self, failure: str = "") -> None:
         """Writes what the diagnosis has found, and ends the logger's files."""
-        finish_diagnosis(self.diagnosis, self._folder)
+        finish_diagnosis(self.diagnosis, self._folder, failure)
         if self.logging:
             self.logging.close()
 
@@ -216,10 +216,10 @@ def _check_weights_finite(weights: Weights) -> None:
         )
 
 
-def _close(attempt: _RunAttempt) -> dict[str, Any]:
+def _close(attempt: _RunAttempt, outcome: dict[str, Any]) -> dict[str, Any]:
     """Close what is written beside the record; a full disk must not keep the status from it."""
     try:
-        attempt.close()
+        attempt.close(outcome["failure"] if outcome["status"] == "failed" else "")
     except (LockLostError, FolderDeletedError):
         raise
     except OSError as error:

@@ -4,6 +4,8 @@ RLExplorer has the first kinds; dormant units are Sokar et al. 2023 (arXiv:2302.
 effective rank is Kumar et al. 2021 (arXiv:2010.14498).
 """
 
+import re
+
 import numpy as np
 
 from parallax.harness.diagnosis.check import (
@@ -23,6 +25,50 @@ _WHOLE_LAYER = 0.99
 def _compute_last_median(signals: TrainingSignals, name: str, count: int = 5) -> float | None:
     values = signals.series[name].last(count)
     return float(np.median(values)) if len(values) == count else None
+
+
+def detect_not_a_number(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Detect NaN and infinite values of weights, losses, gradients, metrics and rewards.
+
+    An error of the training that speaks of them counts as well: upstream's own checks raise before
+    the next evaluation.
+    """
+    places = [
+        f"a {name.replace('_', ' ')}"
+        for name, series in {**signals.series, **signals.metrics}.items()
+        # Other values may have no number in a sound training, as the explained variance of equal
+        # returns.
+        if ("loss" in name or name == "gradient_norm")
+        and series.count
+        and not np.isfinite(series.latest)
+    ]
+    places += [] if signals.values.get("weights_finite", True) else ["a weight"]
+    failure = str(signals.values.get("failure", ""))
+    if _NAMES_NOT_A_NUMBER.search(failure):
+        places.append(f"the error that ended the training ({_shorten_error(failure)})")
+    return CheckResult(f"NaN or infinite: {', '.join(places)}.", 0.0) if places else None
+
+
+_NAMES_NOT_A_NUMBER = re.compile(r"\bnans?\b|\binf(inity|inite)?\b|n(ot|on)[- ]finite", re.I)
+_MAX_ERROR_LENGTH = 120
+
+
+def _shorten_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if _NAMES_NOT_A_NUMBER.search(line)]
+    return telling[0][:_MAX_ERROR_LENGTH]
+
+
+def detect_large_learning_rate(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Detect learning rates far above those that anybody trains with, of Adam and its relatives.
+
+    Their step is as long as the rate whatever the gradient is (Kingma & Ba 2015, section 2.1); that
+    of plain gradient descent is not, so that its rates say nothing.
+    """
+    for name, rate in signals.values["learning_rates"].items():
+        if "adam" in name.lower() and rate > threshold:
+            return CheckResult(f"The learning rate of {name} is {rate:g}.", rate)
+    return None
 
 
 def detect_dead_or_saturated_units(
@@ -231,6 +277,34 @@ def _why_rewards_rescaled(facts: TrainingFacts) -> str:
 
 
 CHECKS = (
+    DiagnosisCheck(
+        "not-a-number",
+        "values are NaN or infinite",
+        THROUGHOUT,
+        ERROR,
+        (),
+        0.0,
+        "any",
+        detect_not_a_number,
+        "a learning rate that is too high, rewards or targets that are not scaled, a division by "
+        "zero, the logarithm of zero.",
+        "lower the learning rates; set max_grad_norm; wrappers=normalized; check observations and "
+        "rewards for NaN.",
+        "hardly.",
+    ),
+    DiagnosisCheck(
+        "learning-rate-too-high",
+        "the learning rate is far above usual ones",
+        THROUGHOUT,
+        WARNING,
+        ("learning_rates",),
+        0.05,
+        "own: twenty times the highest rate of the shipped recipes, 0.0023",
+        detect_large_learning_rate,
+        "a wrong power of ten, or a rate of plain gradient descent given to Adam.",
+        "lower learning_rate (policy_learning_rate, critic_learning_rate) to 0.01 or less.",
+        "tabular or linear problems that are learned in a few steps.",
+    ),
     DiagnosisCheck(
         "dead-or-saturated-units",
         "units are dead or saturated",

@@ -1,0 +1,119 @@
+"""The diagnosis as a callback of Stable-Baselines3, for trainings of one's own.
+
+with DiagnosisCallback() as diagnosis:
+    model.learn(20_000, callback=diagnosis)
+print(diagnosis.to_frame())
+"""
+
+import contextlib
+from types import TracebackType
+from typing import Any, Self
+
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+import parallax
+
+# Names of Stable-Baselines3 that differ from ours.
+_NAMES = {
+    "rollout_steps": "n_steps",
+    "minibatch_size": "batch_size",
+    "epochs": "n_epochs",
+    "value_clip_range": "clip_range_vf",
+    "policy_learning_rate": "learning_rate",
+    "critic_learning_rate": "learning_rate",
+    "temperature_learning_rate": "learning_rate",
+    "initial_temperature": "ent_coef",
+    "exploration_initial": "exploration_initial_eps",
+    "exploration_final": "exploration_final_eps",
+    "exploration_steps": "exploration_fraction",
+    "exploration_noise": "action_noise",
+    "hidden_sizes": "policy_kwargs net_arch",
+}
+
+
+class DiagnosisCallback(BaseCallback):
+    """Diagnosis of a training of Stable-Baselines3 with one environment.
+
+    Used in a `with` statement it also evaluates the checks when the training fails.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Create the callback.
+
+        Args:
+            options: Options of `parallax.Diagnosis` that are not read from the model.
+        """
+        super().__init__()
+        self._options = options
+        self._diagnosis: parallax.Diagnosis | None = None
+        self._places: tuple[list[Any], Any] | None = None
+
+    @property
+    def findings(self) -> tuple[Any, ...]:
+        """Findings so far."""
+        return () if self._diagnosis is None else self._diagnosis.findings
+
+    def to_frame(self) -> Any:
+        """Return the findings as a `pandas.DataFrame`."""
+        if self._diagnosis is None:
+            raise RuntimeError("the training has not begun: pass the callback to model.learn.")
+        return self._diagnosis.to_frame()
+
+    def _on_training_start(self) -> None:
+        model: Any = self.model
+        known: dict[str, Any] = {
+            "steps": int(self.locals["total_timesteps"]),
+            "gamma": getattr(model, "gamma", None),
+            "tau": getattr(model, "tau", None) if hasattr(model, "replay_buffer") else None,
+            "learning_starts": getattr(model, "learning_starts", 0),
+            "replays": not isinstance(model, OnPolicyAlgorithm),
+            "names": _NAMES,
+        }
+        envs = _list_envs(model.env)
+        self._diagnosis = parallax.Diagnosis(**(known | self._options))
+        self._places = envs, envs[0]
+        envs[0] = self._diagnosis.wrap(envs[0])
+        self._diagnosis.watch(
+            policy=lambda observations: model.predict(observations, deterministic=True)[0],
+            networks={"policy": model.policy},
+        )
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self._leave(None)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._diagnosis is not None:
+            self._diagnosis.__exit__(type(error) if error else None, error, None)
+        if self._places is not None:
+            envs, plain = self._places
+            envs[0], self._places = plain, None
+
+    def __enter__(self) -> Self:
+        """Return the callback."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Evaluate the checks a last time, also after an error, which is raised on."""
+        self._leave(error)
+
+
+def _list_envs(venv: Any) -> list[Any]:
+    """Return the list of environments in a `DummyVecEnv` below any wrappers."""
+    with contextlib.suppress(AttributeError):
+        venv = venv.unwrapped
+    envs = getattr(venv, "envs", None)
+    if not isinstance(envs, list) or len(envs) != 1:
+        raise ValueError(
+            "DiagnosisCallback watches one environment in this process: use n_envs=1 and "
+            "DummyVecEnv, or parallax.Diagnosis around an environment of your own."
+        )
+    return envs

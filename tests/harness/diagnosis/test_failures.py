@@ -1,0 +1,98 @@
+"""Trainings that fail are checked a last time: NaN, exploding losses and absurd rates by name."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.monitor import Monitor
+
+from parallax.adapters.sb3.callback import DiagnosisCallback
+from parallax.harness.diagnosis.check import name_hyperparameters
+from parallax.harness.diagnosis.user_loop import Diagnosis
+
+
+def train_until_nan(diagnosis, rate, fails=True):
+    """A loop whose weights become NaN, and whose error says nothing of it."""
+    env = diagnosis.wrap(gymnasium.make("CartPole-v1"))
+    network = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
+    diagnosis.watch(networks={"q": network})
+    observation, _ = env.reset(seed=0)
+    for step in range(60):
+        values = network(torch.as_tensor(observation))
+        loss = (values**2).mean()
+        if fails and step == 50:
+            loss = loss * float("nan")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if not np.isfinite(network.weight.detach().numpy()).all():
+            raise ValueError("an action is not in the action space")
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            observation, _ = env.reset()
+
+
+def test_a_loop_that_dies_of_nan_before_the_first_check_says_so():
+    lines = []
+    with pytest.raises(ValueError, match="action space"), Diagnosis(say=lines.append) as diagnosis:
+        train_until_nan(diagnosis, 0.5)
+    frame = diagnosis.to_frame()
+    assert {"not-a-number", "learning-rate-too-high"} <= set(frame["id"])
+    text = str(next(f for f in diagnosis.findings if f.check.id == "not-a-number"))
+    assert "NaN or infinite: " in text and "a weight" in text and "Try: lower" in text
+    assert any("not-a-number" in line for line in lines)
+
+
+def test_a_sound_loop_has_neither():
+    with Diagnosis(say=lambda text: None) as diagnosis:
+        train_until_nan(diagnosis, 1e-3, fails=False)
+    assert not {"not-a-number", "learning-rate-too-high"} & set(diagnosis.report()["findings"])
+    assert all(finding.check.id != "not-a-number" for finding in diagnosis.findings)
+
+
+def test_the_error_itself_counts():
+    with pytest.raises(ValueError, match="nan"), Diagnosis(say=lambda text: None) as diagnosis:
+        diagnosis.wrap(gymnasium.make("CartPole-v1"))
+        raise ValueError("Expected parameter loc to satisfy Real(), but found\ntensor([[nan]])")
+    (finding,) = [f for f in diagnosis.findings if f.check.id == "not-a-number"]
+    assert "tensor([[nan]])" in finding.seen.text
+
+
+def test_the_callback_watches_a_model_of_ones_own():
+    env = Monitor(gymnasium.make("CartPole-v1"))
+    model = DQN("MlpPolicy", env, learning_rate=1.0, learning_starts=50, device="cpu", seed=0)
+    with DiagnosisCallback(period=100, say=lambda text: None) as callback:
+        model.learn(400, callback=callback)
+    frame = callback.to_frame()
+    assert "learning-rate-too-high" in set(frame["id"])
+    assert model.get_env().envs[0] is env  # everything is as it was
+    rate = frame.set_index("id").loc["learning-rate-too-high", "remedies"]
+    assert "policy_learning_rate (learning_rate)" in rate
+
+
+def test_the_callback_changes_no_weight():
+    weights = []
+    for watched in (False, True):
+        model = DQN("MlpPolicy", gymnasium.make("CartPole-v1"), learning_starts=50, seed=0)
+        callback = DiagnosisCallback(period=50, say=lambda text: None) if watched else None
+        model.learn(200, callback=callback)
+        weights.append([value.clone() for value in model.policy.state_dict().values()])
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+
+
+def test_the_callback_refuses_several_environments():
+    from stable_baselines3.common.env_util import make_vec_env
+
+    model = DQN("MlpPolicy", make_vec_env("CartPole-v1", 2), seed=0)
+    with pytest.raises(ValueError, match="one environment"):
+        model.learn(100, callback=DiagnosisCallback())
+
+
+def test_remedies_name_what_the_framework_calls_it():
+    text = "lower learning_rate or rollout_steps; set gamma."
+    names = {"rollout_steps": "PPO.n_steps", "gamma": "GAE.gamma", "learning_rate": "Adam.lr"}
+    assert name_hyperparameters(text, names) == (
+        "lower learning_rate (Adam.lr) or rollout_steps (PPO.n_steps); set gamma."
+    )
