@@ -120,6 +120,17 @@ class NamedCurve:
         return f"{self.curve.source}{part}"
 
     @property
+    def content_hash(self) -> str:
+        """Hash of the returns, equal for copies; of the source as well where they never vary.
+
+        The returns of a solved task may be equal in different runs.
+        """
+        content = hash_evaluations(self.curve.evaluations)
+        if np.ptp(self.curve.evaluations.results) > 0:
+            return content
+        return hashlib.sha256(f"{content} {self.title}".encode()).hexdigest()
+
+    @property
     def last_step(self) -> int:
         """Step of the last evaluation."""
         return int(self.curve.evaluations.timesteps[-1])
@@ -375,11 +386,14 @@ def _refuse_short_runs_and_copies(
     usable = []
     for run in curves:
         end = ends[run.names["env"], run.names["algorithm"], run.curve.kind]
-        content = hash_evaluations(run.curve.evaluations)
-        constant = bool(np.ptp(run.curve.evaluations.results) == 0)  # as a solved task's may be
-        if not constant and content in seen:
+        content = run.content_hash
+        if content in seen:
             reason = f"same returns as {seen[content].title}, which is imported"
-        elif run.steps is None and run.last_step + run.interval <= end:
+        elif (
+            run.steps is None
+            and run.names["env"] != UNKNOWN_NAME  # other tasks may well be shorter
+            and run.last_step + run.interval <= end
+        ):
             reason = (
                 f"too short: last evaluation at step {run.last_step:,}; another run reached "
                 f"{end:,}. --steps {run.last_step} cuts all runs to this length"
@@ -402,8 +416,7 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
     spec = make_imported_spec(run, options)
     check_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, spec), **run.names)
-    content = hash_evaluations(run.curve.evaluations)
-    folder = find_imported_folder(options.results_dir, place, content)
+    folder = find_imported_folder(options.results_dir, place, run.content_hash)
     if folder in taken:
         raise UnusableError(
             f"has the name of {taken[folder].title}, seed {run.names['seed']} included: say with "

@@ -19,15 +19,19 @@ def command(*arguments):
 def test_the_command_prints_the_table_and_says_where_files_are(results, make_run):
     for framework in ("sb3", "cleanrl"):
         for seed in range(2):
-            make_run(framework=framework, seed=seed)
+            make_run(framework=framework, seed=seed, score=100 + seed + len(framework))
     make_run(framework="cleanrl", seed=2, status="interrupted")
     done = command(results / "demo")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert max(map(len, lines[:-4])) <= 100
+    assert max(map(len, lines[:-5])) <= 100
     output = results / "demo" / "analysis"
     assert sorted(path.name for path in output.iterdir()) == FILES
-    assert lines[-4:] == [
+    assert lines[-1].startswith(
+        "Next:    parallax why cleanrl sb3 --algorithms ppo --env Hopper-v5"
+    )
+    assert lines[-1].endswith(f"--study {results / 'demo'}")
+    assert lines[-5:-1] == [
         f"Table:   {output}/comparison.csv",
         f"         {output}/comparison.md",
         f"Picture: {output}/learning_curves.png",

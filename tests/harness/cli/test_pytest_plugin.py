@@ -13,8 +13,10 @@ from parallax.harness.cli.main import main
 
 def run_pytest(folder, *words):
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "parallax.harness.cli.pytest_plugin"]
-        + ["-p", "no:cacheprovider", "--rootdir", str(folder), str(folder), *words],
+        [
+            *(sys.executable, "-m", "pytest", "-p", "parallax.harness.cli.pytest_plugin"),
+            *("-p", "no:cacheprovider", "--rootdir", str(folder), str(folder), *words),
+        ],
         cwd=folder,
         env={**os.environ, "GITHUB_STEP_SUMMARY": str(folder / "summary.md")},
         capture_output=True,

@@ -399,3 +399,17 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
         output = capsys.readouterr()
         assert code in (1, 2) and reason in output.err + output.out, words
     assert not Path("results").exists()
+
+
+def test_solved_runs_without_seeds_are_no_copies_of_each_other(tmp_path, call):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("step,return\n10,500\n20,500\n")
+    assert call(tmp_path / "a.csv", tmp_path / "b.csv") == 0
+    assert [run.final_score for run in find_runs()] == [500, 500]
+
+
+def test_length_says_nothing_where_the_task_is_unknown(tmp_path, call):
+    (tmp_path / "a.csv").write_text("step,return\n10,1\n20,2\n")
+    (tmp_path / "b.csv").write_text("step,return\n10,3\n20,4\n30,5\n")
+    assert call(tmp_path / "a.csv", tmp_path / "b.csv") == 0
+    assert call(tmp_path / "a.csv", tmp_path / "b.csv", "--env", "A-v0", "--study", "two") == 1
