@@ -19,6 +19,7 @@ RULES = {
     f"{H}.contract": {"parallax.envs.tasks", f"{H}.record.layout"},
     f"{H}.formulas": {f"{H}.contract"},
     f"{H}.replay": {f"{H}.contract"},
+    f"{H}.imports": {f"{H}.contract", f"{H}.record"},
     f"{H}.interventions": {f"{H}.contract"},
     f"{H}.diagnosis": {f"{H}.contract", f"{H}.formulas"},
     f"{H}.train": {

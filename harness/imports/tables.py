@@ -19,6 +19,7 @@ from parallax.harness.record.reading import check_finite
 SUFFIXES = (".csv", ".parquet", ".pq")
 _MAX_VALUES = 2**24
 _MAX_RUNS = 100_000
+_MAX_FOOTER_BYTES = 2**24
 _COLUMNS: Mapping[str, str] = {
     **{field: field for field in FIELDS},
     "step": "step",
@@ -164,7 +165,7 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from parallax.harness.record.parquet_pages import check_pages
+    from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 
     raw = read_bounded(path, MAX_FILE_BYTES)
     try:
@@ -172,11 +173,21 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
             table = pyarrow.csv.read_csv(io.BytesIO(raw))
         else:
             # What the footer says of sizes is compared with the pages before they are decoded.
-            file = pyarrow.parquet.ParquetFile(io.BytesIO(raw), page_checksum_verification=True)
-            about = file.metadata
-            if about.num_rows * about.num_columns > _MAX_VALUES:
-                raise UnusableError(f"is too large: {about.num_rows:,} rows")
-            check_pages(io.BytesIO(raw), about)
+            groups = read_column_sizes(io.BytesIO(raw), _MAX_FOOTER_BYTES)
+            columns = [column for group in groups for column in group]
+            decoded = sum(column.uncompressed for column in columns)
+            if decoded > MAX_FILE_BYTES or sum(c.values for c in columns) > _MAX_VALUES:
+                raise UnusableError(f"is too large: {decoded:,} bytes after decompression")
+            check_pages(io.BytesIO(raw), groups)
+            limits = {
+                "thrift_string_size_limit": _MAX_FOOTER_BYTES,
+                "thrift_container_size_limit": _MAX_VALUES,
+            }
+            file = pyarrow.parquet.ParquetFile(
+                io.BytesIO(raw), page_checksum_verification=True, **limits
+            )
+            if file.metadata.num_rows > _MAX_VALUES:
+                raise UnusableError(f"is too large: {file.metadata.num_rows:,} rows")
             table = file.read()
         if table.num_rows * table.num_columns > _MAX_VALUES:
             raise UnusableError(f"is too large: {table.num_rows:,} rows")
