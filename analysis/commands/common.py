@@ -64,7 +64,7 @@ def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
     shared = Path(os.path.commonpath(folders))
     text = (
         f"{len(folders)} folders hold an evaluations.npz of another tool, such as {folders[0]}. "
-        f"Such runs are read once they are imported: parallax import {shared} --framework sb3 "
+        f"Such runs are read once they are imported: parallax import {shared} --frameworks sb3 "
         "--pattern '{algorithm}/{env}_{seed}'"
     )
     if is_all:

@@ -201,7 +201,7 @@ def _remove_copies(
     copies = []
     for run in runs:
         first = known.setdefault(run.id, run)
-        if first is not run and run.provenance is not None:
+        if first is not run and run.provenance is not None and run.id.seed is not None:
             reason = f"same run as {first.path.relative_to(root)}, which is used"
             copies.append(ExcludedRun(run.id, run.path, reason, completed=True))
     copied = {item.path for item in copies}

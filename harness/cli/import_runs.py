@@ -30,8 +30,8 @@ _ROLES = ("step", "return", *FIELDS)
 _SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
 _EPILOG = """\
 examples:
-  parallax import logs --framework sb3 --pattern '{algorithm}/{env}_{seed}'
-  parallax import runs --framework cleanrl --algorithm ppo --study theirs
+  parallax import logs --frameworks sb3 --pattern '{algorithm}/{env}_{seed}'
+  parallax import runs --frameworks cleanrl --algorithms ppo --study theirs
   parallax import curves.csv --columns step=timesteps,return=score --returns evaluation
   parallax import export.csv --columns step=Step --wide '{algorithm}_seed{seed} - {_}'
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pattern", help="meaning of the last folders of a path: '{algorithm}/{env}_{seed}'")
     for name in FIELDS:
         kind = int if name == "seed" else str
-        add(f"--{name}", type=kind, help=f"{name} of all runs")
+        add(_format_option(name), dest=name, type=kind, help=f"{name} of all runs")
     add("--steps", type=_parse_positive, help="length of the runs; longer ones are cut")
     add(
         "--columns",
@@ -82,6 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"setting of all runs: hyperparameters.NAME, {', '.join(_SETTINGS)}; may be repeated",
     )
     add("--dry-run", action="store_true", help="show what would be imported, and write nothing")
+
+
+def _format_option(field: str) -> str:
+    """Return the option that states a part of the name: frameworks and algorithms as everywhere."""
+    return f"--{field}s" if field in ("framework", "algorithm") else f"--{field}"
 
 
 def _parse_positive(text: str) -> int:
@@ -223,7 +228,7 @@ def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bo
         counts = ", ".join(f"{field} of {count}" for field, count in unknown.items())
         print(
             f"Unknown: {counts} runs. State it with --pattern, --columns or "
-            f"{', '.join(f'--{field}' for field in unknown)}."
+            f"{', '.join(map(_format_option, unknown))}."
         )
     if kinds := {run.curve.kind for run in runs} - {EVALUATION}:
         print(

@@ -20,7 +20,7 @@ from parallax.harness.record.files import write_texts_atomically
 
 _EPILOG = """\
 examples:
-  parallax new recipe ppo.yml --algorithm ppo --env Hopper-v4 --name tuned --output mine
+  parallax new recipe ppo.yml --algorithms ppo --env Hopper-v4 --name tuned --output mine
   parallax train --config-dir mine algorithm=ppo env=Hopper-v4 hps=tuned"""
 
 
@@ -29,7 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="hyperparams/<algorithm>.yml of the Zoo")
-    add("--algorithm", required=True, choices=SUPPORTED)
+    add(
+        "--algorithms",
+        dest="algorithm",
+        required=True,
+        choices=SUPPORTED,
+        help="the algorithm of the file",
+    )
     add("--env", required=True, metavar="TASK", help="entry of the file")
     add("--name", required=True, help="name of the recipe: hps=NAME")
     add("--output", required=True, type=Path, metavar="FOLDER", help="folder for --config-dir")

@@ -28,7 +28,7 @@ def study(results, make_run):
     (zeros, ones) = np.zeros((2, 4)), np.ones((2, 4), int)
     np.savez(file, timesteps=[1, 2], results=zeros, ep_lengths=ones)
     words = ["--study", "demo", "--results-dir", str(results)]
-    assert main(["import", str(file), "--algorithm", "ppo", "--env", "Hopper-v5", *words]) == 0
+    assert main(["import", str(file), "--algorithms", "ppo", "--env", "Hopper-v5", *words]) == 0
     return results / "demo"
 
 

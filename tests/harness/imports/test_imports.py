@@ -78,7 +78,7 @@ def find_runs(folder="results"):
 
 def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
     source = sb3_logs / "eval"
-    assert call(source, "--framework", "sb3", "--pattern", "{algorithm}/{env}_{seed}") == 0
+    assert call(source, "--frameworks", "sb3", "--pattern", "{algorithm}/{env}_{seed}") == 0
     (run,) = find_runs()
     with np.load(source / "ppo" / "CartPole-v1_4" / "evaluations.npz") as arrays:
         assert (run.timesteps == arrays["timesteps"]).all()
@@ -119,7 +119,7 @@ def test_scalars_of_event_files_come_back_equal(sb3_logs, call):
         assert [list(map(repr, pair)) for pair in found.values[name]] == [
             list(map(repr, pair)) for pair in expected
         ]
-    assert call(sb3_logs / "tb", "--pattern", "{algorithm}_{_}", "--framework", "SB3") == 0
+    assert call(sb3_logs / "tb", "--pattern", "{algorithm}_{_}", "--frameworks", "SB3") == 0
     (run,) = find_runs()
     assert [value for _, value in found.values["eval/mean_reward"]] == run.results[:, 0].tolist()
     assert (run.id.framework, run.id.cell.algorithm, run.id.seed) == ("sb3", "ppo", None)
@@ -142,7 +142,7 @@ def write_cleanrl_run(root, seed, steps=4000):
 def test_cleanrl_folders_state_task_seed_and_length(tmp_path, call):
     for seed in (1, 2):
         write_cleanrl_run(tmp_path / "runs", seed)
-    assert call(tmp_path / "runs", "--framework", "cleanrl", "--algorithm", "ppo") == 0
+    assert call(tmp_path / "runs", "--frameworks", "cleanrl", "--algorithms", "ppo") == 0
     first, second = find_runs()
     assert (first.id.seed, second.id.seed, first.id.cell.env) == (1, 2, "CartPole-v1")
     assert first.timesteps.tolist() == list(range(400, 4001, 400))
@@ -157,7 +157,7 @@ def test_offline_files_of_wandb_need_no_wandb(call):
     found = read_wandb_file(WANDB_FILE, None)
     assert found.values["charts/episodic_return"] == [(i * 1000, 10.5 * i) for i in range(1, 6)]
     assert found.settings["net"] == {"hidden": [64, 64]}
-    assert call(WANDB_FILE, "--algorithm", "ppo", "--every", 1000) == 0
+    assert call(WANDB_FILE, "--algorithms", "ppo", "--every", 1000) == 0
     (run,) = find_runs()
     assert run.results[:, 0].tolist() == [10.5 * i for i in range(1, 6)]
     assert (run.id.seed, run.id.cell.env) == (3, "CartPole-v1")
@@ -279,7 +279,7 @@ def test_zoo_files_state_seed_and_length(tmp_path, call, sb3_logs):
     inner = tmp_path / "logs" / "ppo" / "CartPole-v1_4" / "CartPole-v1"
     inner.mkdir()
     (inner / "args.yml").write_text(ZOO_ARGS)
-    assert call(tmp_path / "logs", "--framework", "sb3") == 0
+    assert call(tmp_path / "logs", "--frameworks", "sb3") == 0
     (run,) = find_runs()
     cell = run.id.cell
     assert (cell.algorithm, cell.env, cell.hps, run.id.seed) == ("ppo", "CartPole-v1", "rl_zoo3", 7)
@@ -392,7 +392,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
         (("--set", "alignment=fully"), "give one of defaults, common, exact, lockstep"),
         (("--set", "n_env=4"), "Did you mean n_envs"),
         (("--columns", "steps=t"), "ROLE is one of"),
-        (("--algorithm", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
+        (("--algorithms", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
         (("--study", "a/b"), "must be a name that can name a folder"),
     ):
         code = call(path, *words)

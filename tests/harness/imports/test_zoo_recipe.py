@@ -73,7 +73,7 @@ def test_entries_become_the_recipes_that_people_made_of_them():
 
 def test_entries_without_a_counterpart_are_refused_by_name(zoo, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["new", "recipe", str(zoo), "--algorithm", "ppo", "--env", "Swimmer-v4"]
+    words = ["new", "recipe", str(zoo), "--algorithms", "ppo", "--env", "Swimmer-v4"]
     words += ["--name", "tuned", "--output", "mine"]
     assert main(words) == 2
     error = capsys.readouterr().err
@@ -142,6 +142,6 @@ def test_values_that_cannot_be_used_are_refused():
 
 
 def test_unknown_tasks_are_answered_with_the_known_ones(zoo, capsys):
-    words = ["new", "recipe", str(zoo), "--algorithm", "ppo", "--name", "a", "--output", "b"]
+    words = ["new", "recipe", str(zoo), "--algorithms", "ppo", "--name", "a", "--output", "b"]
     assert main([*words, "--env", "Hoper-v4"]) == 2
     assert "Hopper-v4" in capsys.readouterr().err
