@@ -275,25 +275,28 @@ class LockstepTrainings:
         self._initial_weights: dict[str, Any] = {}
 
     def measure_distances(
-        self, one: int, other: int, lengths: Sequence[int]
+        self, one: int, other: int, lengths: Sequence[int], copied: int | None = None
     ) -> list[WeightDistance]:
         """Compare the weights of two implementations after each of some updates.
 
         Args:
-            one: Number of a side; its copy with another last bit shows how rounding grows.
+            one: Number of a side.
             other: Number of another side.
             lengths: Numbers of updates, increasing, of whole update cycles.
+            copied: Number of the side whose copies show how rounding grows; None for `one`.
 
         Raises:
             SpecError: A framework refuses the settings, or makes fewer updates.
         """
+        copied = one if copied is None else copied
         mine, theirs = (self.train_weights(number, lengths) for number in (one, other))
-        copies = self.train_weights(one, lengths, last_bit=True)
+        original = mine if copied == one else self.train_weights(copied, lengths)
+        copies = self.train_weights(copied, lengths, last_bit=True)
         least = MIN_DIFFERENCE_FLOAT64 if self._options.float64 else MIN_DIFFERENCE_FLOAT32
         most, distances = 0.0, []
         for updates in lengths:
             difference, network = _compute_weight_distance(mine[updates], theirs[updates])
-            most = max(most, _compute_weight_distance(mine[updates], copies[updates])[0])
+            most = max(most, _compute_weight_distance(original[updates], copies[updates])[0])
             distances.append(WeightDistance(updates, difference, network, most, least))
         return distances
 

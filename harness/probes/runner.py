@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,15 @@ from parallax.harness.probes.worker import WorkerTask, read_last_line
 
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
-"""One thread each; compiling functions that are called a few times costs more than it saves."""
+WORKER_ENVIRONMENT = {
+    **{"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"},
+    **{
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    },
+}
+"""One thread each. Compiling functions that are called a few times costs more than it saves; where
+JAX compiles each operation nevertheless, all that it compiles is stored, however small."""
 MAX_PROCESSES = 2
 """Implementations that are measured at the same time."""
 
@@ -252,6 +260,18 @@ class TargetReply:
     results: Mapping[str, ProbeResult]
 
 
+def make_worker_environment() -> dict[str, str]:
+    """Return the environment of workers; variables of this process have priority.
+
+    JAX stores compiled operations by their code, its version and the processor. They are the same
+    bits as those compiled anew, and most of the time of a measurement that runs JAX operation by
+    operation is compiling.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    stored = {"JAX_COMPILATION_CACHE_DIR": str(cache / "parallax" / "jax")}
+    return WORKER_ENVIRONMENT | stored | dict(os.environ)
+
+
 class ProbeProcess:
     """One worker process, and the implementations that it or its children measure.
 
@@ -277,7 +297,7 @@ class ProbeProcess:
         try:
             self._process = subprocess.Popen(
                 [targets[0].python, *worker],
-                env=add_project_to_path(WORKER_ENVIRONMENT | dict(os.environ)),
+                env=add_project_to_path(make_worker_environment()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from benchmarks.twins import FORMS, FRAMEWORKS
+from benchmarks.lockstep_pairs import LEVEL, make_side, render_table
 from parallax.harness.cli.lockstep import format_lockstep_verdict
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
@@ -17,6 +17,7 @@ from parallax.harness.lockstep.comparison import (
     WeightDistance,
     compare_implementations,
 )
+from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
 from parallax.harness.lockstep.figure import render_distance_figure
 from parallax.harness.probes import catalogue as telling
 
@@ -34,14 +35,29 @@ def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
     assert all(0 < d.rounding < 1e-5 for d in found.distances)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in FORMS if name != "ppo"])
-def test_every_algorithm_has_twins(algorithm):
-    names = ("sb3", "cleanrl")
-    sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
-    found = compare_implementations(
-        *sides, algorithm, 2, options=LockstepOptions(float64=True, shared_stream=True)
-    )
+@pytest.mark.parametrize("algorithm", [name for name in EXPERIMENT_BUILDERS if name != "ppo"])
+def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
+    sides = [make_side(name, algorithm) for name in ("sb3", "cleanrl")]
+    how = LockstepOptions(float64=True, shared_stream=True, level=LEVEL)
+    found = compare_implementations(*sides, algorithm, 2, options=how)
     assert found.is_equal and found.distances[-1].difference < 1e-13
+
+
+def test_the_table_of_all_pairs_has_largest_differences_and_causes():
+    near, far = (
+        {"first": "a", "second": name, "distances": [item.to_dict() for item in _grown(size)]}
+        for name, size in (("b", 1e-9), ("c", 0.5))
+    )
+    far["distances"][1]["rounding"] = 1e-9
+    far |= {"point": "update 3, in gradients", "probes": ["td3.target_update"]}
+    content = {"updates": 10, "pairs": [near, far], "refused": {"d": "no td3"}}
+    rows = render_table({"td3, float64": content}).splitlines()[2:]
+    assert rows == [
+        "| td3, float64 | a, b | 10 | 1e-09 | 1e-09 | equal, no further apart than the copies |",
+        "| td3, float64 | a, c | 10 | 0.5 | 1e-09 | "
+        "differ at update 10: update 3, in gradients (`td3.target_update`) |",
+        "| td3, float64 | d | - | - | - | not compared: no td3 |",
+    ]
 
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
@@ -111,14 +127,13 @@ def test_growth_is_drawn_beside_that_of_rounding():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("algorithm", list(FORMS))
-def test_all_frameworks_are_equal_to_the_last_bits_in_a_common_form(algorithm):
+@pytest.mark.parametrize("algorithm", list(EXPERIMENT_BUILDERS))
+def test_frameworks_are_equal_to_the_last_bits_in_the_reference_form(algorithm):
     # Stable-Baselines3's PPO keeps its rollouts in float32.
-    names = [name for name in FRAMEWORKS if (name, algorithm) != ("sb3", "ppo")]
-    sides = [side(name, algorithm, FORMS[algorithm].get(name, "none")) for name in names]
-    siblings = LockstepTrainings(
-        sides, algorithm, LockstepOptions(float64=True, shared_stream=algorithm != "ppo")
-    )
+    names = ("cleanrl", "tianshou", "torchrl", *(["sb3"] if algorithm != "ppo" else []))
+    sides = [make_side(name, algorithm) for name in names]
+    how = LockstepOptions(float64=True, shared_stream=algorithm != "ppo", level=LEVEL)
+    siblings = LockstepTrainings(sides, algorithm, how)
     for one, other in itertools.combinations(range(len(sides)), 2):
         last = siblings.measure_distances(one, other, [4, 8])[-1]
         assert last.is_rounding and last.difference < 1e-11, (sides[one], sides[other], last)

@@ -1,0 +1,198 @@
+"""Lockstep training of every pair of implementations at `alignment=lockstep`.
+
+`python benchmarks/lockstep_pairs.py --output FILE.json` trains each implementation once per
+algorithm on the same weights, data and random numbers, and compares the weights of every pair after
+more and more updates. Two copies of the first implementation that start one bit apart show how
+rounding grows. An algorithm that is measured again replaces its entry in FILE. `--markdown PAGE`
+writes the table, `--figure FILE.svg` draws it, `--report` measures nothing.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import NO_INTERVENTION
+from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.comparison import (
+    LockstepOptions,
+    LockstepSide,
+    LockstepTrainings,
+    WeightDistance,
+    list_update_counts,
+)
+from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, UPDATES_PER_CYCLE
+from parallax.harness.probes.experiments import AlignmentLevel
+from parallax.harness.record.files import write_text
+
+FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx")
+LEVEL = AlignmentLevel("lockstep")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and report."""
+    options = _make_parser().parse_args(arguments)
+    measured: dict[str, Any] = (
+        json.loads(options.output.read_text()) if options.output.exists() else {}
+    )
+    for algorithm in () if options.report else options.algorithms.split(","):
+        key = f"{algorithm}, {'float64' if options.float64 else 'float32'}"
+        measured[key] = measure_algorithm(algorithm, options)
+        write_text(options.output, json.dumps(measured, indent=1) + "\n")
+    print(render_table(measured))
+    if options.markdown:
+        write_text(options.markdown, render_page(measured))
+    if options.figure:
+        write_text(options.figure, draw_figure(measured))
+    return 0
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--output", type=Path, required=True, metavar="FILE", help="JSON, by algorithm")
+    add("--algorithms", default=",".join(EXPERIMENT_BUILDERS), metavar="A,B")
+    add("--frameworks", default=",".join(FRAMEWORKS), metavar="A,B")
+    add("--updates", type=int, default=200, metavar="N")
+    add("--float64", action="store_true", help="train in float64; sbx cannot")
+    add("--report", action="store_true", help="only report what FILE has")
+    add("--markdown", type=Path, metavar="PAGE", help="write the tables")
+    add("--figure", type=Path, metavar="FILE", help="draw the distances, as SVG")
+    return parser
+
+
+def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the distances of all pairs of one algorithm as JSON data."""
+    started = time.process_time()
+    how = LockstepOptions(options.float64, shared_stream=algorithm != "ppo", level=LEVEL)
+    lengths = list_update_counts(options.updates, UPDATES_PER_CYCLE.get(algorithm, 1))
+    sides = [make_side(name, algorithm) for name in options.frameworks.split(",")]
+    trainings = LockstepTrainings(sides, algorithm, how)
+    refused = dict[str, str]()
+    for number, side in enumerate(sides):
+        try:
+            trainings.train_weights(number, lengths)
+        except SpecError as error:
+            refused[side.framework] = str(error)
+        print(f"{algorithm} {side.label}: {time.process_time() - started:.0f} s", flush=True)
+    present = [n for n, side in enumerate(sides) if side.framework not in refused]
+    pairs = [
+        _compare_pair(trainings, one, other, lengths, present[0])
+        for one, other in itertools.combinations(present, 2)
+    ]
+    return {
+        "updates": lengths[-1],
+        "seconds": round(time.process_time() - started, 1),
+        "sides": {side.framework: [item.name for item in side.interventions] for side in sides},
+        "refused": refused,
+        "pairs": pairs,
+    }
+
+
+def make_side(framework: str, algorithm: str) -> LockstepSide:
+    """Return a framework in the reference form of an algorithm."""
+    adapter = load_adapter(framework)
+    form = resolve_interventions(NO_INTERVENTION, adapter, algorithm, reference_form=True)
+    return LockstepSide(framework, form)
+
+
+def _compare_pair(
+    trainings: LockstepTrainings, one: int, other: int, lengths: Sequence[int], copied: int
+) -> dict[str, Any]:
+    distances = trainings.measure_distances(one, other, lengths, copied)
+    found: dict[str, Any] = {
+        "first": trainings.sides[one].framework,
+        "second": trainings.sides[other].framework,
+        "distances": [item.to_dict() for item in distances],
+    }
+    divergence = next((item for item in distances if not item.is_rounding), None)
+    if divergence is not None:
+        point, probes = trainings.explain_divergence(one, other, divergence.updates)
+        found |= {"point": "" if point is None else str(point), "probes": list(probes)}
+    return found
+
+
+def render_table(measured: Mapping[str, Any]) -> str:
+    """Return a Markdown table with one row per pair and algorithm."""
+    rows = [
+        "| algorithm | pair | updates | largest difference | copies, one bit apart | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, content in measured.items():
+        for pair in content["pairs"]:
+            distances = [WeightDistance.from_dict(item) for item in pair["distances"]]
+            worst = max(item.difference for item in distances)
+            rows.append(
+                f"| {name} | {pair['first']}, {pair['second']} | {content['updates']} | "
+                f"{worst:.1g} | {distances[-1].rounding:.1g} | {_format_verdict(pair, distances)} |"
+            )
+        rows += [
+            f"| {name} | {framework} | - | - | - | not compared: {why} |"
+            for framework, why in content["refused"].items()
+        ]
+    return "\n".join(rows)
+
+
+def _format_verdict(pair: Mapping[str, Any], distances: Sequence[WeightDistance]) -> str:
+    diverged = next((item for item in distances if not item.is_rounding), None)
+    if diverged is not None:
+        where = f": {pair['point']}" if pair.get("point") else ""
+        probes = ", ".join(f"`{name}`" for name in pair.get("probes", ()))
+        return f"differ at update {diverged.updates}{where}" + (f" ({probes})" if probes else "")
+    if not any(item.difference for item in distances):
+        return "equal to the last bit"
+    if all(item.is_within_perturbation for item in distances):
+        return "equal, no further apart than the copies"
+    return "equal to rounding"
+
+
+def render_page(measured: Mapping[str, Any]) -> str:
+    """Return the documentation page with all pairs."""
+    pairs = [pair for content in measured.values() for pair in content["pairs"]]
+    equal = sum(
+        all(WeightDistance.from_dict(item).is_rounding for item in pair["distances"])
+        for pair in pairs
+    )
+    return "\n".join(
+        (
+            "# Lockstep training of all pairs\n",
+            f"{equal} of {len(pairs)} comparisons at `alignment=lockstep` are equal to rounding. "
+            "Differences are shares of the largest weight of a network; the largest over all "
+            "compared updates stands here. *Copies*: two copies of the first framework that start "
+            "one bit apart. [Lockstep training](../how-to/lockstep.md) explains what equal means, "
+            "[Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
+            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json "
+            "--frameworks sb3,cleanrl,tianshou,torchrl,skrl --float64",
+            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json "
+            "--markdown docs/reference/lockstep-pairs.md\n",
+            render_table(measured) + "\n",
+        )
+    )
+
+
+def draw_figure(measured: Mapping[str, Any]) -> str:
+    """Return a figure with one panel per algorithm and one line per pair, as SVG."""
+    from parallax.harness.lockstep.figure import (
+        render_distance_panels,  # a plotting library takes a second
+    )
+
+    return render_distance_panels(
+        {
+            name: {
+                f"{pair['first']}, {pair['second']}": [
+                    WeightDistance.from_dict(item) for item in pair["distances"]
+                ]
+                for pair in content["pairs"]
+            }
+            for name, content in measured.items()
+        }
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
