@@ -166,10 +166,11 @@ def render_page(measured: Mapping[str, Any]) -> str:
             "compared updates stands here. *Copies*: two copies of the first framework that start "
             "one bit apart. [Lockstep training](../how-to/lockstep.md) explains what equal means, "
             "[Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
-            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json "
-            "--frameworks sb3,cleanrl,tianshou,torchrl,skrl --float64",
-            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json "
-            "--markdown docs/reference/lockstep-pairs.md\n",
+            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\",
+            "        --frameworks sb3,cleanrl,tianshou,torchrl,skrl --float64 "
+            "--algorithms td3,sac,ddpg,dqn",
+            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\",
+            "        --markdown docs/reference/lockstep-pairs.md\n",
             render_table(measured) + "\n",
         )
     )
