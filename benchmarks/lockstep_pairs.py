@@ -32,6 +32,12 @@ from parallax.harness.record.files import write_text
 
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx")
 LEVEL = AlignmentLevel("lockstep")
+_COMMANDS = """\
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 --float64 \\
+        --algorithms td3,sac,ddpg,dqn --frameworks sb3,cleanrl,tianshou,torchrl,skrl
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\
+        --algorithms ppo --markdown docs/reference/lockstep-pairs.md
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,11 +172,7 @@ def render_page(measured: Mapping[str, Any]) -> str:
             "compared updates stands here. *Copies*: two copies of the first framework that start "
             "one bit apart. [Lockstep training](../how-to/lockstep.md) explains what equal means, "
             "[Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
-            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\",
-            "        --frameworks sb3,cleanrl,tianshou,torchrl,skrl --float64 "
-            "--algorithms td3,sac,ddpg,dqn",
-            "    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\",
-            "        --markdown docs/reference/lockstep-pairs.md\n",
+            _COMMANDS,
             render_table(measured) + "\n",
         )
     )

@@ -10,6 +10,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedData
+from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
 from parallax.harness.probes.reference_networks import HIDDEN_LAYERS, draw_weights, round_to_float32
 
@@ -248,5 +249,10 @@ def build_defaults_experiment(
     discrete = ALGORITHMS[algorithm].actions == "discrete"
     make_data = make_discrete_data if discrete else make_continuous_data
     data = make_data(cache, count_default_steps(number))
+    if cache.level.uses_recipe:
+        layers = HIDDEN_LAYERS[algorithm][0]
+        sizes = getattr(load_recipe(algorithm, cache.level.hps), "hidden_sizes", layers)
+        if len(sizes) != len(layers):  # for images: DQN's layers after the convolutions
+            changes = {**changes, "hidden_sizes": choose_hidden_sizes(cache, algorithm)}
     name, seed = f"{algorithm} own {number}", cache.seed * 100 + number
     return ProbeExperiment(name, algorithm, data, changes, snapshots=4, seed=seed)
