@@ -36,7 +36,7 @@ _COMMANDS = """\
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 --float64 \\
         --algorithms td3,sac,ddpg,dqn --frameworks sb3,cleanrl,tianshou,torchrl,skrl
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\
-        --algorithms ppo --markdown docs/reference/lockstep-pairs.md
+        --algorithms ppo,dqn --markdown docs/reference/lockstep-pairs.md
 """
 
 
@@ -174,8 +174,24 @@ def render_page(measured: Mapping[str, Any]) -> str:
             "[Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
             _COMMANDS,
             render_table(measured) + "\n",
+            f"Not compared: {_list_missing_pairs(measured)}.\n",
         )
     )
+
+
+def _list_missing_pairs(measured: Mapping[str, Any]) -> str:
+    done = {
+        (name.partition(",")[0], frozenset((pair["first"], pair["second"])))
+        for name, content in measured.items()
+        for pair in content["pairs"]
+    }
+    missing = [
+        f"{algorithm} of {one} and {other}"
+        for algorithm in EXPERIMENT_BUILDERS
+        for one, other in itertools.combinations(FRAMEWORKS, 2)
+        if (algorithm, frozenset((one, other))) not in done
+    ]
+    return "; ".join(missing) or "none"
 
 
 def draw_figure(measured: Mapping[str, Any]) -> str:
