@@ -172,7 +172,8 @@ class JaxRecorder(recorder.TrainingRecorder):
         self._subscribe(None)
         if world.scripted_data.own_rng:
             with (
-                self._watch_rng(SEEDING_FUNCTIONS, {}) as watch,
+                # flax makes a key to ask an initializer for shapes, at each call of a layer.
+                self._watch_rng(SEEDING_FUNCTIONS, {}, eager_execution.is_traced) as watch,
                 jax_watch.watch_training(self._events),
                 watch_keys(watch.check_key),
             ):

@@ -168,15 +168,21 @@ class TrainingRecorder(abc.ABC):
 
     @contextlib.contextmanager
     def _watch_rng(
-        self, functions: WatchedFunctions, readers: Mapping[str, Callable[[], Hashable]]
+        self,
+        functions: WatchedFunctions,
+        readers: Mapping[str, Callable[[], Hashable]],
+        is_abstract: Callable[[Any], bool] = lambda made: False,
     ) -> Iterator[RngWatch]:
         """Let the framework draw its own random numbers within, and watch the generators.
 
         Args:
             functions: The library's functions that seed or make a generator; see `scripted_rng`.
             readers: Readers of the states of its generators, by name.
+            is_abstract: See `RngWatch`.
         """
-        watch = RngWatch(self._script.world, lambda: len(self._steps), find_upstream_line, readers)
+        watch = RngWatch(
+            self._script.world, lambda: len(self._steps), find_upstream_line, readers, is_abstract
+        )
         self._rng_watch = watch
         self._events.subscribe(EnvStep, watch.check_states)
         self._events.subscribe(BeforeOptimizerStep, watch.check_states)

@@ -254,6 +254,8 @@ class RngWatch:
         count_updates: Returns the optimizer steps taken.
         find_line: Returns the framework's source line that is running; empty if there is none.
         readers: Further readers of states, by the generator's name.
+        is_abstract: Returns whether what a function returned stands for no numbers, as where a
+            library only asks for shapes.
     """
 
     def __init__(
@@ -262,7 +264,9 @@ class RngWatch:
         count_updates: Callable[[], int],
         find_line: Callable[[], str],
         readers: Mapping[str, Callable[[], Hashable]],
+        is_abstract: Callable[[Any], bool] = lambda made: False,
     ) -> None:
+        self._is_abstract = is_abstract
         self.events: list[GeneratorEvent] = []
         self._world, self._count_updates, self._find_line = world, count_updates, find_line
         self._readers = {**STATE_READERS, **readers}
@@ -318,7 +322,9 @@ class RngWatch:
     def _wrap(self, original: Callable[..., Any], words: str) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.record(words)
-            return original(*args, **kwargs)
+            made = original(*args, **kwargs)
+            if not self._is_abstract(made):
+                self.record(words)
+            return made
 
         return call

@@ -1,5 +1,7 @@
 """What probes need of JAX: canonical layout, gradients after clipping, dictated numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,12 +15,14 @@ import optax
 from flax.training.train_state import TrainState
 
 from parallax.adapters.jax_common import scripted_rng as randomness
-from parallax.adapters.jax_common.eager_execution import make_updates_visible
+from parallax.adapters.jax_common.eager_execution import is_traced, make_updates_visible
 from parallax.adapters.jax_common.parameters import replace_weights
 from parallax.adapters.jax_common.recording import ArrayLocation, FlaxNetworks, locate_linear_layers
+from parallax.adapters.jax_common.scripted_rng import SEEDING_FUNCTIONS
 from parallax.adapters.jax_common.watch import watch_training
 from parallax.harness.contract.events import BeforeOptimizerStep, LayerForward, TrainingEvents
 from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld
+from parallax.harness.contract.probing.scripted_rng import RngWatch
 
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
 STEPS, ACTIONS = 3, 2
@@ -146,3 +150,13 @@ def test_what_is_compiled_draws_anew_each_time(world):
         # Rows behind dimensions, as distributions of several dimensions are drawn.
         turned = Asked.sample(jnp.zeros((ACTIONS, 4)), key)
     np.testing.assert_allclose(turned.T, world.scripted_data.batch_noise, rtol=1e-6)
+
+
+def test_a_key_that_is_made_to_ask_for_shapes_seeds_nothing():
+    world = SimpleNamespace(started=True, steps=1)
+    watch = RngWatch(world, lambda: 0, lambda: "policy.py:1", {}, is_traced)
+    with watch.watch_functions(SEEDING_FUNCTIONS):
+        jax.eval_shape(lambda: jax.random.normal(jax.random.key(0), (2,)))
+        assert not watch.events
+        jax.random.key(3)
+    assert [event.description for event in watch.events] == ["jax.random.key"]
