@@ -9,12 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import (
-    AtariPreprocessing,
-    FrameStackObservation,
-    StickyAction,
-    TransformReward,
-)
+from gymnasium import wrappers
 
 from parallax.envs.optional_tasks import explain_missing_extra
 
@@ -59,16 +54,16 @@ def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
         env: A game that was made with `RAW_GAME_OPTIONS`.
     """
     # The emulator's own way keeps the last action where no checkpoint finds it.
-    env = StickyAction(env, STICKY_ACTION_PROBABILITY)
-    env = AtariPreprocessing(
+    env = wrappers.StickyAction(env, STICKY_ACTION_PROBABILITY)
+    env = wrappers.AtariPreprocessing(
         env, noop_max=MAX_NOOPS, frame_skip=STACKED_FRAMES, screen_size=FRAME_SIZE
     )
-    return FrameStackObservation(FireFirst(env), STACKED_FRAMES)
+    return wrappers.FrameStackObservation(FireFirst(env), STACKED_FRAMES)
 
 
 def wrap_for_training(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Return the game with training-only wrappers: the sign of rewards, a life as an episode."""
-    return TransformReward(EpisodicLife(env), lambda reward: float(np.sign(float(reward))))
+    return wrappers.TransformReward(EpisodicLife(env), lambda reward: float(np.sign(float(reward))))
 
 
 class FireFirst(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -29,6 +29,7 @@ from parallax.harness.contract.translation import AlgorithmSettings as Algorithm
 from parallax.harness.contract.translation import ConfigTranslator as ConfigTranslator
 from parallax.harness.contract.translation import NativeConfig as NativeConfig
 from parallax.harness.contract.translation import TranslatedSetting as TranslatedSetting
+from parallax.harness.contract.versions import VersionRange
 
 if TYPE_CHECKING:
     import gymnasium
@@ -230,9 +231,23 @@ class Adapter:
         return self.find_algorithm_settings(algorithm) is not None
 
     def check_installed(self) -> None:
-        """Raises `SpecError` with the command that installs what is missing."""
+        """Check that the framework is there, in a version that the adapter can drive.
+
+        Raises:
+            SpecError: With the command that installs what is missing.
+        """
         if any(importlib.util.find_spec(name) is None for name in self.import_names):
             raise SpecError(f"framework={self.name} needs: {self.install_command}")
+        if self.supported_versions is not None:
+            self.supported_versions.check_installed()
+
+    @property
+    def supported_versions(self) -> VersionRange | None:
+        """Return the `VERSIONS` of the adapter's module `versions`, or None if it has none."""
+        if importlib.util.find_spec(f"{self.package}.versions") is None:
+            return None
+        found: VersionRange = self._load_module("versions").VERSIONS
+        return found
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
         """Return files that are run as they are, with their sha256.

@@ -29,9 +29,9 @@ _PYTHON_CHECK_CODE = "import sys; print(int(sys.argv[1]) * int(sys.argv[2]), *sy
 _PYTHON_CHECK_SECONDS = 20.0
 _FRAMEWORK_CHECK_CODE = """
 import importlib, sys
-import parallax.harness.worker
 module, _, name = sys.argv[1].partition(":")
 getattr(importlib.import_module(module), name)().check_installed()
+import parallax.harness.worker
 print("able", int(sys.argv[2]) * int(sys.argv[3]))
 """
 _FRAMEWORK_CHECK_SECONDS = 120.0

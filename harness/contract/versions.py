@@ -1,0 +1,78 @@
+"""Released versions of a framework that its adapter can drive.
+
+An adapter states them in its module `versions` as `VERSIONS`. They are read without importing the
+framework, so that a version that cannot be driven is refused at once.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from parallax.harness.contract.fields import SpecError
+
+NumberedVersion = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionRange:
+    """Versions of one package that an adapter can drive, and what they must be installed with.
+
+    Attributes:
+        package: Name of the distribution.
+        oldest: The first version.
+        before: The first version that is too new.
+        companions: By the first version that needs no companions of earlier entries: packages,
+            `name==version`, that must be installed beside it in place of today's.
+    """
+
+    package: str
+    oldest: str
+    before: str
+    companions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the range as a requirement."""
+        return f"{self.package}>={self.oldest},<{self.before}"
+
+    def contains(self, text: str) -> bool:
+        """Return whether a version is in the range."""
+        oldest, before = parse_version(self.oldest), parse_version(self.before)
+        return oldest <= parse_version(text) < before
+
+    def list_requirements(self, text: str) -> tuple[str, ...]:
+        """Return the packages to install for one version, with exact versions.
+
+        Raises:
+            SpecError: The version is not in the range.
+        """
+        if not self.contains(text):
+            raise SpecError(f"{self.package}=={text} is not supported. Use {self}.")
+        number = parse_version(text)
+        bounds = sorted(self.companions, key=parse_version)
+        beside = next((self.companions[b] for b in bounds if number < parse_version(b)), ())
+        return (f"{self.package}=={text}", *beside)
+
+    def check_installed(self) -> None:
+        """Check the installed version without importing the package.
+
+        Raises:
+            SpecError: It is outside of the range.
+        """
+        try:
+            installed = version(self.package)
+        except PackageNotFoundError:  # a source tree on the path: there is nothing to compare
+            return
+        if not self.contains(installed):
+            raise SpecError(
+                f"{self.package}=={installed} is not supported. Use {self}: "
+                f"pip install '{self}'"
+            )
+
+
+def parse_version(text: str) -> NumberedVersion:
+    """Return the numbers at the start of a version, such as (2, 2, 1) of 2.2.1rc1."""
+    found = re.match(r"\d+(\.\d+)*", text)
+    if found is None:
+        raise SpecError(f"{text!r} is no version. Write numbers such as 2.2.1.")
+    return tuple(map(int, found[0].split(".")))
