@@ -43,6 +43,9 @@ RULES = {
         *("parallax.envs.tasks", f"{H}.contract", f"{H}.formulas", f"{H}.interventions"),
         f"{H}.probes",
     },
+    f"{H}.versions": {
+        *(f"{H}.contract", f"{H}.probes", f"{H}.interventions"),
+    },
     f"{H}.conformance": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep"),
         *(f"{H}.policies", f"{H}.probes", f"{H}.interventions"),

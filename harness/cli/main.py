@@ -69,6 +69,16 @@ COMMANDS = (
         "Feeds every implementation the same data and compares one gradient step with the paper",
     ),
     Command(
+        "bugs",
+        f"{_CLI}.bugs",
+        "Brings bugs of released versions back and reports which of them the probes see",
+    ),
+    Command(
+        "versions",
+        f"{_CLI}.versions",
+        "Measures releases of a framework and reports which answer changed between which of them",
+    ),
+    Command(
         "lockstep",
         f"{_CLI}.lockstep",
         "Trains two implementations side by side on identical weights and data, and reports the "

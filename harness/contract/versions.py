@@ -65,8 +65,7 @@ class VersionRange:
             return
         if not self.contains(installed):
             raise SpecError(
-                f"{self.package}=={installed} is not supported. Use {self}: "
-                f"pip install '{self}'"
+                f"{self.package}=={installed} is not supported. Use {self}: pip install '{self}'"
             )
 
 

@@ -45,7 +45,32 @@ from parallax.harness.interventions.user_faults import FaultInstance, is_fault_n
 
 INTERVENTIONS_FILE = "interventions.yaml"
 REPLAY_FILE = "replay.yaml"
+RELEASED_BUGS_FILE = "released_bugs.yaml"
+RELEASED_BUG_PREFIX = "bug."
 LEAVE_OUT_PREFIX = "without."
+
+
+@dataclasses.dataclass(frozen=True)
+class BugRelease:
+    """Facts about a bug that was released and repaired later.
+
+    Attributes:
+        last_bad: Last release that has it.
+        first_good: First release without it; empty if there is none yet.
+        reference: Issue, pull request or commit.
+        location: File and line of the old code, at `last_bad`.
+        seen_by: Probes that should see it.
+        blind: Why no probe is expected to see it, or why it is not driven; empty otherwise.
+        control: Whether it is a negative control, which changes no update.
+    """
+
+    last_bad: str
+    first_good: str
+    reference: str
+    location: str
+    seen_by: tuple[str, ...] = ()
+    blind: str = ""
+    control: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +92,7 @@ class Intervention:
         lockstep: Whether it is a part of the reference form of its algorithms, which
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
+        released: Facts about the released bug that it brings back, or None.
     """
 
     name: str
@@ -80,6 +106,7 @@ class Intervention:
     file: Path
     lockstep: bool = False
     field: str = ""
+    released: BugRelease | None = None
 
     @property
     def kind(self) -> str:
@@ -252,9 +279,24 @@ def find_intervention(
                 f"--algorithms."
             )
         return _resolve_name(name, adapter, algorithms[0])
-    named = [item for item in list_interventions(adapter) if item.name == name]
+    named = [item for item in _list_entries(name, adapter) if item.name == name]
     fitting = [item for item in named if set(algorithms) & set(item.algorithms)]
     return next(iter(fitting or named), None)
+
+
+def list_released_bugs(adapter: Adapter) -> tuple[Intervention, ...]:
+    """Load the released bugs of a framework; those without `source` or `set` are not driven.
+
+    Raises:
+        SpecError: The file holds what is no entry; names file, entry and remedy.
+    """
+    return _load_files(adapter, [adapter.folder / RELEASED_BUGS_FILE])
+
+
+def _list_entries(name: str, adapter: Adapter) -> tuple[Intervention, ...]:
+    if not name.startswith(RELEASED_BUG_PREFIX):
+        return list_interventions(adapter)
+    return tuple(item for item in list_released_bugs(adapter) if item.source or item.set)
 
 
 def _resolve_name(name: str, adapter: Adapter, algorithm: str) -> Intervention:
@@ -262,7 +304,7 @@ def _resolve_name(name: str, adapter: Adapter, algorithm: str) -> Intervention:
         return intervention_from_mutant(find_mutant(name, adapter, algorithm))
     if is_fault_name(name):
         return _intervention_from_fault(parse_fault(name, algorithm), adapter.name, algorithm)
-    named = [item for item in list_interventions(adapter) if item.name == name]
+    named = [item for item in _list_entries(name, adapter) if item.name == name]
     for item in named:
         if algorithm in item.algorithms:
             return item
@@ -371,6 +413,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     source: list[_SegmentEntry] = []
     answers: dict[str, Any] = {}
     lockstep: bool = False
+    released: BugRelease | None = None
 
 
 def _load_files(adapter: Adapter, files: Sequence[Path]) -> tuple[Intervention, ...]:
@@ -427,7 +470,8 @@ def _parse_entry(
         parsed = msgspec.convert(entry, _Entry)
     except msgspec.ValidationError as error:
         raise SpecError(f"{where}: {error}.") from error
-    if not (parsed.set or parsed.wrap or parsed.source):
+    is_undriven_bug = parsed.released is not None and parsed.released.blind
+    if not (parsed.set or parsed.wrap or parsed.source or is_undriven_bug):
         raise SpecError(f"{where} changes nothing: give it `set`, `wrap` or `source`.")
     algorithms = list(ALGORITHMS) if parsed.algorithms is None else parsed.algorithms
     if field:
@@ -451,6 +495,7 @@ def _parse_entry(
         file=file,
         lockstep=parsed.lockstep,
         field=field,
+        released=parsed.released,
     )
 
 

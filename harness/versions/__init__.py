@@ -1,0 +1,1 @@
+"""History of a framework's behaviour over its releases."""

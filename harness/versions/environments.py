@@ -1,0 +1,105 @@
+"""Cached environments, one per release of a framework, that hold little more than the framework.
+
+An environment has its own site-packages with the framework and what that release needs in another
+version than today. Everything else, such as PyTorch, is found in the packages of this interpreter,
+which a `.pth` file appends to the module path. So an environment takes megabytes and seconds.
+"""
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.versions import VersionRange, parse_version
+
+_SHARED_PACKAGES_FILE = "zz_shared_packages.pth"
+_MAX_MESSAGE_CHARACTERS = 300
+
+
+def find_cache_folder() -> Path:
+    """Return the folder of cached environments: `parallax/releases` in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "parallax" / "releases"
+
+
+def build_environment(requirements: Sequence[str], cache: Path) -> Path:
+    """Return the interpreter of an environment, which is built if it is not there yet.
+
+    Args:
+        requirements: Packages with exact versions, `name==version`; the framework first.
+        cache: Folder of all environments.
+
+    Raises:
+        SpecError: A package cannot be installed.
+    """
+    name = "+".join(requirement.replace("==", "-") for requirement in requirements)
+    folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
+    python = folder / "bin" / "python"
+    if python.exists():
+        return python
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=folder.parent))
+    try:
+        venv.create(partial, with_pip=False, symlinks=True)
+        packages = next(partial.glob("lib/python*/site-packages"))
+        shared = "\n".join(site.getsitepackages())
+        (packages / _SHARED_PACKAGES_FILE).write_text(f"{shared}\n")
+        install_packages(requirements, packages)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return python
+
+
+def install_packages(requirements: Sequence[str], folder: Path) -> None:
+    """Install packages without their dependencies into a folder, by uv if it is there, or pip.
+
+    Raises:
+        SpecError: They cannot be installed.
+    """
+    uv = shutil.which("uv")
+    installer = (
+        [uv, "pip", "install", "--python", sys.executable]
+        if uv
+        else [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    )
+    # CleanRL's wheels exclude the Pythons that run them; uv has no such option.
+    installer += [] if uv else ["--ignore-requires-python"]
+    command = [*installer, "--quiet", "--no-deps", "--target", str(folder), *requirements]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it wrote no message"]
+        raise SpecError(
+            f"{' '.join(requirements)} cannot be installed: {lines[-1][:_MAX_MESSAGE_CHARACTERS]}"
+        )
+
+
+def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
+    """Return the releases of a package that the index lists and its adapter drives, oldest first.
+
+    Raises:
+        SpecError: The index cannot be read.
+    """
+    command = [sys.executable, "-m", "pip", "index", "versions", supported.package]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    found = parse_index_answer(done.stdout)
+    if done.returncode or not found:
+        raise SpecError(
+            f"pip index lists no versions of {supported.package}. Name them with --releases."
+        )
+    return tuple(sorted(filter(supported.contains, found), key=parse_version))
+
+
+def parse_index_answer(text: str) -> list[str]:
+    """Return the versions in the output of `pip index versions`."""
+    for line in text.splitlines():
+        start, _, versions = line.partition(":")
+        if start.strip() == "Available versions":
+            return [name.strip() for name in versions.split(",") if name.strip()]
+    return []

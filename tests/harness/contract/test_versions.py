@@ -1,0 +1,46 @@
+"""Ranges of released versions, which are checked without importing anything."""
+
+import pytest
+
+from parallax.harness.contract import versions
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.versions import VersionRange, parse_version
+
+RANGE = VersionRange("some-library", "2.0", "2.10", companions={"2.4": ("other==0.29.1",)})
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [("1.9.9", False), ("2.0", True), ("2.0.0", True), ("2.9.2", True), ("2.10.0", False)],
+)
+def test_versions_compare_as_numbers(text, inside):
+    assert RANGE.contains(text) is inside
+
+
+def test_old_versions_bring_companions():
+    assert RANGE.list_requirements("2.2.1") == ("some-library==2.2.1", "other==0.29.1")
+    assert RANGE.list_requirements("2.4.0") == ("some-library==2.4.0",)
+    with pytest.raises(SpecError, match=r"1\.8 is not supported. Use some-library>=2.0,<2.10"):
+        RANGE.list_requirements("1.8")
+
+
+def test_an_installed_version_out_of_range_is_refused_with_the_range(monkeypatch):
+    monkeypatch.setattr(versions, "version", lambda package: "1.4.3")
+    with pytest.raises(SpecError, match=r"some-library==1\.4\.3 is not supported. Use some-lib"):
+        RANGE.check_installed()
+    monkeypatch.setattr(versions, "version", lambda package: "2.1.0")
+    RANGE.check_installed()
+
+
+def test_numbers_are_read_from_the_start():
+    assert parse_version("2.2.1rc1") == (2, 2, 1)
+    with pytest.raises(SpecError, match="is no version"):
+        parse_version("latest")
+
+
+@pytest.mark.parametrize("framework", ["sb3", "sbx", "skrl"])
+def test_the_pinned_version_is_in_the_range(framework):
+    supported = load_adapter(framework).supported_versions
+    supported.check_installed()
+    assert supported.oldest

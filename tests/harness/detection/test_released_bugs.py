@@ -1,0 +1,112 @@
+"""Bugs of released versions: the entries fit what is installed, and outcomes are judged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from parallax.harness.cli import bugs as command
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.detection.released_bugs import (
+    count_outcomes,
+    judge_bug,
+    list_bug_cases,
+    select_bug_probes,
+    sort_outcomes,
+)
+from parallax.harness.interventions.catalogue import (
+    find_intervention,
+    list_interventions,
+    list_released_bugs,
+    make_replacement,
+)
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.results import (
+    AnswerComparison,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    make_missing_answer,
+)
+
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
+CASES = list_bug_cases(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_transplants_fit_the_installed_version(framework):
+    for bug in list_released_bugs(load_adapter(framework)):
+        if bug.source:
+            make_replacement([bug])
+
+
+def test_every_bug_names_probes_that_exist_or_says_why_not():
+    known = {probe.name for probe in PROBES}
+    for case in CASES:
+        assert set(case.release.seen_by) <= known, case
+        assert case.expected_probes or case.release.blind, case
+
+
+def test_bugs_are_found_by_name_and_are_no_ordinary_interventions():
+    adapter = load_adapter("sb3")
+    assert find_intervention("bug.signed-kl", adapter, ["ppo"]).released
+    assert not any(item.name.startswith("bug.") for item in list_interventions(adapter))
+    with pytest.raises(SpecError, match="unknown-bug"):
+        list_bug_cases(["sb3"], ["bug.unknown-bug"])
+
+
+def find_case(name, algorithm="ppo"):
+    return next(c for c in CASES if c.bug.name == name and c.algorithm == algorithm)
+
+
+def judge(case, before, after, probe="ppo.approximate_kl"):
+    answers = {"sb3": before, f"sb3+{case.bug.name}": after}
+    result = ProbeResult(probe, "ppo", "?", "paper", "units", None, answers, ())
+    return judge_bug(case, ProbeReport((result,), {}, {}, 1.0))
+
+
+def answer(number):
+    value = np.array([float(number)])
+    return ProbeAnswer(value, value, AnswerComparison("number", 0.5), "a number")
+
+
+def test_outcomes():
+    case = find_case("bug.signed-kl")
+    assert judge(case, answer(1), answer(2)).outcome == "named"
+    assert judge(case, answer(1), answer(2), "ppo.gae").outcome == "found"
+    assert judge(case, answer(1), answer(1)).outcome == "missed"
+    assert judge(case, answer(1), make_missing_answer("broke", failed=True)).outcome == "failed"
+    control = find_case("bug.optimizer-holds-target", "dqn")
+    assert judge(control, answer(1), answer(1)).outcome == "silent"
+    assert judge(control, answer(1), answer(2)).outcome == "false alarm"
+
+
+def test_only_expected_probes_are_selected():
+    cases = [find_case("bug.signed-kl")]
+    names = [probe.name for probe in select_bug_probes("ppo", cases, expected_only=True)]
+    assert sorted(names) == ["ppo.approximate_kl", "ppo.early_stopping"]
+    assert len(select_bug_probes("ppo", cases, expected_only=False)) > 20
+
+
+def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
+    case = find_case("bug.signed-kl")
+    named = judge(case, answer(1), answer(2))
+    missed = judge(find_case("bug.no-timeout-bootstrap"), answer(1), answer(1))
+    file = tmp_path / "bugs.json"
+    file.write_text(command.outcomes_to_text([named, missed]))
+    assert command.load_outcomes(file) == [missed, named] == sort_outcomes([named, missed])
+    assert count_outcomes([named, missed]) == {"missed": 1, "named": 1}
+    text = command.render_table([named, missed])
+    assert text.startswith("1 of 2 driven bugs are found, 1 named")
+    assert text.index("no-timeout-bootstrap") < text.index("signed-kl")
+    json.loads(file.read_text())
+    file.write_text('[{"bug": "x"}]')
+    with pytest.raises(SpecError, match="no outcome"):
+        command.load_outcomes(file)
+
+
+def test_the_command_lists_bugs_of_every_framework():
+    assert set(FRAMEWORKS) <= set(find_adapter_entry_points())
+    lines = [command.format_case(case) for case in CASES]
+    assert any("not driven: No probe saves" in line for line in lines)
