@@ -244,7 +244,9 @@ class Adapter:
     @property
     def supported_versions(self) -> VersionRange | None:
         """Return the `VERSIONS` of the adapter's module `versions`, or None if it has none."""
-        if importlib.util.find_spec(f"{self.package}.versions") is None:
+        # An adapter may also be a single module, which has no modules of its own.
+        is_package = hasattr(sys.modules[self.package], "__path__")
+        if not is_package or importlib.util.find_spec(f"{self.package}.versions") is None:
             return None
         found: VersionRange = self._load_module("versions").VERSIONS
         return found
