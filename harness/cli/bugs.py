@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="write the outcomes to this JSON file, after each algorithm; outcomes of other bugs "
-        "that it holds are kept",
+        "that it holds stay",
     )
     add("--markdown", type=Path, metavar="FILE", help="write the outcomes to this Markdown page")
     add(
@@ -117,8 +117,8 @@ def collect(cases: Sequence[BugCase], options: argparse.Namespace) -> list[BugOu
             progress.advance(f"{outcome.framework} {outcome.bug}")
             if options.json:
                 new = {get_key(item) for item in outcomes}
-                kept = [item for item in stored if get_key(item) not in new]
-                write_texts_atomically({options.json: outcomes_to_text([*kept, *outcomes])})
+                others = [item for item in stored if get_key(item) not in new]
+                write_texts_atomically({options.json: outcomes_to_text([*others, *outcomes])})
     return outcomes
 
 

@@ -66,15 +66,15 @@ def test_a_history_is_extended_and_measures_nothing_twice():
 @pytest.mark.parametrize("first_changed", range(1, 12))
 def test_bisection_finds_the_release_with_few_environments(first_changed):
     releases = [str(number) for number in range(12)]
-    asked = []
+    queried = []
 
     def is_changed(release):
-        asked.append(release)
+        queried.append(release)
         return int(release) >= first_changed
 
     found = bisect_releases(releases, is_changed)
     assert found == (str(first_changed - 1), str(first_changed))
-    assert len(asked) <= 5
+    assert len(queried) <= 5
 
 
 def test_bisection_of_no_change_asks_once():
