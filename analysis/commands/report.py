@@ -42,7 +42,7 @@ _REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
 # Options that change the page; `jobs` does not.
 VERDICT_OPTIONS = (
     *("interval", "alpha", "margin", "margin_of", "failed_below", "family", "power", "rng_seed"),
-    "range",
+    *("range", "endpoint"),
 )
 _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "output")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from parallax.analysis.figures import (
     action_distributions,
     aggregates,
+    alignment_levels,
     curves,
     final_scores,
     highlights,
@@ -34,6 +35,11 @@ class FigureFamily:
 FAMILIES = tuple(
     FigureFamily(*row)
     for row in (
+        (
+            "levels",
+            "scores at each level of alignment, shares of hyperparameters and code",
+            alignment_levels.make_level_figure_specs,
+        ),
         (
             "reproduction",
             "how often worse, similar, better than published",
@@ -97,7 +103,7 @@ FAMILIES = tuple(
 
 
 MAIN_FAMILIES = (
-    *("reproduction", "verdicts", "intervals", "consistency", "ranks"),
+    *("levels", "reproduction", "verdicts", "intervals", "consistency", "ranks"),
     *("aggregates", "efficiency"),
 )
 """Families of figures that pages in Markdown show."""

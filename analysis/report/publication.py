@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 
 from parallax.analysis.data.study_grid import RequestedRun, StudyGrid, requested_run_from_folder
+from parallax.analysis.figures.alignment_levels import LEVELS_NAME
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.final_scores import DEFAULTS_NAME, OVERVIEW_NAME
 from parallax.analysis.labels import INTERVAL_FORMULAS, format_count
@@ -21,6 +22,7 @@ from parallax.analysis.report.document import (
     Listing,
     Remark,
     ReportSection,
+    Strong,
     Words,
     join_words,
 )
@@ -28,6 +30,7 @@ from parallax.analysis.report.render_csv import rows_to_csv, table_to_csv
 from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections import (
     ablation,
+    alignment_levels,
     consistency,
     headline,
     hyperparameters,
@@ -118,6 +121,7 @@ def make_publication_document(study: StudyPublication) -> Document:
     differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
     blocks: list[Block] = [
         Remark(study.note) if study.note else "",
+        *_make_level_blocks(study),
         runs.describe_counts(loaded, study.grid),
         join_words(
             [
@@ -126,9 +130,9 @@ def make_publication_document(study: StudyPublication) -> Document:
                 differences,
             ]
         ),
-        *_list_findings(findings),
+        *([] if study.material.levels else _list_findings(findings)),
         explanations or "",
-        *study.find_figure_specs(OVERVIEW_NAME),
+        *([] if study.material.levels else study.find_figure_specs(OVERVIEW_NAME)),
         *_link_html(study),
         ReportSection(
             "Verdicts, setting by setting",
@@ -174,7 +178,7 @@ def make_publication_document(study: StudyPublication) -> Document:
         ),
         ReportSection(
             "Figures",
-            tuple(one for one in study.sheets if one.name not in (OVERVIEW_NAME, DEFAULTS_NAME)),
+            tuple(one for one in study.sheets if one.name not in _find_shown_figures(study)),
         ),
         _make_commands_section(study),
         _make_merge_section(study),
@@ -189,6 +193,8 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
         study: What is published.
         up: The folder as seen from the README.
     """
+    if study.material.levels:
+        return _make_level_readme_section(study, up)
     findings = headline.select_headline_findings(study.material.verdicts)
     page = f"{up}/{PUBLICATION_PAGE_NAME}"
     blocks = (
@@ -206,6 +212,45 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
     )
     section = ReportSection(study.title, blocks)
     return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
+
+
+def _make_level_readme_section(study: StudyPublication, up: str) -> str:
+    blocks: list[Block] = []
+    for one in study.material.levels:
+        blocks += [
+            (Strong(alignment_levels.describe_shares(one)),),
+            *_find_level_figures(study),
+            Listing(alignment_levels.list_level_findings(one)),
+        ]
+    blocks.append(
+        (
+            Link("The page", f"{up}/{PUBLICATION_PAGE_NAME}"),
+            " says how sure this is, helps to choose a framework, and has the commands that make "
+            "runs and page again; ",
+            Link(study.file, f"{up}/{study.file}"),
+            " has the runs.",
+        )
+    )
+    section = ReportSection(study.title, tuple(blocks))
+    return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
+
+
+def _make_level_blocks(study: StudyPublication) -> list[Block]:
+    """Return the answer of a study with several levels of alignment, which comes first."""
+    found: list[Block] = []
+    for number, one in enumerate(study.material.levels):
+        figures = _find_level_figures(study) if number == 0 else []
+        found += alignment_levels.make_level_blocks(one, figures)
+    return [*found, ReportSection("Details", ("All runs and pairs follow.",))] if found else []
+
+
+def _find_level_figures(study: StudyPublication) -> list[FigureSpec]:
+    return [one for one in study.sheets if one.name.startswith(LEVELS_NAME)]
+
+
+def _find_shown_figures(study: StudyPublication) -> set[str]:
+    levels = {one.name for one in _find_level_figures(study)}
+    return levels or {OVERVIEW_NAME, DEFAULTS_NAME}
 
 
 def splice_readme_section(text: str, section_text: str) -> str | None:

@@ -24,6 +24,7 @@ from parallax.analysis.report.sections.comparison import (
     format_why_command,
     get_alignment,
 )
+from parallax.analysis.report.sections.alignment_levels import make_level_section
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
     describe_verdict_terms,
@@ -118,6 +119,8 @@ def make_report_document(
     missing = [item for items in figures.values() for item in items]
     not_drawn = [item for item in missing if isinstance(item, MissingFigure)]
     sections: list[Block] = [
+        *draw("levels"),
+        *(make_level_section(one) for one in results.levels),
         _make_answers_section(answers, others, ablations),
         ReportSection(
             "What was run",

@@ -95,12 +95,27 @@ def _estimate_task_variance(groups: Sequence[NDArray[np.float64]]) -> FrameworkV
     if len(groups) < 2 or counts.min() < 2:
         raise ValueError("each task needs two frameworks with two seeds each")
     means = np.array([group.mean() for group in groups])
+    squares = np.array([((group - group.mean()) ** 2).sum() for group in groups])
+    between, within = _estimate_components(counts, means, squares)
+    return FrameworkVariance(float(between), float(within))
+
+
+def _estimate_components(
+    counts: NDArray[np.int64], means: NDArray[np.float64], squares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the components between and within frameworks, float64[...].
+
+    Args:
+        counts: int64[frameworks], seeds.
+        means: float64[..., frameworks].
+        squares: float64[..., frameworks], sums of squared deviations from the means.
+    """
     total = counts.sum()
-    grand = counts @ means / total
-    within = sum(((g - g.mean()) ** 2).sum() for g in groups) / (total - len(groups))
-    between = counts @ (means - grand) ** 2 / (len(groups) - 1)
-    usual_count = (total - (counts**2).sum() / total) / (len(groups) - 1)
-    return FrameworkVariance(float((between - within) / usual_count), float(within))
+    grand = means @ counts / total
+    within = squares.sum(axis=-1) / (total - len(counts))
+    between = (means - grand[..., None]) ** 2 @ counts / (len(counts) - 1)
+    usual_count = (total - (counts**2).sum() / total) / (len(counts) - 1)
+    return (between - within) / usual_count, within
 
 
 def compute_variance_shares(
@@ -132,43 +147,110 @@ def decompose_spread(
 ) -> ShareIntervals:
     """Estimate variance shares with bootstrap intervals over seeds.
 
-    Seeds are resampled within each task and framework. In the resampled world the true means are
-    the observed ones, which spread more than the estimate says, by the noise of the seeds; so the
-    interval is the basic one (Davison & Hinkley 1997, section 5.2), of deviations from the values
-    of that world and not from the estimate.
+    Without scores at `lockstep`, nothing is known of the residual: all that equal hyperparameters
+    leave is ascribed to code, and the residual is 0.
 
     Args:
-        levels: Scores at `defaults`, `exact` and `lockstep`.
+        levels: Scores at `defaults` and `exact`, and at `lockstep` where there are some.
         generator: For the resampling.
         confidence: Of each interval.
         resamples: Number of bootstrap samples.
     """
-    names = ("defaults", "exact", "lockstep")
-    estimate = compute_variance_shares(*(estimate_framework_variance(levels[n]) for n in names))
-    world = compute_variance_shares(*(_compute_population_variance(levels[n]) for n in names))
-    draws = np.empty((resamples, len(SHARE_NAMES)))
-    for number in range(resamples):
-        parts = [
-            estimate_framework_variance(_resample_seeds(levels[name], generator)) for name in names
+    found = [
+        _bootstrap_framework_variance(levels[name], generator, resamples)
+        if name in levels
+        else _BootstrappedVariance(*(np.zeros(size) for size in (2, 2, (resamples, 2))))
+        for name in ("defaults", "exact", "lockstep")
+    ]
+    estimate = compute_variance_shares(*(FrameworkVariance(*one.estimate) for one in found))
+    world = compute_variance_shares(*(FrameworkVariance(*one.world) for one in found))
+    draws = np.array(
+        [
+            compute_variance_shares(*(FrameworkVariance(*one.draws[number]) for one in found)).array
+            for number in range(resamples)
         ]
-        draws[number] = compute_variance_shares(*parts).array
+    )
+    low, high = _compute_basic_interval(estimate.array, world.array, draws, confidence)
+    return ShareIntervals(estimate, low, high)
+
+
+def compute_spread_interval(
+    scores: Scores,
+    generator: np.random.Generator,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> tuple[float, float]:
+    """Compute a bootstrap interval of the standard deviation between frameworks.
+
+    Args:
+        scores: Of one level.
+        generator: For the resampling.
+        confidence: Of the interval.
+        resamples: Number of bootstrap samples.
+
+    Returns:
+        Its ends: square roots of those of the variance, 0 where these are below 0.
+    """
+    found = _bootstrap_framework_variance(scores, generator, resamples)
+    ends = _compute_basic_interval(found.estimate, found.world, found.draws, confidence)
+    low, high = (float(np.sqrt(max(end[0], 0.0))) for end in ends)
+    return low, high
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _BootstrappedVariance:
+    """Variance between and within frameworks: estimates, values of the world, draws from it.
+
+    In the resampled world the true means are the observed ones, which spread more than the
+    estimate says, by the noise of the seeds; so intervals are basic ones (Davison & Hinkley 1997,
+    section 5.2), of deviations from the values of that world and not from the estimate.
+
+    Attributes:
+        estimate: float64[2], between and within.
+        world: float64[2].
+        draws: float64[resamples, 2].
+    """
+
+    estimate: NDArray[np.float64]
+    world: NDArray[np.float64]
+    draws: NDArray[np.float64]
+
+
+def _compute_basic_interval(
+    estimate: NDArray[np.float64],
+    world: NDArray[np.float64],
+    draws: NDArray[np.float64],
+    confidence: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     tail = (1 - confidence) / 2
-    below, above = np.nanquantile(draws - world.array, [tail, 1 - tail], axis=0)
-    return ShareIntervals(estimate, estimate.array - above, estimate.array - below)
+    below, above = np.nanquantile(draws - world, [tail, 1 - tail], axis=0)
+    return estimate - above, estimate - below
 
 
-def _resample_seeds(scores: Scores, generator: np.random.Generator) -> Scores:
-    return [[generator.choice(group, len(group)) for group in task] for task in scores]
+def _bootstrap_framework_variance(
+    scores: Scores, generator: np.random.Generator, resamples: int
+) -> _BootstrappedVariance:
+    """Resample seeds within each task and framework.
 
-
-def _compute_population_variance(scores: Scores) -> FrameworkVariance:
-    """Return the components of a world in which the observed scores are all there are."""
-    between = within = 0.0
+    Deviations of n seeds from their mean are drawn n / (n - 1) times as large in variance, which
+    is too small by that factor otherwise (Davison & Hinkley 1997, section 2.4).
+    """
+    estimate = estimate_framework_variance(scores)
+    world, draws = np.zeros(2), np.zeros((resamples, 2))
     for task in scores:
-        means = np.array([group.mean() for group in task])
-        between += float(means.var(ddof=1))
-        within += float(np.mean([group.var() for group in task]))
-    return FrameworkVariance(between, within)
+        counts = np.array([len(group) for group in task])
+        means, squares = np.empty((2, resamples, len(task)))
+        for number, group in enumerate(task):
+            n = len(group)
+            wide = group.mean() + (group - group.mean()) * np.sqrt(n / (n - 1))
+            drawn = wide[generator.integers(n, size=(resamples, n))]
+            means[:, number] = drawn.mean(axis=1)
+            squares[:, number] = drawn.var(axis=1) * n
+        draws += np.stack(_estimate_components(counts, means, squares), axis=1)
+        world[0] += np.var([group.mean() for group in task], ddof=1)
+        degrees = counts - 1
+        world[1] += degrees @ [group.var(ddof=1) for group in task] / degrees.sum()
+    return _BootstrappedVariance(np.array([estimate.between, estimate.within]), world, draws)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,16 +15,21 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     ShareIntervals,
+    compute_spread_interval,
     decompose_spread,
     estimate_framework_variance,
 )
+from parallax.analysis.stats.endpoints import Endpoint
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import find_task_scale
+from parallax.analysis.verdicts.references import find_references
+from parallax.analysis.verdicts.scales import ScoreScale, find_solved_scale
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, from the least to the most that is equal."""
+SECONDARY_ENDPOINT = "last-3"
+"""Endpoint that shares are computed for once more, as a check."""
 MIN_SEEDS = 2
 
 
@@ -53,22 +58,35 @@ class LevelSpread:
         task: The task.
         level: Level of alignment.
         cell: The setting of its runs.
+        scale: What 0 and 1 are; None where no solved score of the task is known.
         scores: Normalized scores by framework, float64[n]: 0 does nothing, 1 solves the task.
+            A run that failed has 0.
         groups: The groups of runs behind them, by framework.
+        learned: Number of runs by framework whose final return is above that of each policy
+            without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
+        interval: Bootstrap interval of `spread`; NaN without `variance`.
     """
 
     task: LevelTask
     level: str
     cell: StudyCell
+    scale: ScoreScale | None
     scores: Mapping[str, FloatArray]
     groups: Mapping[str, ScoreGroup]
+    learned: Mapping[str, int]
     variance: FrameworkVariance | None
+    interval: tuple[float, float] = (np.nan, np.nan)
 
     @property
     def spread(self) -> float:
         """Standard deviation between the frameworks' expected scores, 0 where none is seen."""
         return float(np.sqrt(max(self.variance.between, 0.0))) if self.variance else np.nan
+
+    @property
+    def n(self) -> int:
+        """Number of runs with a score, failed ones included."""
+        return sum(map(len, self.scores.values()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,17 +95,91 @@ class LevelDecomposition:
 
     Attributes:
         tasks: Tasks with runs of the same frameworks at all levels.
-        frameworks: These frameworks.
+        frameworks: Frameworks in any of these tasks.
+        has_lockstep: Whether there are runs at `lockstep`; without them code is not separated
+            from what is left between frameworks whose updates are equal.
         shares: Over all tasks, with intervals.
-        without_framework: Shares of hyperparameters and code if one framework is left out.
+        without_framework: Shares if one framework is left out.
         without_task: The same for tasks.
     """
 
     tasks: tuple[LevelTask, ...]
     frameworks: tuple[str, ...]
+    has_lockstep: bool
     shares: ShareIntervals
     without_framework: Mapping[str, ShareIntervals]
     without_task: Mapping[LevelTask, ShareIntervals]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LevelResults:
+    """Everything that is shown of the levels of alignment of one study.
+
+    Attributes:
+        spreads: Every task and level with runs.
+        decomposition: Shares by the study's endpoint; None where the runs do not allow them.
+        secondary: The same by `SECONDARY_ENDPOINT`.
+        endpoint: The study's endpoint, in words.
+    """
+
+    spreads: tuple[LevelSpread, ...]
+    decomposition: LevelDecomposition | None
+    secondary: LevelDecomposition | None
+    endpoint: str
+
+    @property
+    def by_task(self) -> dict[LevelTask, dict[str, LevelSpread]]:
+        """Levels of each task, in order."""
+        return index_by_task(self.spreads)
+
+    @property
+    def frameworks(self) -> list[str]:
+        """All frameworks with a run."""
+        return sorted({name for spread in self.spreads for name in spread.groups})
+
+
+def judge_alignment_levels(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[LevelResults, ...]:
+    """Judge every study with runs at more than one level.
+
+    Args:
+        groups: Scores by setting and framework.
+        options: Endpoint, margin, seed, and given ranges of tasks.
+    """
+    spreads = list_level_spreads(groups, options)
+    secondary = list_level_spreads([_rescore_group(one) for one in groups if one.runs], options)
+    found = []
+    for study in sorted({spread.task.study for spread in spreads}):
+        own, other = (
+            tuple(spread for spread in items if spread.task.study == study)
+            for items in (spreads, secondary)
+        )
+        generator = np.random.default_rng(options.seed)
+        found.append(
+            LevelResults(
+                tuple(_add_interval(spread, generator) for spread in own),
+                decompose_levels(own, generator),
+                decompose_levels(other, generator),
+                options.chosen_endpoint.description,
+            )
+        )
+    return tuple(found)
+
+
+def index_by_task(spreads: Sequence[LevelSpread]) -> dict[LevelTask, dict[str, LevelSpread]]:
+    """Return the levels of each task, in order."""
+    by_task: dict[LevelTask, dict[str, LevelSpread]] = collections.defaultdict(dict)
+    for spread in sorted(spreads, key=lambda one: (one.task, LEVELS.index(one.level))):
+        by_task[spread.task][spread.level] = spread
+    return dict(by_task)
+
+
+def _rescore_group(group: ScoreGroup) -> ScoreGroup:
+    endpoint = Endpoint(SECONDARY_ENDPOINT)
+    return group.replace_scores(
+        endpoint.score(run.timesteps, average_episodes(run)) for run in group.runs
+    )
 
 
 def list_level_spreads(
@@ -99,7 +191,7 @@ def list_level_spreads(
 
     Args:
         groups: Scores by setting and framework.
-        options: Endpoint and given ranges of tasks.
+        options: Endpoint, margin and given ranges of tasks.
     """
     found: dict[tuple[LevelTask, str], list[ScoreGroup]] = collections.defaultdict(list)
     for group in groups:
@@ -131,17 +223,47 @@ def _make_task(group: ScoreGroup) -> LevelTask:
 def _make_spread(
     task: LevelTask, level: str, groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> LevelSpread:
-    scale = find_task_scale(groups[0].cell, options)
+    scale = find_solved_scale(groups[0].cell, options)
+    # Shares of training, which endpoints of steps give, are on such a scale already.
+    zero, width = (
+        (0.0, 1.0) if options.chosen_endpoint.is_steps or not scale else (scale.zero, scale.width)
+    )
     scores = {
-        group.framework: (np.asarray(group.scores) - scale.zero) / scale.width
+        group.framework: np.append(
+            (np.asarray(group.scores) - zero) / width, np.zeros(group.failed)
+        )
         for group in groups
         if scale is not None and group.scores is not None and len(group.scores)
     }
     several = [values for values in scores.values() if len(values) >= MIN_SEEDS]
     variance = estimate_framework_variance([several]) if len(several) > 1 else None
     return LevelSpread(
-        task, level, groups[0].cell, scores, {g.framework: g for g in groups}, variance
+        task,
+        level,
+        groups[0].cell,
+        scale,
+        scores,
+        {g.framework: g for g in groups},
+        {g.framework: _count_learned_runs(g, scale, options) for g in groups},
+        variance,
     )
+
+
+def _count_learned_runs(
+    group: ScoreGroup, scale: ScoreScale | None, options: VerdictOptions
+) -> int:
+    if scale is None:
+        return 0
+    least = max([scale.zero, *(one.mean for one in find_references(group.cell, (group,)))])
+    least += options.margin_share * scale.width
+    return sum(run.final_score > least for run in group.runs)
+
+
+def _add_interval(spread: LevelSpread, generator: np.random.Generator) -> LevelSpread:
+    several = [values for values in spread.scores.values() if len(values) >= MIN_SEEDS]
+    if spread.variance is None:
+        return spread
+    return dataclasses.replace(spread, interval=compute_spread_interval([several], generator))
 
 
 def decompose_levels(
@@ -149,54 +271,80 @@ def decompose_levels(
 ) -> LevelDecomposition | None:
     """Decompose the variance of scores over the tasks that were trained at all levels.
 
+    Where no task was trained at `lockstep`, tasks at `defaults` and `exact` are decomposed without
+    it. A framework without two seeds at each of the levels of a task is left out of that task; a
+    task with fewer than two thirds of its frameworks left, as while runs are missing, does not
+    count.
+
     Args:
         spreads: Of one study.
         generator: For bootstrap intervals over seeds.
         resamples: Number of bootstrap samples.
 
     Returns:
-        None where no task has two frameworks of two seeds at all levels.
+        None where no task counts.
     """
-    by_task: dict[LevelTask, dict[str, LevelSpread]] = collections.defaultdict(dict)
-    for spread in spreads:
-        by_task[spread.task][spread.level] = spread
-    whole = {task: found for task, found in by_task.items() if set(found) == set(LEVELS)}
-    frameworks = _find_common_frameworks(whole)
-    if not whole or len(frameworks) < 2:
+    by_task = index_by_task(spreads)
+    for levels in (LEVELS, LEVELS[:2]):
+        names = {
+            task: common
+            for task, found in by_task.items()
+            if (common := find_common_frameworks(found, levels))
+        }
+        if names:
+            break
+    else:
         return None
 
-    def decompose(tasks: Sequence[LevelTask], names: Sequence[str]) -> ShareIntervals:
-        levels = {
-            level: [[whole[task][level].scores[name] for name in names] for task in tasks]
-            for level in LEVELS
+    def decompose(tasks: Sequence[LevelTask], without: str = "") -> ShareIntervals:
+        scores = {
+            level: [
+                [by_task[task][level].scores[name] for name in names[task] if name != without]
+                for task in tasks
+            ]
+            for level in levels
         }
-        return decompose_spread(levels, generator, resamples=resamples)
+        return decompose_spread(scores, generator, resamples=resamples)
 
-    tasks = sorted(whole)
+    tasks = sorted(names)
+    frameworks = sorted(set().union(*names.values()))
+    is_robust = min(map(len, names.values())) > 2
     return LevelDecomposition(
         tuple(tasks),
         tuple(frameworks),
-        decompose(tasks, frameworks),
+        len(levels) == len(LEVELS),
+        decompose(tasks),
+        {name: decompose(tasks, name) for name in frameworks if is_robust},
         {
-            name: decompose(tasks, [other for other in frameworks if other != name])
-            for name in frameworks
-            if len(frameworks) > 2
-        },
-        {
-            task: decompose([other for other in tasks if other != task], frameworks)
+            task: decompose([other for other in tasks if other != task])
             for task in tasks
             if len(tasks) > 1
         },
     )
 
 
-def _find_common_frameworks(
-    whole: Mapping[LevelTask, Mapping[str, LevelSpread]],
-) -> list[str]:
-    """Return the frameworks with two seeds or more in every task at every level."""
-    sets = [
-        {name for name, values in spread.scores.items() if len(values) >= MIN_SEEDS}
-        for found in whole.values()
-        for spread in found.values()
+def list_frameworks(found: Mapping[str, LevelSpread]) -> list[str]:
+    """Return the frameworks that have a run of a task at any level."""
+    return sorted({name for spread in found.values() for name in spread.groups})
+
+
+def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:
+    """Return the frameworks with two seeds at each of some levels of a task.
+
+    Args:
+        found: Levels of one task.
+        levels: Names of levels.
+
+    Returns:
+        None of them where they are fewer than two, or than two thirds of those of the task.
+    """
+    every = list_frameworks(found)
+    names = [
+        name
+        for name in every
+        if all(
+            level in found and len(found[level].scores.get(name, ())) >= MIN_SEEDS
+            for level in levels
+        )
     ]
-    return sorted(set.intersection(*sets)) if sets else []
+    return names if len(names) >= max(2, 2 * len(every) / 3) else []

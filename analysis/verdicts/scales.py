@@ -6,6 +6,7 @@ from parallax.analysis.data.published import (
     get_do_nothing_score,
     get_random_score,
     get_reference_score,
+    get_solved_score,
 )
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -42,8 +43,26 @@ def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | No
         cell: The setting.
         options: Given ranges.
     """
+    return _make_scale(cell, options, get_reference_score(cell.algorithm, cell.env))
+
+
+def find_solved_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
+    """Return the same with 1 = the score at which the task counts as solved, for any algorithm.
+
+    The published score of the algorithm is taken where no such score is known.
+
+    Args:
+        cell: The setting.
+        options: Given ranges.
+    """
+    found = get_solved_score(cell.env) or get_reference_score(cell.algorithm, cell.env)
+    return _make_scale(cell, options, found)
+
+
+def _make_scale(
+    cell: StudyCell, options: VerdictOptions, found: tuple[float, str] | None
+) -> ScoreScale | None:
     given = options.range_by_env.get(cell.env)
-    found = get_reference_score(cell.algorithm, cell.env)
     known = [
         (score[0], name)
         for name, score in (

@@ -13,6 +13,7 @@ from parallax.analysis.data.published import get_return_bounds, read_table
 from parallax.analysis.data.runs import LoadedRuns, StudyCell, VariantKey
 from parallax.analysis.labels import make_file_suffix, sort_recipes
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.verdicts.alignment_levels import LevelResults, judge_alignment_levels
 from parallax.analysis.verdicts.consistency import (
     PairVerdict,
     judge_consistency,
@@ -290,6 +291,7 @@ class StudyResults:
         finals: Final score with its interval, for the same.
         bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
+        levels: Spread at each level of alignment, of studies with several levels.
         groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
@@ -304,6 +306,7 @@ class StudyResults:
     finals: Mapping[GroupKey, ConfidenceInterval]
     bounds: Mapping[str, tuple[float, float]]
     method: str
+    levels: tuple[LevelResults, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
@@ -388,9 +391,9 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
         if group.scores is not None and group.n
     }
     aggregates = compute_overall_scores(verdicts.groups, verdicts.options)
-    return StudyResults(
-        loaded, verdicts, aggregates, curves, finals, _collect_return_bounds(verdicts), method
-    )
+    bounds = _collect_return_bounds(verdicts)
+    levels = judge_alignment_levels(verdicts.groups, verdicts.options)
+    return StudyResults(loaded, verdicts, aggregates, curves, finals, bounds, method, levels)
 
 
 def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:

@@ -1,0 +1,271 @@
+"""Scores of all frameworks at each level of alignment, and the shares of what makes them differ."""
+
+import functools
+from collections.abc import Mapping
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
+from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.stats.intervals import compute_interval
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    LevelDecomposition,
+    LevelResults,
+    LevelSpread,
+    LevelTask,
+)
+from parallax.analysis.verdicts.study import StudyResults
+
+LEVELS_NAME = "levels"
+LEVEL_LABELS = {
+    "defaults": "own hyperparameters",
+    "exact": "equal hyperparameters",
+    "lockstep": "equal updates too",
+}
+_WIDTH = 5.2  # inches: narrower than a page, so that it can be read on a telephone
+_STRIP, _HEAD, _BAR = 0.44, 0.22, 0.24  # heights in inches
+_LEFT, _RIGHT = 1.4, 1.05
+_LOWEST, _HIGHEST = -0.6, 1.3  # of the axis, however far intervals go
+
+
+def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one figure per study with runs at several levels of alignment."""
+    several = len(material.levels) > 1
+    return [
+        _make_level_figure_spec(
+            one, make_file_name(LEVELS_NAME, one.spreads[0].task.study if several else "")
+        )
+        for one in material.levels
+    ] or [MissingFigure(LEVELS_NAME, "no study has runs at more than one level of alignment")]
+
+
+def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
+    caption = (
+        f"Dots: mean over seeds of each framework's score, the {results.endpoint}. Lines: 95% t "
+        "interval, cut at the ends of the axis. 0 is the better of doing nothing and random "
+        "actions, 1 a solved task. Right: standard deviation between frameworks, without the noise "
+        "of seeds, with its 95% bootstrap interval; n is the number of runs."
+    )
+    if results.decomposition:
+        caption += (
+            " Below: shares of the variance at own hyperparameters, with 95% bootstrap intervals; "
+            "estimates can be below 0."
+        )
+    cells = tuple(sorted({spread.cell for spread in results.spreads}))
+    title = "Scores of each framework at three levels of alignment"
+    draw = functools.partial(draw_level_figure, results)
+    return FigureSpec(name, title, caption, cells, draw)
+
+
+def draw_level_figure(results: LevelResults) -> Figure:
+    """Draw it."""
+    rows, styles = results.by_task, get_framework_styles(results.frameworks)
+    shares = results.decomposition
+    strips = len(rows) * (_HEAD + len(LEVELS) * _STRIP)
+    top, bottom = 0.42, 0.36 + (0.62 + 4 * _BAR if shares else 0.0)
+    height = top + strips + bottom
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure = Figure(figsize=(_WIDTH, height))
+        axis = figure.add_axes(
+            (
+                _LEFT / _WIDTH,
+                bottom / height,
+                1 - (_LEFT + _RIGHT) / _WIDTH,
+                strips / height,
+            )
+        )
+        _set_score_axis(axis, results, strips)
+        offset = 0.0
+        for task, levels in rows.items():
+            _draw_task(axis, offset, task, levels, styles)
+            offset += _HEAD + len(LEVELS) * _STRIP
+        _draw_legend(figure, styles)
+        if shares:
+            _draw_shares(figure, shares, height)
+    return figure
+
+
+def _set_score_axis(axis: Axes, results: LevelResults, strips: float) -> None:
+    ends = [
+        end
+        for spread in results.spreads
+        for values in spread.scores.values()
+        for end in (values.min(), values.max())
+    ]
+    low, high = min([0.0, *ends]), max([1.0, *ends])
+    axis.set_xlim(max(_LOWEST, low - 0.08), min(_HIGHEST, high + 0.08))
+    axis.set_ylim(strips, 0)
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+    for value, style in ((0.0, ":"), (1.0, ":")):
+        axis.axvline(value, color="0.35", linewidth=0.8, linestyle=style, zorder=1)
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\ndoes nothing", "", "0.5", "", "1\nsolved"])
+    axis.text(
+        1.02, 1.003, "spread", transform=axis.transAxes, fontweight="bold", va="bottom", ha="left"
+    )
+
+
+def _draw_task(
+    axis: Axes,
+    offset: float,
+    task: LevelTask,
+    levels: Mapping[str, LevelSpread],
+    styles: Mapping[str, SeriesStyle],
+) -> None:
+    side = axis.get_yaxis_transform()
+    title = f"{get_label(task.algorithm)} on {task.env}, {task.length:,} steps"
+    axis.text(
+        -_LEFT / (_WIDTH - _LEFT - _RIGHT) + 0.02,
+        offset + _HEAD - 0.05,
+        title,
+        transform=side,
+        fontweight="bold",
+        va="bottom",
+    )
+    axis.axhline(offset + 0.02, color="0.6", linewidth=0.6)
+    for number, level in enumerate(LEVELS):
+        top = offset + _HEAD + number * _STRIP
+        axis.text(
+            -0.02, top + _STRIP / 2, LEVEL_LABELS[level], transform=side, ha="right", va="center"
+        )
+        axis.axhspan(top + 0.015, top + _STRIP - 0.015, color="0.965", zorder=0)
+        if level in levels:
+            _draw_strip(axis, top, levels[level], styles)
+        else:
+            axis.text(
+                0.5, top + _STRIP / 2, "no runs yet", transform=side, ha="center", va="center"
+            )
+
+
+def _draw_strip(
+    axis: Axes, top: float, spread: LevelSpread, styles: Mapping[str, SeriesStyle]
+) -> None:
+    low, high = axis.get_xlim()
+    step = (_STRIP - 0.1) / max(1, len(styles) - 1)
+    for number, (name, style) in enumerate(styles.items()):
+        values = spread.scores.get(name)
+        if values is None or not len(values):
+            continue
+        place = top + 0.05 + number * step
+        found = compute_interval(values, "t")
+        if np.isfinite(found.low):
+            ends = np.clip([found.low, found.high], low, high)
+            axis.plot(ends, [place] * 2, color=style.color, linewidth=0.9, zorder=2)
+        axis.plot(
+            np.clip(found.mean, low, high),
+            place,
+            marker=style.marker,
+            color=style.color,
+            markersize=3.8,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            zorder=3,
+        )
+    axis.text(
+        1.02,
+        top + _STRIP / 2,
+        describe_spread(spread, len(styles)),
+        transform=axis.get_yaxis_transform(),
+        ha="left",
+        va="center",
+    )
+
+
+def describe_spread(spread: LevelSpread, frameworks: int) -> str:
+    """Return the spread of a strip with its interval and number of runs, in two or three lines.
+
+    Args:
+        spread: Scores at one level.
+        frameworks: Number of frameworks in the study; a strip with fewer says so.
+    """
+    some = len(spread.scores)
+    lacking = "" if some == frameworks else f", {some} of {frameworks}"
+    if spread.scale is None:
+        return "solved score\nnot known"
+    if spread.variance is None:
+        return f"too few runs\nn = {spread.n}{lacking}"
+    low, high = spread.interval
+    return f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]\nn = {spread.n}{lacking}"
+
+
+def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
+    handles = [
+        Line2D([], [], color=one.color, marker=one.marker, markersize=4, label=get_label(name))
+        for name, one in styles.items()
+    ]
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        ncols=len(handles),
+        frameon=False,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+
+
+SHARE_LABELS = {
+    "hyperparameters": "hyperparameters",
+    "code": "code",
+    "residual": "left at equal updates",
+    "seeds": "seeds",
+}
+_SHARE_COLORS = {"hyperparameters": "0.25", "code": "0.45", "residual": "0.7", "seeds": "0.82"}
+
+
+def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> None:
+    axis = figure.add_axes(
+        (
+            _LEFT / _WIDTH,
+            0.3 / height,
+            1 - (_LEFT + _RIGHT) / _WIDTH,
+            4 * _BAR / height,
+        )
+    )
+    rows = list_share_rows(found)
+    for number, (name, value, low, high) in enumerate(rows):
+        axis.barh(number, value, height=0.62, color=_SHARE_COLORS[name], zorder=2)
+        axis.plot([max(low, -1.0), min(high, 2.0)], [number] * 2, color="black", linewidth=0.9)
+        axis.text(
+            1.02,
+            number,
+            format_share(value, low, high),
+            transform=axis.get_yaxis_transform(),
+            va="center",
+        )
+    axis.set_yticks(range(len(rows)), [name_share(name, found) for name, *_ in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    ends = [value for row in rows for value in row[1:]]
+    axis.set_xlim(max(-1.0, min([0.0, *ends]) - 0.03), min(2.0, max([1.0, *ends]) + 0.03))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axis.axvline(0, color="0.2", linewidth=0.8)
+    axis.grid(axis="y", visible=False)
+    axis.set_title("Shares of the variance of scores", loc="left", fontweight="bold")
+
+
+def list_share_rows(found: LevelDecomposition) -> list[tuple[str, float, float, float]]:
+    """Return each share's name, estimate and interval; no residual without runs at `lockstep`."""
+    shares = found.shares
+    return [
+        (name, float(value), float(low), float(high))
+        for name, value, low, high in zip(
+            SHARE_LABELS, shares.shares.array, shares.low, shares.high, strict=True
+        )
+        if name != "residual" or found.has_lockstep
+    ]
+
+
+def format_share(value: float, low: float, high: float) -> str:
+    """Format a share with its interval, in percent."""
+    value, low, high = (round(100 * one) for one in (value, low, high))
+    return f"{value}% [{low}%, {high}%]"
+
+
+def name_share(name: str, found: LevelDecomposition) -> str:
+    """Return what a share is called on pages."""
+    return "code and all else" if name == "code" and not found.has_lockstep else SHARE_LABELS[name]

@@ -1,0 +1,376 @@
+"""Levels of alignment in words: what differs between frameworks, and what a user may expect."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from parallax.analysis.data.packed import read_record_text
+from parallax.analysis.data.published import read_csv_rows
+from parallax.analysis.figures.alignment_levels import (
+    LEVEL_LABELS,
+    format_share,
+    list_share_rows,
+    name_share,
+)
+from parallax.analysis.labels import MISSING, format_count, get_label
+from parallax.analysis.report.document import (
+    Block,
+    Code,
+    Grid,
+    Listing,
+    ReportSection,
+    Strong,
+    Words,
+    join_words,
+)
+from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
+from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    SECONDARY_ENDPOINT,
+    LevelDecomposition,
+    LevelResults,
+    LevelSpread,
+    LevelTask,
+    find_common_frameworks,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.harness.record.reading import decode_record
+
+LEVELS_HEADING = "Hyperparameters or code?"
+CHOICE_HEADING = "Which framework? Six implementations at equal hyperparameters"
+_LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as converging on a task
+_THRESHOLD = 0.9  # of the way to a solved task
+_MAX_FINDINGS = 3
+_COMPARED = "exact"
+
+
+def make_level_section(results: LevelResults) -> ReportSection:
+    """Return the section of a report, without the figure."""
+    return ReportSection(LEVELS_HEADING, make_level_blocks(results), "levels")
+
+
+def make_level_blocks(results: LevelResults, figures: Sequence[Block] = ()) -> tuple[Block, ...]:
+    """Return the answer, the figure, the findings, and the tables behind them.
+
+    Args:
+        results: Of one study.
+        figures: Shown after the answer.
+    """
+    return (
+        (Strong(describe_shares(results)),),
+        *figures,
+        Listing(list_level_findings(results)),
+        ReportSection(CHOICE_HEADING, make_choice_blocks(results)),
+        ReportSection("How sure is this?", describe_robustness(results)),
+        ReportSection("Runs at each level", make_run_blocks(results)),
+    )
+
+
+def describe_shares(results: LevelResults) -> str:
+    """Return the answer to the section's question, or why there is none yet."""
+    found = results.decomposition
+    if found is None:
+        lacking = " and ".join(
+            LEVEL_LABELS[level]
+            for level in LEVELS[:2]
+            if not any(spread.level == level for spread in results.spreads)
+        )
+        why = f"no run with {lacking}" if lacking else "too few runs at both levels of one task"
+        return f"Not answered yet: {why}."
+    rows = {name: (value, low, high) for name, value, low, high in list_share_rows(found)}
+    value, low, high = rows["hyperparameters"]
+    subject = f"these {len(found.frameworks)} frameworks"
+    if low <= 0:
+        return (
+            f"Inconclusive: the share of hyperparameters in the differences between {subject} is "
+            f"{format_share(value, low, high)}."
+        )
+    return (
+        f"Different hyperparameters explain {format_share(value, low, high)} of the variance of "
+        f"scores between runs of {subject}; {_describe_code_share(found, rows)}."
+    )
+
+
+def _describe_code_share(
+    found: LevelDecomposition, rows: Mapping[str, tuple[float, float, float]]
+) -> str:
+    value, low, _ = rows["code"]
+    name = name_share("code", found)
+    if low <= 0:
+        return f"a share of {name} is not shown"
+    return f"{name} {'explains' if name == 'code' else 'explain'} {value:.0%}"
+
+
+def list_level_findings(results: LevelResults) -> tuple[str, ...]:
+    """Return at most three findings of at most 30 words, by a rule and never by hand.
+
+    The first is on the tasks whose spread shrinks the most when hyperparameters are set equal, the
+    second on the largest spread that is left, the third on the share of runs that learned.
+    """
+    rows = results.by_task
+    both = [
+        (task, levels["defaults"], levels[_COMPARED])
+        for task, levels in rows.items()
+        if find_common_frameworks(levels, LEVELS[:2])
+    ]
+    found = []
+    if both:
+        task, own, equal = max(both, key=lambda row: row[1].spread - row[2].spread)
+        found.append(
+            f"{_name_task(task)}: the spread between frameworks is {own.spread:.2f} with own and "
+            f"{equal.spread:.2f} with equal hyperparameters (0 does nothing, 1 solved)."
+        )
+    exact = [levels[_COMPARED] for levels in rows.values() if _COMPARED in levels]
+    known = [spread for spread in exact if spread.variance is not None]
+    if known:
+        most = max(known, key=lambda spread: spread.spread)
+        low, high = most.interval
+        found.append(
+            f"At equal hyperparameters, {_name_task(most.task)} has the largest spread: "
+            f"{most.spread:.2f} [{low:.2f}, {high:.2f}]; "
+            + ("code makes a difference." if low > 0 else "a difference is not shown.")
+        )
+    if results.decomposition and results.decomposition.without_framework:
+        found.append(_describe_sensitivity(results.decomposition))
+    elif exact:
+        found.append(_describe_learned(exact))
+    return tuple(found[:_MAX_FINDINGS])
+
+
+def _describe_sensitivity(found: LevelDecomposition) -> str:
+    """Return how far the share of hyperparameters moves if one framework is left out."""
+    values = {
+        name: round(100 * one.shares.hyperparameters)
+        for name, one in found.without_framework.items()
+    }
+    least, most = (choose(values, key=lambda name: values[name]) for choose in (min, max))
+    return (
+        f"Leaving one framework out, hyperparameters explain {values[least]}% (without "
+        f"{get_label(least)}) to {values[most]}% (without {get_label(most)})."
+    )
+
+
+def _describe_learned(spreads: Sequence[LevelSpread]) -> str:
+    learned = sum(sum(spread.learned.values()) for spread in spreads)
+    used = sum(_count(spread)[2] for spread in spreads)
+    return (
+        f"{learned} of {used} runs at equal hyperparameters learned: they end above doing "
+        "nothing, random actions and the untrained policy by a tenth of the way to solved."
+    )
+
+
+def _name_task(task: LevelTask) -> str:
+    return f"{get_label(task.algorithm)} on {task.env}"
+
+
+def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
+    """Return one table per algorithm for a reader who chooses a framework."""
+    by_algorithm: dict[str, list[dict[str, LevelSpread]]] = collections.defaultdict(list)
+    for task, levels in results.by_task.items():
+        if _COMPARED in levels:
+            by_algorithm[task.algorithm].append(levels)
+    if not by_algorithm:
+        return ("There are no runs at equal hyperparameters.",)
+    rows: list[tuple[Words, ...]] = []
+    for algorithm, tasks in by_algorithm.items():
+        names = sorted({name for levels in tasks for name in levels[_COMPARED].groups})
+        steps = _compare_frameworks(tasks, names, _compute_median_steps)
+        seconds = _compare_frameworks(tasks, names, _compute_mean_seconds)
+        for name in names:
+            rows.append(
+                (
+                    get_label(algorithm),
+                    get_label(name),
+                    _count_converged(tasks, name),
+                    _format_ratio(steps[name]),
+                    _format_ratio(seconds[name]),
+                    _list_code_differences(algorithm, name, tasks),
+                )
+            )
+    heads = ("algorithm", "framework", "tasks learned", "steps to 90%", "training time")
+    return (
+        Grid((*heads, "removed by lockstep"), tuple(rows)),
+        f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
+        "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
+        "training time without evaluations are relative to the median framework, 1.0 is typical; "
+        "a dash means that half of the runs do not get there. Times were measured on a machine "
+        "with other work, as a rough guide. Removed by lockstep: known differences in code; that a "
+        "framework has one does not make it the cause of a score.",
+    )
+
+
+def _compare_frameworks(
+    tasks: Sequence[Mapping[str, LevelSpread]],
+    names: Sequence[str],
+    measure: Callable[[ScoreGroup, LevelSpread], float],
+) -> dict[str, float]:
+    """Return the geometric mean over tasks of a measure relative to the median framework's."""
+    ratios: dict[str, list[float]] = {name: [] for name in names}
+    for levels in tasks:
+        spread = levels[_COMPARED]
+        values = {name: measure(group, spread) for name, group in spread.groups.items()}
+        finite = [value for value in values.values() if math.isfinite(value)]
+        for name, value in values.items():
+            ratios[name].append(value / float(np.median(finite)) if finite else math.nan)
+    return {
+        name: float(np.exp(np.mean(np.log(values)))) if values else math.nan
+        for name, values in ratios.items()
+    }
+
+
+def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
+    if spread.scale is None:
+        return math.nan
+    score = spread.scale.zero + _THRESHOLD * spread.scale.width
+    curves = [(run.timesteps.astype(float), average_episodes(run)) for run in group.runs]
+    return compute_steps_to_threshold(curves, score).median
+
+
+def _compute_mean_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
+    return float(np.mean([run.seconds - run.evaluation_seconds for run in group.runs]))
+
+
+def _format_ratio(value: float) -> str:
+    return f"{value:.1f}" if math.isfinite(value) else MISSING
+
+
+def _count_converged(tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> str:
+    tried = [levels[_COMPARED] for levels in tasks if name in levels[_COMPARED].groups]
+    done = sum(
+        spread.learned[name]
+        >= _LEARNED_SHARE * (spread.groups[name].n + spread.groups[name].failed)
+        for spread in tried
+    )
+    return f"{done} of {len(tried)}"
+
+
+def _list_code_differences(
+    algorithm: str, name: str, tasks: Sequence[Mapping[str, LevelSpread]]
+) -> Words:
+    """Return the interventions of runs at `lockstep`, or else those of the form compared before."""
+    changes: set[str] | None = None
+    for levels in tasks:
+        if "lockstep" in levels and name in levels["lockstep"].groups:
+            changes = changes or set()
+            for run in levels["lockstep"].groups[name].runs:
+                changes |= set(decode_record(read_record_text(run)).get("interventions") or {})
+            for run in (
+                levels[_COMPARED].groups[name].runs if name in levels[_COMPARED].groups else ()
+            ):
+                changes -= set(decode_record(read_record_text(run)).get("interventions") or {})
+    if changes is None:
+        for row in read_csv_rows("lockstep/common_forms"):
+            if (row["algorithm"], row["framework"]) == (algorithm, name):
+                changes = set(row["interventions"].split("+")) - {"none"}
+    if changes is None:
+        return "no runs at lockstep"
+    return join_words([(Code(one),) for one in sorted(changes)], ", ") or "nothing"
+
+
+def describe_robustness(results: LevelResults) -> tuple[Block, ...]:
+    """Return the shares without each framework and task, by another endpoint, and the limits."""
+    found = results.decomposition
+    limits = Listing(
+        (
+            "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
+            "of others.",
+            "Intervals are bootstrap intervals over seeds alone. With three seeds, simulated "
+            "intervals cover in 88% to 99% of the cases, with ten in 87% to 99%.",
+            "Hyperparameters come first: what they and code do together counts for them.",
+            "No cause is named: at equal hyperparameters no single difference was removed and "
+            "trained again.",
+            "Findings are the largest of several values, which chance makes larger.",
+            "A score averaged over training is below 1 also where a task is solved in the end.",
+        )
+    )
+    if found is None:
+        return (limits,)
+    heads = tuple(name_share(name, found) for name, *_ in list_share_rows(found))
+    rows: list[tuple[Words, ...]] = [
+        (f"all: {', '.join(map(_name_task, found.tasks))}", *_format_shares(found))
+    ]
+    for name, shares in found.without_framework.items():
+        rows.append((f"without {get_label(name)}", *_format_shares(found, shares)))
+    for task, shares in found.without_task.items():
+        rows.append((f"without {_name_task(task)}", *_format_shares(found, shares)))
+    if results.secondary and results.secondary.has_lockstep == found.has_lockstep:
+        label = f"mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations"
+        rows.append((label, *_format_shares(results.secondary)))
+    return (Grid(("shares", *heads), tuple(rows)), _describe_control(results), limits)
+
+
+def _format_shares(found: LevelDecomposition, other: ShareIntervals | None = None) -> list[str]:
+    item = found if other is None else dataclasses.replace(found, shares=other)
+    return [format_share(*values) for _, *values in list_share_rows(item)]
+
+
+def _describe_control(results: LevelResults) -> str:
+    """Return whether frameworks with equal updates score alike: a control without effect."""
+    parts = [
+        f"{_name_task(spread.task)} {spread.spread:.2f} [{spread.interval[0]:.2f}, "
+        f"{spread.interval[1]:.2f}], {'above' if spread.interval[0] > 0 else 'compatible with'} 0"
+        for spread in results.spreads
+        if spread.level == "lockstep" and spread.variance is not None
+    ]
+    if not parts:
+        return "Control: there are no runs with equal updates yet, whose spread should be 0."
+    return f"Control: the spread at equal updates, which should be 0: {'; '.join(parts)}."
+
+
+def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
+    """Return the runs requested, completed and used of every task and level, and what lacks."""
+    rows: list[tuple[Words, ...]] = []
+    for task, levels in results.by_task.items():
+        for level in LEVELS:
+            if level not in levels:
+                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 4))
+                continue
+            spread = levels[level]
+            requested, completed, used = _count(spread)
+            low, high = spread.interval
+            rows.append(
+                (
+                    _name_task(task),
+                    LEVEL_LABELS[level],
+                    f"{len(spread.scores)} of {len(results.frameworks)}",
+                    f"{requested}/{completed}/{used}",
+                    f"{sum(spread.learned.values())} of {used}",
+                    f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]" if spread.variance else MISSING,
+                    f"{spread.scale.zero:.4g} to {spread.scale.one:.4g}"
+                    if spread.scale
+                    else MISSING,
+                )
+            )
+    heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread")
+    sources = sorted({spread.scale.source for spread in results.spreads if spread.scale})
+    return (
+        Grid((*heads, "returns from 0 to 1"), tuple(rows)),
+        f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
+        f"without training by a margin. Failed runs count as 0. Scale: {'; '.join(sources)}.",
+        _describe_unused_tasks(results),
+    )
+
+
+def _count(spread: LevelSpread) -> tuple[int, int, int]:
+    groups = spread.groups.values()
+    return (
+        sum(group.requested for group in groups),
+        sum(group.completed for group in groups),
+        sum(group.n for group in groups),
+    )
+
+
+def _describe_unused_tasks(results: LevelResults) -> str:
+    """Return the tasks that are in no share, or empty."""
+    found = results.decomposition
+    left = [task for task in results.by_task if found is None or task not in found.tasks]
+    if not left:
+        return ""
+    return (
+        f"{format_count(len(left), 'task')} not in the shares, since runs of some levels lack: "
+        f"{', '.join(map(_name_task, left))}."
+    )
