@@ -241,6 +241,7 @@ def _make_level_blocks(study: StudyPublication) -> list[Block]:
     for number, one in enumerate(study.material.levels):
         figures = _find_level_figures(study) if number == 0 else []
         found += alignment_levels.make_level_blocks(one, figures)
+    found += [alignment_levels.make_crossed_section(one) for one in study.material.crossed]
     return [*found, ReportSection("Details", ("All runs and pairs follow.",))] if found else []
 
 
@@ -334,18 +335,23 @@ def _warn_of_equal_runs(study: StudyPublication) -> str:
 
 def _make_commands_section(study: StudyPublication) -> ReportSection:
     loaded, blocks = study.material.loaded, list[Block]()
+    names = sorted({cell.study for cell in loaded.cells})
+    training: tuple[str, ...] = ()
     if study.grid:
         made: list[RequestedRun] = [
             planned for item in loaded.folders if (planned := requested_run_from_folder(item))
         ]
-        names = sorted({cell.study for cell in loaded.cells})
+        training = study.grid.format_commands(made)
+    elif study.material.levels:
+        training = (f"parallax train -m study={shlex.quote(names[0])}",)
+    if training:
         packing = (
             f"parallax study pack results/{shlex.quote(names[0])} "
             f"--output {shlex.quote(study.source)}"
         )
         blocks += [
             "The runs, and the file that holds them:",
-            CodeBlock((*study.grid.format_commands(made), packing)),
+            CodeBlock((*training, packing)),
         ]
     again = f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"
     blocks += [

@@ -24,7 +24,10 @@ from parallax.analysis.report.sections.comparison import (
     format_why_command,
     get_alignment,
 )
-from parallax.analysis.report.sections.alignment_levels import make_level_section
+from parallax.analysis.report.sections.alignment_levels import (
+    make_crossed_section,
+    make_level_section,
+)
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
     describe_verdict_terms,
@@ -121,6 +124,7 @@ def make_report_document(
     sections: list[Block] = [
         *draw("levels"),
         *(make_level_section(one) for one in results.levels),
+        *(make_crossed_section(one) for one in results.crossed),
         _make_answers_section(answers, others, ablations),
         ReportSection(
             "What was run",

@@ -19,6 +19,7 @@ from parallax.analysis.verdicts.consistency import (
     judge_consistency,
     judge_library_defaults,
 )
+from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_crossed_designs
 from parallax.analysis.verdicts.curves import LearningCurve, make_panels
 from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
@@ -292,6 +293,7 @@ class StudyResults:
         bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
+        crossed: Tasks on which recipes of frameworks were run in several frameworks.
         groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
@@ -307,6 +309,7 @@ class StudyResults:
     bounds: Mapping[str, tuple[float, float]]
     method: str
     levels: tuple[LevelResults, ...] = ()
+    crossed: tuple[CrossedDesign, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
@@ -393,7 +396,10 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
     aggregates = compute_overall_scores(verdicts.groups, verdicts.options)
     bounds = _collect_return_bounds(verdicts)
     levels = judge_alignment_levels(verdicts.groups, verdicts.options)
-    return StudyResults(loaded, verdicts, aggregates, curves, finals, bounds, method, levels)
+    crossed = judge_crossed_designs(verdicts.groups, verdicts.options)
+    return StudyResults(
+        loaded, verdicts, aggregates, curves, finals, bounds, method, levels, crossed
+    )
 
 
 def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:

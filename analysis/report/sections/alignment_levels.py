@@ -37,6 +37,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     find_common_frameworks,
 )
+from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.harness.record.reading import decode_record
 
@@ -373,4 +374,32 @@ def _describe_unused_tasks(results: LevelResults) -> str:
     return (
         f"{format_count(len(left), 'task')} not in the shares, since runs of some levels lack: "
         f"{', '.join(map(_name_task, left))}."
+    )
+
+
+def make_crossed_section(design: CrossedDesign) -> ReportSection:
+    """Return the mean scores of all recipes in all frameworks, and what their variance is made of.
+
+    Args:
+        design: Of one task.
+    """
+    means = design.scores.mean(axis=2)
+    rows: list[tuple[Words, ...]] = [
+        (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))
+        for recipe, row in zip(design.recipes, means, strict=True)
+    ]
+    parts: list[tuple[Words, ...]] = [
+        (field.name, f"{getattr(design.variance, field.name):.4f}", f"[{low:.4f}, {high:.4f}]")
+        for field, low, high in zip(
+            dataclasses.fields(design.variance), design.low, design.high, strict=True
+        )
+    ]
+    return ReportSection(
+        f"Recipes crossed with implementations: {get_label(design.algorithm)} on {design.env}",
+        (
+            f"Mean scores over {design.scores.shape[2]} seeds, 0 does nothing, 1 is solved.",
+            Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
+            "Variance components of these scores, with 95% bootstrap intervals over seeds.",
+            Grid(("component", "variance", "interval"), tuple(parts)),
+        ),
     )

@@ -61,7 +61,7 @@ def test_the_whole_answer(capsys):
         "--algorithms",
         "td3",
         "--study",
-        str(ROOT / "docs/ladder.parquet"),
+        str(ROOT / "docs/ladder/ladder.parquet"),
     ]
     assert main.dispatch_command([*words, "--env", "Pendulum-v1"]) == 0
     printed = capsys.readouterr().out
