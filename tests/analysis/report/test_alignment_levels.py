@@ -1,0 +1,94 @@
+"""Levels of alignment on a page: the answer, what is missing, and words."""
+
+import numpy as np
+import pytest
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures.alignment_levels import describe_spread, draw_level_figure
+from parallax.analysis.report.document import Document
+from parallax.analysis.report.render_markdown import render_markdown
+from parallax.analysis.report.sections.alignment_levels import (
+    describe_shares,
+    list_level_findings,
+    make_level_blocks,
+)
+from parallax.analysis.stats.decomposition import estimate_framework_variance
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    LevelResults,
+    LevelSpread,
+    LevelTask,
+    decompose_levels,
+)
+from parallax.analysis.verdicts.groups import make_group
+from parallax.analysis.verdicts.scales import ScoreScale
+
+SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
+
+
+def make_spread(level, frameworks=4, shift=None):
+    generator = np.random.default_rng(1)
+    cell = StudyCell("ladder", "Task-v0", "ppo", "original", f"alignment={level}")
+    shift = SHIFTS[level] if shift is None else shift
+    scores = {
+        f"f{number}": 0.4 + shift * number + 0.02 * generator.normal(size=5)
+        for number in range(frameworks)
+    }
+    groups = {name: make_group(cell, name, []) for name in scores}
+    several = len(scores) > 1
+    variance = estimate_framework_variance([list(scores.values())]) if several else None
+    task = LevelTask("ladder", "ppo", "Task-v0", 1000)
+    learned = dict.fromkeys(scores, 5)
+    scale = ScoreScale(0.0, 100.0, "made up")
+    return LevelSpread(task, level, cell, scale, scores, groups, learned, variance, (0.05, 0.3))
+
+
+def make_results(spreads):
+    shares = decompose_levels(spreads, np.random.default_rng(0), resamples=200)
+    return LevelResults(tuple(spreads), shares, None, "return of a test")
+
+
+def test_the_answer_names_what_is_shown():
+    text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
+    assert text.startswith("Different hyperparameters explain 7")
+    assert "these 4 frameworks" in text
+    assert "code explains" in text
+
+
+def test_without_lockstep_code_is_not_separated():
+    results = make_results([make_spread(level) for level in LEVELS[:2]])
+    assert not results.decomposition.has_lockstep
+    assert "code and all else explain" in describe_shares(results)
+
+
+@pytest.mark.parametrize(
+    ("spreads", "words"),
+    [
+        ([make_spread("exact"), make_spread("lockstep")], "no run with own hyperparameters"),
+        ([make_spread("defaults", frameworks=1), make_spread("exact")], "too few runs"),
+        (
+            [make_spread("defaults", shift=0.0), make_spread("exact", shift=0.0)],
+            "Inconclusive",
+        ),
+    ],
+)
+def test_an_answer_that_is_not_there_says_why(spreads, words):
+    assert words in describe_shares(make_results(spreads))
+
+
+def test_findings_are_short_and_few():
+    found = list_level_findings(make_results([make_spread(level) for level in LEVELS]))
+    assert 1 <= len(found) <= 3
+    assert all(len(text.split()) <= 30 for text in found)
+
+
+def test_what_is_missing_is_said_and_not_drawn_as_zero():
+    some = make_spread("defaults", frameworks=2)
+    results = make_results([some, make_spread("exact")])
+    assert "2 of 4" in describe_spread(some, 4)
+    figure = draw_level_figure(results)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert "no runs yet" in texts
+    page = render_markdown(Document("", make_level_blocks(results)))
+    assert "| no runs " in page
+    assert "not in the shares" in page
