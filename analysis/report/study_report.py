@@ -19,14 +19,14 @@ from parallax.analysis.report.document import (
     join_words,
 )
 from parallax.analysis.report.sections import ablation
+from parallax.analysis.report.sections.alignment_levels import (
+    make_crossed_section,
+    make_level_section,
+)
 from parallax.analysis.report.sections.comparison import (
     FrameworkPair,
     format_why_command,
     get_alignment,
-)
-from parallax.analysis.report.sections.alignment_levels import (
-    make_crossed_section,
-    make_level_section,
 )
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
