@@ -309,7 +309,7 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
         ("table.csv", b"step,return\n1,x\n", "'x', no number"),
         ("table.csv", b"step,return\n1.5,1\n", "1.5 is no number of steps"),
         ("table.csv", b"step,return\n", "no rows"),
-        ("table.parquet", b"PAR1", "cannot be read as a table"),
+        ("table.parquet", b"PAR1", "the size of its footer is wrong"),
     ],
 )
 def test_damaged_files_are_refused_with_a_reason(tmp_path, call, capsys, name, content, reason):
