@@ -31,7 +31,7 @@ print(refused)
 
 
 def test_sizes_are_those_that_pyarrow_reads():
-    path = DOCS / "ladder.parquet"
+    path = DOCS / "ladder" / "ladder.parquet"
     with path.open("rb") as file:
         found = read_column_sizes(file, 2**20)
     metadata = pyarrow.parquet.read_metadata(path)
@@ -47,7 +47,13 @@ def test_sizes_are_those_that_pyarrow_reads():
 
 def test_altered_footers_do_not_end_the_process(tmp_path):
     """PyArrow's view of a column ends it where size statistics contradict themselves."""
-    command = [sys.executable, "-c", CODE, str(DOCS / "ladder.parquet"), str(tmp_path / "altered")]
+    command = [
+        sys.executable,
+        "-c",
+        CODE,
+        str(DOCS / "ladder" / "ladder.parquet"),
+        str(tmp_path / "altered"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 100
