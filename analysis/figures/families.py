@@ -36,11 +36,6 @@ FAMILIES = tuple(
     FigureFamily(*row)
     for row in (
         (
-            "levels",
-            "scores at each level of alignment, shares of hyperparameters and code",
-            alignment_levels.make_level_figure_specs,
-        ),
-        (
             "reproduction",
             "how often worse, similar, better than published",
             verdicts.make_reproduction_figure_specs,
@@ -97,6 +92,11 @@ FAMILIES = tuple(
             "improvement",
             "chance that one framework's run beats another's",
             aggregates.IMPROVEMENT.make_figure_specs,
+        ),
+        (
+            "levels",
+            "scores at each level of alignment, shares of hyperparameters and code",
+            alignment_levels.make_level_figure_specs,
         ),
     )
 )
