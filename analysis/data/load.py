@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from parallax.analysis.data.runs import (
     RunCollection,
     RunId,
     StudyCell,
+    get_duration,
 )
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
@@ -223,7 +223,6 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     if not reading.complete or evaluations is None or record is None:
         failed = record is not None and record.status == "failed"
         return ExcludedRun(run_id, folder, reading.reason, failed=failed)
-    seconds, cost = record.timings.seconds, record.timings.evaluation_seconds
     return CompletedRun(
         run_id,
         folder,
@@ -231,10 +230,11 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
         evaluations.results,
         evaluations.ep_lengths,
         reading.spec,
-        math.nan if seconds is None or seconds < 0 else seconds,
+        get_duration(record.timings.seconds),
         record.provenance,
         record.hyperparameters,
-        evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
+        evaluation_seconds=get_duration(record.timings.evaluation_seconds),
+        training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
     )
 

@@ -12,7 +12,14 @@ from parallax.analysis.data.packed_foreign import (
     judge_foreign,
     parse_settings,
 )
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
+from parallax.analysis.data.runs import (
+    CompletedRun,
+    ExcludedRun,
+    RunCollection,
+    RunId,
+    StudyCell,
+    get_duration,
+)
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.packed import (
@@ -156,11 +163,11 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
     arrays = found.timesteps, found.results, found.ep_lengths
     seconds = math.nan if row["seconds"] is None else row["seconds"]
     made = record.provenance, record.hyperparameters
-    cost = record.timings.evaluation_seconds
     return CompletedRun(
         *(run_id, folder, *arrays, reading.spec, seconds, *made),
         record=row["run_json"],
-        evaluation_seconds=math.nan if cost is None or cost < 0 else cost,
+        evaluation_seconds=get_duration(record.timings.evaluation_seconds),
+        training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
     )
 

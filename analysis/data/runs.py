@@ -62,6 +62,7 @@ class CompletedRun:
         spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN if run.json has none.
         evaluation_seconds: Part of it that evaluations took; NaN if run.json has none.
+        training_cpu_seconds: Of all cores, without evaluations; NaN if run.json has none.
         provenance: Machine, packages and code version; None for runs of other projects.
         effective_hyperparameters: The unified hyperparameters that the framework was set to.
         has_conflicting_settings: Whether another run of the same path was made with different
@@ -83,6 +84,7 @@ class CompletedRun:
     has_conflicting_settings: bool = False
     record: str | None = None
     evaluation_seconds: float = math.nan
+    training_cpu_seconds: float = math.nan
     imported: ImportSource | None = None
     final_score: float = dataclasses.field(init=False)
 
@@ -231,3 +233,8 @@ def find_missing_seeds(
         for name in sorted(frameworks[cell.study, cell.algorithm])
         if (lacking := set().union(*found.values()) - found.get(name, set()))
     )
+
+
+def get_duration(seconds: float | None) -> float:
+    """Return a recorded duration in seconds; NaN if there is none or it is below 0."""
+    return math.nan if seconds is None or seconds < 0 else seconds

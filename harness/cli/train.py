@@ -63,7 +63,7 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     override that is a choice, be it of one value, is applied to each run.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
+    from hydra.errors import HydraException
 
     sweeps = [word for word in words if word.startswith(("hydra.sweeper.parts=", "algorithm="))]
     if not any("," in word or word.startswith("hydra") for word in sweeps):
@@ -75,7 +75,7 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
             name, _, value = word.partition("=")
             try:
                 is_single = not parser.parse_override(word).is_sweep_override()
-            except OverrideParseException:
+            except HydraException:
                 is_single = False  # Hydra says what is wrong with it
             word = f"{name}=choice({value})" if is_single else word
         deferred.append(word)

@@ -77,6 +77,7 @@ class RunTimings(Struct, frozen=True):
     ended: Seconds | None = None
     seconds: Seconds | None = None
     evaluation_seconds: Seconds | None = None
+    training_cpu_seconds: Seconds | None = None
     parts: dict[str, dict[str, float]] = {}
 
 

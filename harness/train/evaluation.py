@@ -3,6 +3,7 @@
 Complete episodes are played side by side, one forward pass per step for all.
 """
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ class PolicyEvaluator:
 
     Attributes:
         seconds: Spent on it.
+        cpu_seconds: Of all cores, spent on it; NaN after a checkpoint that lacks them.
         last_score: Mean return of the latest evaluation; None before the first.
     """
 
@@ -56,7 +58,7 @@ class PolicyEvaluator:
         self._policy: Policy | None = None
         self._episodes = make_batched_env(spec.env, spec.eval_episodes, **spec.env_options)
         self._done, self._next = 0, 0 if spec.evaluate_untrained else spec.eval_every
-        self.seconds = 0.0
+        self.seconds = self.cpu_seconds = 0.0
         self.last_score: float | None = None
         events.subscribe(PolicyAttached, self._attach)
         events.subscribe(EnvStep, self._before_step)
@@ -64,12 +66,14 @@ class PolicyEvaluator:
 
     def state(self) -> dict[str, Any]:
         """Return its progress."""
-        return {"done": self._done, "next": self._next, "seconds": self.seconds}
+        cost = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
+        return {"done": self._done, "next": self._next, **cost}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from there."""
         self._done, self._next = state["done"], state["next"]
         self.seconds = state["seconds"]
+        self.cpu_seconds = state.get("cpu_seconds", math.nan)  # older states lack it
 
     def _attach(self, event: PolicyAttached) -> None:
         self._policy = event.policy
@@ -82,7 +86,7 @@ class PolicyEvaluator:
     def _evaluate(self, event: EnvStep | TrainingEnd) -> None:
         if self._policy is None:
             raise TrainingError("the adapter has attached no policy")
-        started = time.monotonic()
+        started, cpu_started = time.monotonic(), time.process_time()
         evaluation = evaluate_greedy_policy(
             self._policy,
             self._episodes,
@@ -98,6 +102,7 @@ class PolicyEvaluator:
                 "the policy or the environment has diverged"
             )
         self.seconds += time.monotonic() - started
+        self.cpu_seconds += time.process_time() - cpu_started
 
     def _seeds(self) -> list[int]:
         spec, index = self._spec, get_seed_index(self._spec, self._done)

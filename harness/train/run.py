@@ -1,6 +1,7 @@
 """Executes one run in this process, from a pending folder to a finished one."""
 
 import contextlib
+import math
 import sys
 import time
 import traceback
@@ -112,8 +113,9 @@ class _RunAttempt:
         started: float,
     ) -> None:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
-        self.started, self._earlier = started, 0.0
+        self.started, self._earlier, self._earlier_cpu = started, 0.0, 0.0
         self._begun = time.monotonic()  # the clock of dates may be set while a run is going on
+        self._cpu_begun = time.process_time()
         self.monitor: TrainingMonitor | None = None
         self.diagnosis: RunDiagnosis | None = None
         self.logging: TrainingLogger | None = None
@@ -128,6 +130,11 @@ class _RunAttempt:
     def seconds(self) -> float:
         """Seconds of training behind the saved state, over all attempts that it comes from."""
         return self._earlier + time.monotonic() - self._begun
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The same of all cores; NaN after a checkpoint that lacks them."""
+        return self._earlier_cpu + time.process_time() - self._cpu_begun
 
     def carry_out(self) -> dict[str, Any]:
         """Trains to the end, from the best state that fits."""
@@ -151,6 +158,7 @@ class _RunAttempt:
     ) -> dict[str, Any]:
         prepared, folder = self._prepared, self._folder
         self._earlier = start.about["seconds"] if start else 0.0
+        self._earlier_cpu = start.about.get("cpu_seconds", math.nan) if start else 0.0
         folder.update_run(resumed_from=start.about["step"] if start else None)
         keeper = CheckpointManager(
             folder.checkpoints, self._describe_checkpoint, every, stop, start, self._add_note
@@ -198,7 +206,8 @@ class _RunAttempt:
             self.logging.close()
 
     def _describe_checkpoint(self) -> dict[str, Any]:
-        return {"identity": self._own, "step": self.steps, "seconds": self.seconds}
+        cost = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
+        return {"identity": self._own, "step": self.steps, **cost}
 
     def _add_note(self, text: str) -> None:
         self.notes.append(text)
@@ -242,6 +251,7 @@ def _finish_trace(folder: RunFolder) -> dict[str, Any]:
 
 def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]) -> None:
     seconds, monitor = attempt.seconds, attempt.monitor
+    training_cpu = attempt.cpu_seconds - (monitor.evaluator.cpu_seconds if monitor else 0.0)
     folder.update_run(
         **outcome,
         steps=folder.content["steps"] | {"taken": attempt.steps},
@@ -251,6 +261,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
             "ended": time.time(),
             "seconds": seconds,
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
+            "training_cpu_seconds": None if math.isnan(training_cpu) else training_cpu,
             **({"parts": monitor.parts} if monitor and monitor.parts else {}),
         },
     )

@@ -180,7 +180,7 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
     for algorithm, tasks in by_algorithm.items():
         names = sorted({name for levels in tasks for name in levels[_COMPARED].groups})
         steps = _compare_frameworks(tasks, names, _compute_median_steps)
-        seconds = _compare_frameworks(tasks, names, _compute_mean_seconds)
+        cpu = _compare_frameworks(tasks, names, _compute_mean_cpu_seconds)
         for name in names:
             rows.append(
                 (
@@ -188,18 +188,18 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
                     get_label(name),
                     _count_converged(tasks, name),
                     _format_ratio(steps[name]),
-                    _format_ratio(seconds[name]),
+                    _format_ratio(cpu[name]),
                     _list_code_differences(algorithm, name, tasks),
                 )
             )
-    heads = ("algorithm", "framework", "tasks learned", "steps to 90%", "training time")
+    heads = ("algorithm", "framework", "tasks learned", "steps to 90%", "CPU time")
     return (
         Grid((*heads, "removed by lockstep"), tuple(rows)),
         f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
-        "training time without evaluations are relative to the median framework, 1.0 is typical; "
-        "a dash means that half of the runs do not get there. Times were measured on a machine "
-        "with other work, as a rough guide. Removed by lockstep: known differences in code; that a "
+        "CPU time of training without evaluations are relative to the median framework, 1.0 is "
+        "typical; a dash means that half of the runs do not get there, or that a run did not "
+        "record its CPU time. Removed by lockstep: known differences in code; that a "
         "framework has one does not make it the cause of a score.",
     )
 
@@ -231,8 +231,8 @@ def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
     return compute_steps_to_threshold(curves, score).median
 
 
-def _compute_mean_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
-    return float(np.mean([run.seconds - run.evaluation_seconds for run in group.runs]))
+def _compute_mean_cpu_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
+    return float(np.mean([run.training_cpu_seconds for run in group.runs]))
 
 
 def _format_ratio(value: float) -> str:
