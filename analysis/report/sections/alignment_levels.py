@@ -232,7 +232,8 @@ def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
 
 
 def _compute_mean_cpu_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
-    return float(np.mean([run.training_cpu_seconds for run in group.runs]))
+    seconds = [run.training_cpu_seconds for run in group.runs]
+    return float(np.mean(seconds)) if seconds else math.nan
 
 
 def _format_ratio(value: float) -> str:
