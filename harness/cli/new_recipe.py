@@ -11,8 +11,8 @@ import yaml
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.imports.zoo_recipe import (
-    SUPPORTED,
     TranslatedRecipe,
+    list_zoo_algorithms,
     read_zoo_entry,
     translate_zoo_entry,
 )
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--algorithms",
         dest="algorithm",
         required=True,
-        choices=SUPPORTED,
+        choices=list_zoo_algorithms(),
         help="the algorithm of the file",
     )
     add("--env", required=True, metavar="TASK", help="entry of the file")

@@ -11,10 +11,9 @@ import yaml
 
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
-from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.recipes import find_recipe_files, read_recipe
 from parallax.harness.record.files import UnusableError, read_bounded
 
-SUPPORTED = ("ppo", "td3", "sac", "ddpg", "dqn")
 _MAX_BYTES = 2**22
 _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
@@ -50,6 +49,11 @@ class TranslatedRecipe:
     untranslated: Mapping[str, str]
 
 
+def list_zoo_algorithms() -> list[str]:
+    """Return the algorithms with a recipe of Stable-Baselines3, which is what entries leave out."""
+    return [name for name in ALGORITHMS if "sb3" in find_recipe_files(name)]
+
+
 def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
     """Return the entry of a task.
 
@@ -72,7 +76,7 @@ def translate_zoo_entry(algorithm: str, entry: Mapping[str, Any]) -> TranslatedR
     """Translate an entry; what it leaves out is as in Stable-Baselines3.
 
     Args:
-        algorithm: One of `SUPPORTED`.
+        algorithm: One of `list_zoo_algorithms`.
         entry: Values by the Zoo's names.
 
     Raises:
@@ -123,7 +127,7 @@ class _EntryTranslator:
             "env_wrapper": self._translate_wrappers,
             "normalize": self._translate_normalize,
         }
-        if self._algorithm == "sac":
+        if "temperature_learning_rate" in self._values:  # SAC calls the temperature ent_coef
             special = {**special, "ent_coef": self._translate_temperature}
         for name, value in self._entry.items():
             if name in special:
@@ -176,7 +180,9 @@ class _EntryTranslator:
         return reason
 
     def _translate_batch_size(self, name: str, value: Any) -> str:
-        return self._set("minibatch_size" if self._algorithm == "ppo" else name, name, value)
+        return self._set(
+            "minibatch_size" if "minibatch_size" in self._values else name, name, value
+        )
 
     def _translate_train_freq(self, name: str, value: Any) -> str:
         if isinstance(value, list | tuple):
