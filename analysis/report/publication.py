@@ -276,8 +276,9 @@ def _describe_terms(study: StudyPublication) -> tuple[Block, ...]:
         "n: runs used per framework.",
         "Better than random: Welch's test, uncorrected, against episodes of random actions.",
     )
-    link = Link(f"{TABLES}/", f"{TABLES}/")
-    return Listing(terms), ("All pairs and numbers are in ", link, ".")
+    path = f"{TABLES}/consistency.csv"
+    link = Link(path, path)
+    return Listing(terms), ("All pairs are in ", link, "; other numbers are in the tables beside.")
 
 
 def _make_defaults_section(

@@ -105,7 +105,8 @@ def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) 
     for name, answer in answers.items():
         texts.setdefault(describe_answer(answer), []).append(FRAMEWORK_LABELS[name])
     found = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
-    return f"| `{result.probe}` | {result.question} | {found.replace('|', '/')} |"
+    found = found.replace("|", "/").replace("] [", "] \\[")  # two brackets in a row are a link
+    return f"| `{result.probe}` | {result.question} | {found} |"
 
 
 CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
