@@ -295,7 +295,11 @@ def describe_recipe(hps: str) -> str:
     """Return a set of hyperparameters in words."""
     if hps == LIBRARY_DEFAULTS:
         return "library defaults"
-    known = {"original": "the original papers' values", "zoo": "RL Baselines3 Zoo's values"}
+    known = {
+        "original": "the original papers' values",
+        "zoo": "RL Baselines3 Zoo's values",
+        "defaults": "own hyperparameters",  # of runs at alignment=defaults
+    }
     return known.get(hps, f"{get_label(hps)}'s defaults")
 
 
