@@ -15,13 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
-from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
-    LockstepSide,
     LockstepTrainings,
     WeightDistance,
     list_update_counts,
@@ -77,7 +75,10 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
     started = time.process_time()
     how = LockstepOptions(options.float64, shared_stream=algorithm != "ppo", level=LEVEL)
     lengths = list_update_counts(options.updates, UPDATES_PER_CYCLE.get(algorithm, 1))
-    sides = [make_side(name, algorithm) for name in options.frameworks.split(",")]
+    sides = [
+        make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name)
+        for name in options.frameworks.split(",")
+    ]
     trainings = LockstepTrainings(sides, algorithm, how)
     refused = dict[str, str]()
     for number, side in enumerate(sides):
@@ -98,13 +99,6 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
         "refused": refused,
         "pairs": pairs,
     }
-
-
-def make_side(framework: str, algorithm: str) -> LockstepSide:
-    """Return a framework in the reference form of an algorithm."""
-    adapter = load_adapter(framework)
-    form = resolve_interventions(NO_INTERVENTION, adapter, algorithm, reference_form=True)
-    return LockstepSide(framework, form)
 
 
 def _compare_pair(

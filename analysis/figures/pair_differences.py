@@ -143,14 +143,14 @@ def _arrange_pairs(material: StudyResults, items: Sequence[PairVerdict]) -> Diff
     found: dict[StudyCell | str, dict[str, PairDifference]] = collections.defaultdict(dict)
     if len(pairs) == 1:
         for item in items:
-            found[item.cell.hps][item.cell.env] = _measure(material, item, item.cell.env)
+            found[item.cell.hps][item.cell.env] = _measure_difference(material, item, item.cell.env)
         panels = tuple(
             DifferencePanel(f"{pairs[0]}\n{get_recipe_label(hps)}", found[hps]) for hps in recipes
         )
         return DifferenceGrid(tuple(tasks), min(_COLUMNS, len(panels)), panels)
     cells = {(item.cell.env, item.cell.hps): item.cell for item in items}
     for item in items:
-        found[item.cell][_name_pair(item)] = _measure(material, item, _name_pair(item))
+        found[item.cell][_name_pair(item)] = _measure_difference(material, item, _name_pair(item))
     keys = [(env, hps) for env in tasks for hps in recipes]
     shown = tuple(
         DifferencePanel(f"{env}\n{get_recipe_label(hps)}", found[cells[env, hps]])
@@ -166,7 +166,7 @@ def _name_pair(item: PairVerdict) -> str:
     return f"{get_label(item.first.framework)} - {get_label(item.second.framework)}"
 
 
-def _measure(material: StudyResults, item: PairVerdict, name: str) -> PairDifference:
+def _measure_difference(material: StudyResults, item: PairVerdict, name: str) -> PairDifference:
     size = item.margin.size
     has_learned = material.verdicts.has_learned
     return PairDifference(

@@ -148,6 +148,8 @@ def judge_alignment_levels(
         options: Endpoint, margin, seed, and given ranges of tasks.
     """
     spreads = list_level_spreads(groups, options)
+    if not spreads:
+        return ()
     secondary = list_level_spreads([_rescore_group(one) for one in groups if one.runs], options)
     found = []
     for study in sorted({spread.task.study for spread in spreads}):

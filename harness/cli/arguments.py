@@ -1,7 +1,8 @@
 """Options that several commands share, each with one spelling and one error message."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 
@@ -25,6 +26,17 @@ def add_algorithms_argument(
 ) -> None:
     """Declare `--algorithms A,B`."""
     parser.add_argument("--algorithms", type=split_names, metavar="A,B", help=text)
+
+
+def add_probe_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--probe A,B`."""
+    parser.add_argument(
+        "--probe",
+        type=split_names,
+        default=[],
+        metavar="A,B",
+        help="only probes whose names contain one of these texts, such as ppo.loss (default: all)",
+    )
 
 
 def add_level_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +64,20 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run code that stored runs name (tasks, adapters, interpreters) without asking",
     )
+
+
+def check_output_folders(paths: Iterable[Path | None]) -> None:
+    """Check before anything is measured that output files can be written.
+
+    Args:
+        paths: The files; None for those that are not wanted.
+
+    Raises:
+        SpecError: The folder of one is not there.
+    """
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
 
 def select_names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -6,16 +6,21 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from parallax.harness.cli.arguments import add_frameworks_argument, split_names
+from parallax.harness.cli.arguments import (
+    add_frameworks_argument,
+    check_output_folders,
+    split_names,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.detection.released_bugs import (
-    FALSE_ALARM,
+    FAILED,
     FOUND,
     MISSED,
     NAMED,
     NOT_DRIVEN,
+    SILENT,
     BugCase,
     BugOutcome,
     count_outcomes,
@@ -87,16 +92,16 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print(*map(format_case, cases), sep="\n")
         return 0
-    for path in (options.json, options.markdown):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise SpecError(f"{path}: the folder {path.parent} is not there.")
-    outcomes = load_outcomes(options.answers) if options.answers else collect(cases, options)
+    check_output_folders([options.json, options.markdown])
+    outcomes = (
+        load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)
+    )
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
     outcomes = [item for item in outcomes if get_key(item) in chosen]
     print(render_table(outcomes))
     if options.markdown:
         write_texts_atomically({options.markdown: render_page(outcomes)})
-    good = {"named", "found", "silent", "not driven"}
+    good = {NAMED, FOUND, SILENT, NOT_DRIVEN}
     return 0 if all(item.outcome in good for item in outcomes) else 1
 
 
@@ -107,7 +112,7 @@ def format_case(case: BugCase) -> str:
     return f"{case.framework:9}{case.algorithm:5} {case.bug.name:38} {until:18}{state}".rstrip()
 
 
-def collect(cases: Sequence[BugCase], options: argparse.Namespace) -> list[BugOutcome]:
+def collect_outcomes(cases: Sequence[BugCase], options: argparse.Namespace) -> list[BugOutcome]:
     """Measure the bugs; what is measured is written after each outcome."""
     outcomes: list[BugOutcome] = []
     stored = load_outcomes(options.json) if options.json and options.json.exists() else []
@@ -157,8 +162,7 @@ def render_table(outcomes: Sequence[BugOutcome]) -> str:
     for item in sort_outcomes(outcomes):
         listed = ", ".join(item.changed[:3])
         more = f" and {len(item.changed) - 3} more" if len(item.changed) > 3 else ""
-        why = item.reason if item.outcome in (MISSED, FALSE_ALARM, NOT_DRIVEN) else ""
-        detail = "; ".join(filter(None, (listed + more, why or item.reason)))
+        detail = "; ".join(filter(None, (listed + more, item.reason)))
         until = f"{item.last_bad} -> {item.first_good or 'open'}"
         lines.append(
             f"| {item.framework} | {item.algorithm} | {item.bug.removeprefix('bug.')} | {until} | "
@@ -171,7 +175,7 @@ def format_counts(outcomes: Sequence[BugOutcome]) -> str:
     """Return how many bugs are found and named, in a sentence."""
     counts = count_outcomes(outcomes)
     found = counts.get(NAMED, 0) + counts.get(FOUND, 0)
-    driven = found + counts.get(MISSED, 0) + counts.get("failed", 0)
+    driven = found + counts.get(MISSED, 0) + counts.get(FAILED, 0)
     text = ", ".join(f"{number} {name}" for name, number in counts.items())
     return f"{found} of {driven} driven bugs are found, {counts.get(NAMED, 0)} named ({text})."
 

@@ -207,16 +207,13 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
         seeds = [one.names["seed"] for one in members]
         shown = ", ".join(str(seed) if seed is not None else UNKNOWN_NAME for seed in seeds)
         parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
-        print(_escape(f"  {parts} seed={shown}: {int(steps):,} steps, returns of {kind}"))
+        line = f"  {parts} seed={shown}: {int(steps):,} steps, returns of {kind}"
+        print(escape_unprintable(line))
     for refusal in outcome.refused[:_MAX_REFUSED]:
-        print(_escape(f"  refused: {refusal.title}: {refusal.reason}"))
+        print(escape_unprintable(f"  refused: {refusal.title}: {refusal.reason}"))
     if len(outcome.refused) > _MAX_REFUSED:
         print(f"  and {len(outcome.refused) - _MAX_REFUSED} more.")
     _print_advice(outcome, options, dry_run=dry_run)
-
-
-def _escape(text: str) -> str:
-    return escape_unprintable(text)
 
 
 def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bool) -> None:

@@ -9,7 +9,8 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     add_level_arguments,
-    split_names,
+    add_probe_argument,
+    check_output_folders,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
@@ -36,19 +37,16 @@ examples:
   parallax probe --probe ppo.truncation"""
 
 
+_OUTPUTS = ("json", "markdown", "html", "claims", "details", "baseline")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_algorithms_argument(parser, f"algorithms of {','.join(sorted(ALGORITHMS))} (default: all)")
     add_frameworks_argument(parser)
-    add(
-        "--probe",
-        type=split_names,
-        default=[],
-        metavar="A,B",
-        help="only probes whose names contain one of these texts, such as ppo.loss (default: all)",
-    )
+    add_probe_argument(parser)
     add("--list", action="store_true", help="list the probes, do not run them")
     add("--all", action="store_true", help="also print the probes that find no difference")
     add("--json", type=Path, metavar="FILE", help="write the answers to this JSON file")
@@ -141,18 +139,6 @@ def check_options(options: argparse.Namespace) -> None:
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
 
 
-def check_output_folders(options: argparse.Namespace) -> None:
-    """Check before the probes run that the output files can be written.
-
-    Raises:
-        SpecError: Its folder is not there.
-    """
-    names = ("json", "markdown", "html", "claims", "details", "baseline")
-    for path in (getattr(options, name) for name in names):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise SpecError(f"{path}: the folder {path.parent} is not there.")
-
-
 def check_claim_coverage(
     options: argparse.Namespace, implementations: Sequence[str], probes: Sequence[str]
 ) -> None:
@@ -243,7 +229,7 @@ def run(options: argparse.Namespace) -> int:
         lines = (f"{p.name:28} {format_resolution(p):>9}  {p.question}" for p in probes)
         print(*lines, sep="\n")
         return NO_CHANGE_EXIT
-    check_output_folders(options)
+    check_output_folders(getattr(options, name) for name in _OUTPUTS)
     new = options.update_baseline and not options.baseline.exists()
     stored = baseline.load_report(options.baseline) if options.baseline and not new else None
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)

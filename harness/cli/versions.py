@@ -4,16 +4,22 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from parallax.harness.cli.arguments import add_algorithms_argument, split_names
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_probe_argument,
+    check_output_folders,
+    split_names,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.versions import parse_version
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change, load_report
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.record.files import write_texts_atomically
-from parallax.harness.versions.environments import find_cache_folder, list_released_versions
+from parallax.harness.versions.environments import list_released_versions
 from parallax.harness.versions.history import (
     bisect_releases,
     count_failures,
@@ -49,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="releases to measure (default: all that the index lists and the adapter drives)",
     )
     add_algorithms_argument(parser)
-    add(
-        "--probe",
-        type=split_names,
-        default=[],
-        metavar="A,B",
-        help="only probes whose names contain one of these texts (default: all)",
-    )
+    add_probe_argument(parser)
     add(
         "--json",
         type=Path,
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--cache",
         type=Path,
-        default=find_cache_folder(),
+        default=find_cache_folder("releases"),
         metavar="FOLDER",
         help="folder of the environments, one per release (default: %(default)s)",
     )
@@ -126,8 +126,7 @@ def run(options: argparse.Namespace) -> int:
     supported = find_supported_versions(options.framework)
     for version in options.releases or ():
         supported.list_requirements(version)
-    if options.json and not options.json.absolute().parent.is_dir():
-        raise SpecError(f"{options.json}: the folder {options.json.parent} is not there.")
+    check_output_folders([options.json])
     if options.bisect:
         return run_bisection(options)
     probes = catalogue.select_probes(options.algorithms or [], options.probe)

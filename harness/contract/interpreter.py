@@ -43,6 +43,12 @@ _MAX_OUTPUT_BYTES = 1 << 20  # bytes
 _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such as venv/bin/python."
 
 
+def find_cache_folder(name: str) -> Path:
+    """Return a folder of this project in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "parallax" / name
+
+
 class _InterpreterError(Exception):
     """A problem with an interpreter, in words that follow its name."""
 

@@ -11,7 +11,11 @@ from typing import Any
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.interventions.catalogue import Intervention, list_released_bugs
+from parallax.harness.interventions.catalogue import (
+    BugRelease,
+    Intervention,
+    list_released_bugs,
+)
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.intervention_check import format_intervention_label
@@ -51,10 +55,10 @@ class BugCase:
     @property
     def is_control(self) -> bool:
         """Return whether the change is one that no probe should see."""
-        return bool(self.release.control)
+        return self.release.control
 
     @property
-    def release(self) -> Any:
+    def release(self) -> BugRelease:
         """Return the facts about the release."""
         assert self.bug.released is not None
         return self.bug.released
@@ -186,11 +190,11 @@ def judge_bug(case: BugCase, report: ProbeReport, seconds: float = 0.0) -> BugOu
             changed.append(result.probe)
     expected = set(case.expected_probes)
     changed.sort(key=lambda name: name not in expected)
-    outcome, reason = _classify(case, changed, failed)
+    outcome, reason = _judge_change(case, changed, failed)
     return _make_outcome(case, outcome, tuple(changed), reason, compared, seconds)
 
 
-def _classify(case: BugCase, changed: Sequence[str], failed: str) -> tuple[str, str]:
+def _judge_change(case: BugCase, changed: Sequence[str], failed: str) -> tuple[str, str]:
     if case.is_control:
         return (FALSE_ALARM if changed else SILENT), case.release.blind
     if set(changed) & set(case.expected_probes):

@@ -167,8 +167,8 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
     for path in paths:
         text = read_bounded(path, MAX_FILE_BYTES).decode("utf-8", "replace")
         header, _, table = text.partition("\n")
-        episodes += _read_monitor_rows(header, table)
         env = _read_monitor_header(header).get("env_id")
+        episodes += _read_monitor_rows(table)
         envs |= {env} if isinstance(env, str) and env not in ("", "None") else set()
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
@@ -192,8 +192,7 @@ def _read_monitor_header(header: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _read_monitor_rows(header: str, table: str) -> list[tuple[float, float, int]]:
-    _read_monitor_header(header)
+def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
     rows = csv.DictReader(io.StringIO(table))
     if missing := {"r", "l", "t"} - set(rows.fieldnames or ()):
         raise UnusableError(f"is no monitor.csv: it lacks column {', '.join(sorted(missing))}")

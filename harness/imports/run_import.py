@@ -303,11 +303,12 @@ def import_runs(
         advance(source.place.name)
     usable = _refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
+    hashes = _FileHashes()
     for run in usable:
         try:
             folder = _place_run(run, options, imported)
             if not dry_run:
-                _write_run(run, folder, options)
+                _write_run(run, folder, options, hashes)
             imported[folder] = run
         except (UnusableError, SpecError) as error:
             refused.append(RefusedSource(run.title, str(error)))
@@ -465,11 +466,18 @@ def _format_variant(run: NamedCurve, spec: Mapping[str, Any]) -> str:
     return ",".join(parts)
 
 
-def _write_run(run: NamedCurve, folder: Path, options: ImportOptions) -> None:
-    files = {
-        path.name: hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
-        for path in run.curve.files
-    }
+class _FileHashes(dict[Path, str]):
+    """SHA-256 by file, computed once: a table may hold thousands of runs."""
+
+    def __missing__(self, path: Path) -> str:
+        self[path] = hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
+        return self[path]
+
+
+def _write_run(
+    run: NamedCurve, folder: Path, options: ImportOptions, hashes: Mapping[Path, str]
+) -> None:
+    files = {path.name: hashes[path] for path in run.curve.files}
     single = run.curve.evaluations.results.shape[1] == 1
     source = ImportSource(
         source=run.title,

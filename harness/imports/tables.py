@@ -141,7 +141,7 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
 
 
 def _to_fact(role: str, value: Any) -> Any:
-    if role not in ("seed", "steps"):
+    if role != "seed":
         return str(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)

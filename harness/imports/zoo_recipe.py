@@ -7,14 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.recipes import find_recipe_files, read_recipe
-from parallax.harness.record.files import UnusableError, read_bounded
+from parallax.harness.contract.yaml_files import load_yaml
 
-_MAX_BYTES = 2**22
 _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
     "temperature_learning_rate",
@@ -60,10 +57,7 @@ def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
     Raises:
         SpecError: The file cannot be read, or has no such entry.
     """
-    try:
-        content = yaml.safe_load(read_bounded(path, _MAX_BYTES).decode())
-    except (OSError, UnusableError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise SpecError(f"{path} cannot be read as a hyperparameter file: {error}.") from error
+    content = load_yaml(path, "hyperparameter file")
     if not isinstance(content, dict):
         raise SpecError(f"{path} holds no entries by task, as the Zoo's files do.")
     names = [str(name) for name, entry in content.items() if isinstance(entry, dict)]

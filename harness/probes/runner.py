@@ -17,14 +17,17 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.interpreter import add_project_to_path, check_interpreter
+from parallax.harness.contract.interpreter import (
+    add_project_to_path,
+    check_interpreter,
+    find_cache_folder,
+)
 from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel
 from parallax.harness.probes.intervention_check import (
     format_intervention_label,
@@ -267,8 +270,7 @@ def make_worker_environment() -> dict[str, str]:
     bits as those compiled anew, and most of the time of a measurement that runs JAX operation by
     operation is compiling.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    stored = {"JAX_COMPILATION_CACHE_DIR": str(cache / "parallax" / "jax")}
+    stored = {"JAX_COMPILATION_CACHE_DIR": str(find_cache_folder("jax"))}
     return WORKER_ENVIRONMENT | stored | dict(os.environ)
 
 

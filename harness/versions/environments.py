@@ -5,7 +5,6 @@ version than today. Everything else, such as PyTorch, is found in the packages o
 which a `.pth` file appends to the module path. So an environment takes megabytes and seconds.
 """
 
-import os
 import shutil
 import site
 import subprocess
@@ -20,12 +19,6 @@ from parallax.harness.contract.versions import VersionRange, parse_version
 
 _SHARED_PACKAGES_FILE = "zz_shared_packages.pth"
 _MAX_MESSAGE_CHARACTERS = 300
-
-
-def find_cache_folder() -> Path:
-    """Return the folder of cached environments: `parallax/releases` in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "parallax" / "releases"
 
 
 def build_environment(requirements: Sequence[str], cache: Path) -> Path:

@@ -157,7 +157,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
 
 def _describe_learned(spreads: Sequence[LevelSpread]) -> str:
     learned = sum(sum(spread.learned.values()) for spread in spreads)
-    used = sum(_count(spread)[2] for spread in spreads)
+    used = sum(_count_runs(spread)[2] for spread in spreads)
     return (
         f"{learned} of {used} runs at equal hyperparameters learned: they end above doing "
         "nothing, random actions and the untrained policy by a tenth of the way to solved."
@@ -254,16 +254,13 @@ def _list_code_differences(
     algorithm: str, name: str, tasks: Sequence[Mapping[str, LevelSpread]]
 ) -> Words:
     """Return the interventions of runs at `lockstep`, or else those of the form compared before."""
-    changes: set[str] | None = None
-    for levels in tasks:
-        if "lockstep" in levels and name in levels["lockstep"].groups:
-            changes = changes or set()
-            for run in levels["lockstep"].groups[name].runs:
-                changes |= set(decode_record(read_record_text(run)).get("interventions") or {})
-            for run in (
-                levels[_COMPARED].groups[name].runs if name in levels[_COMPARED].groups else ()
-            ):
-                changes -= set(decode_record(read_record_text(run)).get("interventions") or {})
+    found = [
+        _read_interventions(levels["lockstep"].groups[name])
+        - _read_interventions(levels[_COMPARED].groups.get(name))
+        for levels in tasks
+        if "lockstep" in levels and name in levels["lockstep"].groups
+    ]
+    changes = set().union(*found) if found else None
     if changes is None:
         for row in read_csv_rows("lockstep/common_forms"):
             if (row["algorithm"], row["framework"]) == (algorithm, name):
@@ -273,6 +270,15 @@ def _list_code_differences(
     return join_words([(Code(one),) for one in sorted(changes)], ", ") or "nothing"
 
 
+def _read_interventions(group: ScoreGroup | None) -> set[str]:
+    """Return the names of all interventions of a group's runs, patches included."""
+    return {
+        name
+        for run in (group.runs if group else ())
+        for name in decode_record(read_record_text(run)).get("interventions") or {}
+    }
+
+
 def describe_robustness(results: LevelResults) -> tuple[Block, ...]:
     """Return the shares without each framework and task, by another endpoint, and the limits."""
     found = results.decomposition
@@ -280,8 +286,9 @@ def describe_robustness(results: LevelResults) -> tuple[Block, ...]:
         (
             "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
             "of others.",
-            "Intervals are bootstrap intervals over seeds alone. With three seeds, simulated "
-            "intervals cover in 88% to 100% of the cases, with ten in 87% to 100%.",
+            "Intervals are bootstrap intervals over seeds alone; with three seeds they are rough.",
+            "Initial weights are each framework's own at every level: equal updates do not make "
+            "them equal.",
             "Variances are added over tasks: tasks on which frameworks differ much count most.",
             _describe_overrides(results),
             "Hyperparameters come first: what they and code do together counts for them.",
@@ -353,7 +360,7 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
                 rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 4))
                 continue
             spread = levels[level]
-            requested, completed, used = _count(spread)
+            requested, completed, used = _count_runs(spread)
             low, high = spread.interval
             rows.append(
                 (
@@ -378,7 +385,7 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     )
 
 
-def _count(spread: LevelSpread) -> tuple[int, int, int]:
+def _count_runs(spread: LevelSpread) -> tuple[int, int, int]:
     groups = spread.groups.values()
     return (
         sum(group.requested for group in groups),

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 
-from benchmarks.lockstep_pairs import LEVEL, make_side, render_table
-from parallax.harness.cli.lockstep import format_lockstep_verdict
+from benchmarks.lockstep_pairs import LEVEL, render_table
+from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
@@ -37,7 +38,10 @@ def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
 
 @pytest.mark.parametrize("algorithm", [name for name in EXPERIMENT_BUILDERS if name != "ppo"])
 def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
-    sides = [make_side(name, algorithm) for name in ("sb3", "cleanrl")]
+    sides = [
+        make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name)
+        for name in ("sb3", "cleanrl")
+    ]
     how = LockstepOptions(float64=True, shared_stream=True, level=LEVEL)
     found = compare_implementations(*sides, algorithm, 2, options=how)
     assert found.is_equal and found.distances[-1].difference < 1e-13
@@ -131,7 +135,7 @@ def test_growth_is_drawn_beside_that_of_rounding():
 def test_frameworks_are_equal_to_the_last_bits_in_the_reference_form(algorithm):
     # Stable-Baselines3's PPO keeps its rollouts in float32.
     names = ("cleanrl", "tianshou", "torchrl", *(["sb3"] if algorithm != "ppo" else []))
-    sides = [make_side(name, algorithm) for name in names]
+    sides = [make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name) for name in names]
     how = LockstepOptions(float64=True, shared_stream=algorithm != "ppo", level=LEVEL)
     siblings = LockstepTrainings(sides, algorithm, how)
     for one, other in itertools.combinations(range(len(sides)), 2):
