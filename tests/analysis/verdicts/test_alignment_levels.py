@@ -1,19 +1,17 @@
 """Levels of alignment: spreads by task, and the decomposition over tasks."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
+from score_groups import make_score_group
 
-from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
-from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     decompose_levels,
     list_level_spreads,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 TASKS = ("CartPole-v1", "Pendulum-v1")
@@ -27,20 +25,7 @@ def make_group(generator, env, level, number, seeds=8, intervention="none"):
     scores = low + share * (high - low)
     cell = StudyCell("ladder", env, "ppo", "original", f"alignment={level}")
     spec = {"alignment": level, "steps": 1000, "intervention": intervention}
-    zeros = np.zeros((1, 1))
-    runs = tuple(
-        CompletedRun(
-            RunId(cell, f"f{number}", seed),
-            Path(),
-            np.array([1000]),
-            zeros,
-            zeros.astype(int),
-            spec,
-        )
-        for seed in range(seeds)
-    )
-    moments = compute_moments(scores)
-    return ScoreGroup(cell, f"f{number}", moments, 0.0, scores, runs, seeds, seeds, (1000,))
+    return make_score_group(cell, f"f{number}", scores, spec)
 
 
 def make_groups(levels=LEVELS, frameworks=4, **more):

@@ -1,13 +1,10 @@
 """Crossed design: recipes of frameworks in other frameworks."""
 
-from pathlib import Path
-
 import numpy as np
+from score_groups import make_score_group
 
-from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
-from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.verdicts.crossed_design import judge_crossed_designs
-from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 OPTIONS = VerdictOptions(ranges=(("CartPole-v1", 0, 500),))
@@ -18,20 +15,7 @@ RECIPES = ("f0", "f1", "f2")
 def make_cell(generator, recipe, number, effect, seeds=5):
     cell = StudyCell("crossed", "CartPole-v1", "ppo", recipe, "")
     scores = 100 + 300 * effect + 5 * generator.normal(size=seeds)
-    zeros = np.zeros((1, 1))
-    runs = tuple(
-        CompletedRun(
-            RunId(cell, f"f{number}", seed),
-            Path(),
-            np.array([1000]),
-            zeros,
-            zeros.astype(int),
-            {"alignment": "exact"},
-        )
-        for seed in range(seeds)
-    )
-    moments = compute_moments(scores)
-    return ScoreGroup(cell, f"f{number}", moments, 0.0, scores, runs, seeds, seeds, (1000,))
+    return make_score_group(cell, f"f{number}", scores, {"alignment": "exact"})
 
 
 def test_recipes_and_implementations_are_told_apart():

@@ -1,0 +1,26 @@
+"""Groups of runs with given scores, for tests of verdicts."""
+
+from pathlib import Path
+
+import numpy as np
+
+from parallax.analysis.data.runs import CompletedRun, RunId
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.groups import ScoreGroup
+
+
+def make_score_group(cell, framework, scores, spec):
+    """Runs of one evaluation of one episode each; only their scores and settings mean anything."""
+    zeros, n = np.zeros((1, 1)), len(scores)
+    runs = tuple(
+        CompletedRun(
+            RunId(cell, framework, seed),
+            Path(),
+            np.array([1000]),
+            zeros,
+            zeros.astype(int),
+            spec,
+        )
+        for seed in range(n)
+    )
+    return ScoreGroup(cell, framework, compute_moments(scores), 0.0, scores, runs, n, n, (1000,))
