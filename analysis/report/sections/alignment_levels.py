@@ -339,7 +339,7 @@ def _format_shares(found: LevelDecomposition, other: ShareIntervals | None = Non
 
 
 def _describe_control(results: LevelResults) -> str:
-    """Return whether frameworks with equal updates score alike: a control without effect."""
+    """Return whether frameworks with equal updates score alike."""
     parts = [
         f"{_name_task(spread.task)} {spread.spread:.2f} [{spread.interval[0]:.2f}, "
         f"{spread.interval[1]:.2f}], {'above' if spread.interval[0] > 0 else 'compatible with'} 0"
@@ -347,8 +347,11 @@ def _describe_control(results: LevelResults) -> str:
         if spread.level == "lockstep" and spread.variance is not None
     ]
     if not parts:
-        return "Control: there are no runs with equal updates yet, whose spread should be 0."
-    return f"Control: the spread at equal updates, which should be 0: {'; '.join(parts)}."
+        return "There are no runs with equal updates yet."
+    return (
+        "Control: at equal updates only initial weights and random numbers differ. Spread: "
+        f"{'; '.join(parts)}."
+    )
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
