@@ -18,7 +18,12 @@ def run_pytest(folder, *words):
             *("-p", "no:cacheprovider", "--rootdir", str(folder), str(folder), *words),
         ],
         cwd=folder,
-        env={**os.environ, "GITHUB_STEP_SUMMARY": str(folder / "summary.md")},
+        # Where parallax is installed, its entry point would load the plugin a second time.
+        env={
+            **os.environ,
+            "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
