@@ -11,6 +11,7 @@ from parallax.analysis.figures import (
     final_scores,
     highlights,
     pair_differences,
+    time_to_solved,
     verdicts,
 )
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
@@ -98,12 +99,17 @@ FAMILIES = tuple(
             "scores at each level of alignment, shares of hyperparameters and code",
             alignment_levels.make_level_figure_specs,
         ),
+        (
+            "reached",
+            "share of runs that reached 90% of the way to solved, over steps",
+            time_to_solved.make_reached_figure_specs,
+        ),
     )
 )
 
 
 MAIN_FAMILIES = (
-    *("levels", "reproduction", "verdicts", "intervals", "consistency", "ranks"),
+    *("levels", "reached", "reproduction", "verdicts", "intervals", "consistency", "ranks"),
     *("aggregates", "efficiency"),
 )
 """Families of figures that pages in Markdown show."""

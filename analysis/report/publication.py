@@ -13,6 +13,7 @@ from parallax.analysis.data.study_grid import RequestedRun, StudyGrid, requested
 from parallax.analysis.figures.alignment_levels import LEVELS_NAME
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.final_scores import DEFAULTS_NAME, OVERVIEW_NAME
+from parallax.analysis.figures.time_to_solved import REACHED_NAME
 from parallax.analysis.labels import INTERVAL_FORMULAS, format_count
 from parallax.analysis.report.document import (
     Block,
@@ -119,9 +120,10 @@ def make_publication_document(study: StudyPublication) -> Document:
     explanations = ablation.list_explanations(study.causes)
     same = verdicts.main_consistency
     differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
+    level_blocks = _make_level_blocks(study, explanations)
     blocks: list[Block] = [
         Remark(study.note) if study.note else "",
-        *_make_level_blocks(study),
+        *level_blocks,
         runs.describe_counts(loaded, study.grid),
         join_words(
             [
@@ -131,7 +133,7 @@ def make_publication_document(study: StudyPublication) -> Document:
             ]
         ),
         *([] if study.material.levels else _list_findings(findings)),
-        explanations or "",
+        *([explanations] if explanations and not level_blocks else []),
         *([] if study.material.levels else study.find_figure_specs(OVERVIEW_NAME)),
         *_link_html(study),
         ReportSection(
@@ -222,9 +224,11 @@ def _make_level_readme_section(study: StudyPublication, up: str) -> str:
             *_find_level_figures(study),
             Listing(alignment_levels.list_level_findings(one)),
         ]
+    page = f"{up}/{PUBLICATION_PAGE_NAME}"
+    blocks.append(ablation.list_explanations(study.causes, page) or "")
     blocks.append(
         (
-            Link("The page", f"{up}/{PUBLICATION_PAGE_NAME}"),
+            Link("The page", page),
             " says how sure this is, helps to choose a framework, and has the commands that make "
             "runs and page again; ",
             Link(study.file, f"{up}/{study.file}"),
@@ -235,12 +239,20 @@ def _make_level_readme_section(study: StudyPublication, up: str) -> str:
     return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
 
 
-def _make_level_blocks(study: StudyPublication) -> list[Block]:
+def _make_level_blocks(study: StudyPublication, explanations: Listing | None) -> list[Block]:
     """Return the answer of a study with several levels of alignment, which comes first."""
     found: list[Block] = []
     for number, one in enumerate(study.material.levels):
-        figures = _find_level_figures(study) if number == 0 else []
-        found += alignment_levels.make_level_blocks(one, figures)
+        figures, causes, reached = (
+            (
+                _find_level_figures(study),
+                [explanations] if explanations else [],
+                _find_reached(study),
+            )
+            if number == 0
+            else ([], [], [])
+        )
+        found += alignment_levels.make_level_blocks(one, figures, causes, reached)
     found += [alignment_levels.make_crossed_section(one) for one in study.material.crossed]
     return [*found, ReportSection("Details", ("All runs and pairs follow.",))] if found else []
 
@@ -249,8 +261,12 @@ def _find_level_figures(study: StudyPublication) -> list[FigureSpec]:
     return [one for one in study.sheets if one.name.startswith(LEVELS_NAME)]
 
 
+def _find_reached(study: StudyPublication) -> list[FigureSpec]:
+    return [one for one in study.sheets if one.name.startswith(REACHED_NAME)]
+
+
 def _find_shown_figures(study: StudyPublication) -> set[str]:
-    levels = {one.name for one in _find_level_figures(study)}
+    levels = {one.name for one in [*_find_level_figures(study), *_find_reached(study)]}
     return levels or {OVERVIEW_NAME, DEFAULTS_NAME}
 
 

@@ -123,7 +123,10 @@ def make_report_document(
     not_drawn = [item for item in missing if isinstance(item, MissingFigure)]
     sections: list[Block] = [
         *draw("levels"),
-        *(make_level_section(one) for one in results.levels),
+        *(
+            make_level_section(one, draw("reached") if number == 0 else ())
+            for number, one in enumerate(results.levels)
+        ),
         *(make_crossed_section(one) for one in results.crossed),
         _make_answers_section(answers, others, ablations),
         ReportSection(

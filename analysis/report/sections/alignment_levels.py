@@ -49,24 +49,37 @@ _MAX_FINDINGS = 3
 _COMPARED = "exact"
 
 
-def make_level_section(results: LevelResults) -> ReportSection:
-    """Return the section of a report, without the figure."""
-    return ReportSection(LEVELS_HEADING, make_level_blocks(results), "levels")
+def make_level_section(results: LevelResults, reached: Sequence[Block] = ()) -> ReportSection:
+    """Return the section of a report, without its first figure.
+
+    Args:
+        results: Of one study.
+        reached: Figure of the share of runs that reached the threshold.
+    """
+    return ReportSection(LEVELS_HEADING, make_level_blocks(results, reached=reached), "levels")
 
 
-def make_level_blocks(results: LevelResults, figures: Sequence[Block] = ()) -> tuple[Block, ...]:
+def make_level_blocks(
+    results: LevelResults,
+    figures: Sequence[Block] = (),
+    causes: Sequence[Block] = (),
+    reached: Sequence[Block] = (),
+) -> tuple[Block, ...]:
     """Return the answer, the figure, the findings, and the tables behind them.
 
     Args:
         results: Of one study.
         figures: Shown after the answer.
+        causes: Differences that ablations explain, shown after the findings.
+        reached: Shown below the table for choosing a framework.
     """
     return (
         (Strong(describe_shares(results)),),
         *figures,
         Listing(list_level_findings(results)),
-        ReportSection(CHOICE_HEADING, make_choice_blocks(results)),
-        ReportSection("How sure is this?", describe_robustness(results)),
+        *causes,
+        ReportSection(CHOICE_HEADING, (*make_choice_blocks(results), *reached)),
+        ReportSection("How sure is this?", describe_robustness(results, has_causes=bool(causes))),
         ReportSection("Runs at each level", make_run_blocks(results)),
     )
 
@@ -279,8 +292,13 @@ def _read_interventions(group: ScoreGroup | None) -> set[str]:
     }
 
 
-def describe_robustness(results: LevelResults) -> tuple[Block, ...]:
-    """Return the shares without each framework and task, by another endpoint, and the limits."""
+def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:
+    """Return the shares without each framework and task, by another endpoint, and the limits.
+
+    Args:
+        results: Of one study.
+        has_causes: Whether ablations that explain a difference are shown.
+    """
     found = results.decomposition
     limits = Listing(
         (
@@ -292,8 +310,11 @@ def describe_robustness(results: LevelResults) -> tuple[Block, ...]:
             "Variances are added over tasks: tasks on which frameworks differ much count most.",
             _describe_overrides(results),
             "Hyperparameters come first: what they and code do together counts for them.",
-            "No cause is named: at equal hyperparameters no single difference was removed and "
-            "trained again.",
+            "Causes are named only where a difference was removed at equal hyperparameters and "
+            "trained again."
+            if has_causes
+            else "No cause is named: no single difference that was removed at equal "
+            "hyperparameters and trained again is shown to explain a gap.",
             "Findings are the largest of several values, which chance makes larger.",
             "A score averaged over training is below 1 also where a task is solved in the end.",
         )

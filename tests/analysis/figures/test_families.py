@@ -170,7 +170,7 @@ def test_figures_without_data_are_named_with_the_reason(results, make_run):
     assert "both with n_envs=1 and" in reasons["vectorised"]
     assert set(reasons) == {
         *("highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks", "improvement"),
-        *("intervals", "profiles", "aggregates", "efficiency", "levels"),
+        *("intervals", "profiles", "aggregates", "efficiency", "levels", "reached"),
     }
 
 

@@ -92,3 +92,14 @@ def test_what_is_missing_is_said_and_not_drawn_as_zero():
     page = render_markdown(Document("", make_level_blocks(results)))
     assert "| no runs " in page
     assert "not in the shares" in page
+
+
+def test_causes_are_named_only_where_ablations_are_shown():
+    results = make_results([make_spread(level) for level in LEVELS])
+    plain, explained = (
+        render_markdown(Document("Study", make_level_blocks(results, causes=causes)))
+        for causes in ((), ("A change explains the gap.",))
+    )
+    assert "No cause is named" in plain and "Causes are named only" not in plain
+    assert "Causes are named only where a difference was removed" in explained
+    assert explained.index("A change explains the gap.") < explained.index("Which framework?")
