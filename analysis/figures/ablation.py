@@ -78,7 +78,7 @@ def draw_ablation_figure(item: AblationVerdict) -> Figure:
             fontsize=SMALL_FONT,
         )
         axis.grid(axis="y", visible=False)
-        axis.set_xlabel("change of the final return")
+        axis.set_xlabel(f"change of the {item.score_name}")
         title = f"{get_label(item.framework)}, {get_label(item.cell.algorithm)}, {item.cell.env}"
         figure.text(left / PAGE_WIDTH, 1 - 0.2 / height, title, va="center")
         if item.gaps:

@@ -70,6 +70,11 @@ class Endpoint:
             return "mean return over the episodes of the last evaluation"
         return f"mean return over the episodes of the last {self.evaluations} evaluations"
 
+    @property
+    def short_name(self) -> str:
+        """The endpoint in a word or two, for heads of columns."""
+        return "final return" if self.name == FINAL else "score"
+
     def score(
         self, steps: NDArray[np.int64], returns: FloatArray, threshold: float = math.nan
     ) -> float:

@@ -95,12 +95,14 @@ class AblationVerdict:
         framework: The framework that is changed.
         gaps: Gaps to other, unchanged frameworks.
         effects: Of single interventions, the largest first, then of several together.
+        score_name: Name of the score that they are effects on.
     """
 
     cell: StudyCell
     framework: str
     gaps: tuple[FrameworkGap, ...]
     effects: tuple[InterventionEffect, ...]
+    score_name: str = "final return"
 
     @property
     def single_effects(self) -> tuple[InterventionEffect, ...]:
@@ -220,6 +222,7 @@ def _judge_effect_family(
                 if _compare_by_seed(group, members[0].baseline)[0]
             ),
             tuple(sorted(members, key=_get_sort_key)),
+            options.chosen_endpoint.short_name,
         )
         for (cell, framework), members in effects.items()
     ]

@@ -75,7 +75,7 @@ class AblationRow:
 
     Attributes:
         parts: Name and description of each change; the description is empty if not recorded.
-        effect: On the final return, with its interval.
+        effect: On the score, with its interval.
         shares: Of the gap to each other framework, with intervals.
         p: Corrected p-value, and that by sign flips, corrected too.
         verdict: Its verdict in words.
@@ -128,7 +128,7 @@ class AblationReport:
     def heads(self) -> tuple[str, ...]:
         """Heads of the table."""
         others = (f"share of the gap to {get_label(gap.other)}" for gap in self.item.gaps)
-        first = ("change", "effect on the final return", *others)
+        first = ("change", f"effect on the {self.item.score_name}", *others)
         return (*first, "corrected p", "by sign flips", "verdict", "runs")
 
     @property
@@ -285,7 +285,7 @@ def find_explanations(found: Sequence[AblationReport]) -> tuple[tuple[str, Ablat
         [
             (
                 effect.shares[gap.other].share,
-                _format_explanation(one.where, effect, gap, change),
+                _format_explanation(one, effect, gap, change),
                 change,
             )
             for effect, change in _select_largest_shares(one, gap)
@@ -315,11 +315,11 @@ def _select_largest_shares(
 
 
 def _format_explanation(
-    where: str, effect: InterventionEffect, gap: FrameworkGap, change: AblationRow
+    one: AblationReport, effect: InterventionEffect, gap: FrameworkGap, change: AblationRow
 ) -> str:
     share = _format_share(effect.shares[gap.other], effect)
     return (
-        f"{where}: final return {change.effect}, which is {share} of the gap to "
+        f"{one.where}: {one.item.score_name} {change.effect}, which is {share} of the gap to "
         f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = "
         f"{format_count(effect.result.n, 'pair')}, "
         f"corrected {format_p_value(effect.p_holm)} "
