@@ -49,6 +49,8 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> W
         has_ablations: Whether ablations explain something.
     """
     own: tuple[Inline, ...] = ("the framework and the seed",)
+    if any(_has_own_values(run.id.cell.variant) for run in runs):
+        own = ("the framework, with own hyperparameters these too, and the seed",)
     if describe_unequal_recipes(runs):
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
@@ -62,13 +64,18 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> W
     return ("What differs between the runs of a setting is ", *own, f"; {silent}{but}.")
 
 
+def _has_own_values(variant: str) -> bool:
+    """Return whether runs of a setting have each framework's own hyperparameters on purpose."""
+    return "alignment=defaults" in variant.split(",")
+
+
 def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
     """Return a sentence on algorithms whose hyperparameters differ unexpectedly, or empty."""
     counts = [
         f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under "
         f"{describe_recipe(hps)}"
-        for (algorithm, hps, _), of in _group_values_by_setting(runs).items()
-        if _select_unequal(of) and hps != LIBRARY_DEFAULTS
+        for (algorithm, hps, variant), of in _group_values_by_setting(runs).items()
+        if _select_unequal(of) and hps != LIBRARY_DEFAULTS and not _has_own_values(variant)
     ]
     if not counts:
         return ""

@@ -138,3 +138,13 @@ def test_numbers_of_updates_stand_beside_hyperparameters():
     assert "gradient steps" not in table  # all alike
     (row,) = [line for line in table.splitlines() if "updates of the target" in line]
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["-", "1499 to 1500", "3000"]
+
+
+def test_own_hyperparameters_differ_on_purpose():
+    cell = StudyCell("study", "CartPole-v1", "dqn", "defaults", "steps=10,alignment=defaults")
+    runs = [
+        dataclasses.replace(one, id=dataclasses.replace(one.id, cell=cell))
+        for one in (run("sb3", tau=1.0), run("cleanrl", tau=0.5))
+    ]
+    assert describe_unequal_recipes(runs) == ""
+    assert "with own hyperparameters these too" in words_of(describe_differences, runs, False)
