@@ -82,7 +82,7 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
 def _pair(
     framework: str, options: argparse.Namespace, turned: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    from parallax.harness.sweep.memory_allocator import get_allocator_variables
+    from parallax.harness.sweep.run_process import get_allocator_variables
 
     sides = {name: get_allocator_variables("--malloc", name) for name in ("none", options.malloc)}
     order = sorted(sides, key=lambda name: (name == "none") == turned)

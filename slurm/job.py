@@ -18,8 +18,12 @@ from parallax.harness.record.lock import LockHeldError, LockLostError, read_lock
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.forked_process import ForkServerPool
-from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR, get_allocator_variables
-from parallax.harness.sweep.run_process import RunProcess, mark_run_ended
+from parallax.harness.sweep.run_process import (
+    SYSTEM_ALLOCATOR,
+    RunProcess,
+    get_allocator_variables,
+    mark_run_ended,
+)
 from parallax.harness.train.stop_signals import get_stop_reason
 
 _WARNING_TOLERANCE = 60.0  # seconds by which Slurm may warn before it said it would

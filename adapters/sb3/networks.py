@@ -9,8 +9,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, create_
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import nn
 
-from parallax.adapters.torch_common.dueling import DuelingHead
-from parallax.adapters.torch_common.image_encoder import build_convolutions, count_features
+from parallax.adapters.torch_common.networks import DuelingHead, build_convolutions, count_features
 
 
 class ConvolutionalExtractor(BaseFeaturesExtractor):

@@ -20,8 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from parallax.adapters.sb3 import networks as sb3_networks
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
-from parallax.adapters.torch_common import dueling as torch_common_dueling
-from parallax.adapters.torch_common import image_encoder as torch_common_image_encoder
+from parallax.adapters.torch_common import networks as torch_common_networks
 from parallax.adapters.torch_common.prioritized_buffer import (
     ErrorFunction,
     PrioritizedReplayMixin,
@@ -201,8 +200,7 @@ def save_model(model: BaseAlgorithm, path: Path) -> None:
     """
     own = (
         sb3_networks,
-        torch_common_dueling,
-        torch_common_image_encoder,
+        torch_common_networks,
         algorithms_image_encoder,
     )
     is_ours = isinstance(getattr(model, "replay_buffer", None), PrioritizedReplayBuffer)

@@ -24,7 +24,7 @@ from tianshou.utils.net.discrete import DiscreteActor
 from torch import nn
 from torch.distributions import Distribution, Independent, Normal
 
-from parallax.adapters.torch_common.image_encoder import build_convolutions, count_features
+from parallax.adapters.torch_common.networks import build_convolutions, count_features
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import load_package_module
 

@@ -16,8 +16,12 @@ from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, TargetNetUpdater
 
-from parallax.adapters.torch_common.dueling import DuelingHead, build_linear_layers
-from parallax.adapters.torch_common.image_encoder import ImageScaling, count_features
+from parallax.adapters.torch_common.networks import (
+    DuelingHead,
+    ImageScaling,
+    build_linear_layers,
+    count_features,
+)
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
 from parallax.adapters.torchrl.networks import build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class

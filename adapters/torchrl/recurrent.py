@@ -15,7 +15,7 @@ from torchrl.data.tensor_specs import TensorSpec
 from torchrl.envs import Transform
 from torchrl.modules import MLP, LSTMModule, QValueModule, set_recurrent_mode
 
-from parallax.adapters.torch_common.dueling import DuelingHead
+from parallax.adapters.torch_common.networks import DuelingHead
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.tasks import Task
 from parallax.harness.contract.replay import PrioritizedReplay

@@ -1,4 +1,4 @@
-"""Decomposition of the spread between frameworks by levels of alignment.
+"""Variance of scores: between frameworks by levels of alignment, seeds, evaluation episodes.
 
 The variance of a score between frameworks is estimated at each level. What it loses from each
 framework's own hyperparameters to equal ones is ascribed to hyperparameters, what it loses from
@@ -7,10 +7,13 @@ sample: nothing here is a statement about others.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from parallax.analysis.stats.moments import FloatArray
 
 Scores = Sequence[Sequence[NDArray[np.float64]]]
 """Scores by task and framework: one array of seeds each."""
@@ -300,32 +303,68 @@ def estimate_crossed_variance(scores: NDArray[np.float64]) -> CrossedVariance:
     )
 
 
-def compute_shapley_values(values: Mapping[frozenset[str], float]) -> dict[str, float]:
-    """Divide a gap among changes by their Shapley values.
+@dataclasses.dataclass(frozen=True)
+class VarianceComponents:
+    """One-way random-effects model: score = mean + seed + noise of the episodes.
 
-    The value of a change is its mean contribution over all orders in which the changes are made
-    (Shapley 1953). The values add up to the gap between none and all of them.
+    Attributes:
+        n: Number of seeds.
+        episodes: Episodes per evaluation; the smallest number if seeds differ.
+        total: Variance of scores over seeds, s^2: what tests call the variance of seeds.
+        noise: Part of it that comes from the finite number of episodes.
+        between: `total - noise`, the variance of true scores between seeds; unbiased, and negative
+            where chance makes it so.
+    """
+
+    n: int
+    episodes: int
+    total: float
+    noise: float
+
+    @property
+    def between(self) -> float:
+        """Variance of true scores between seeds."""
+        return self.total - self.noise
+
+    @property
+    def noise_share(self) -> float:
+        """Share of the variance of scores that is noise, at most 1; NaN if nothing varies."""
+        return min(1.0, self.noise / self.total) if self.total > 0 else math.nan
+
+    def propose_episodes(self, share: float = 0.1) -> float:
+        """Return the episodes that keep noise below a share of the variance between seeds.
+
+        Noise shrinks in proportion to the number of episodes m: m = m0 noise / (share between).
+
+        Returns:
+            A whole number, at least 1; infinite if no variance between seeds is left.
+        """
+        if self.noise <= 0:
+            return 1.0
+        if self.between <= 0:
+            return math.inf
+        return max(1.0, math.ceil(self.episodes * self.noise / (share * self.between) - 1e-9))
+
+
+def estimate_components(
+    returns: list[FloatArray], weights: list[FloatArray], scores: FloatArray
+) -> VarianceComponents:
+    """Separate the noise of evaluation from the variance between seeds.
+
+    A score is a weighted sum of evaluation means. Its noise is sum of w_e^2 s_e^2 / m over the
+    evaluations e, with the sample variance s_e^2 of the m returns of one evaluation. For the last
+    evaluation alone this is the analysis of variance: noise / total = MS within / MS between.
 
     Args:
-        values: Score by the set of changes that are made; every subset, the empty one too.
-
-    Raises:
-        ValueError: A subset is missing.
+        returns: Per seed float[E, m], m at least 2.
+        weights: Per seed float[E], weight of each evaluation in the score.
+        scores: float[n], n at least 2, the scores.
     """
-    names = sorted(set().union(*values))
-    if len(values) != 2 ** len(names):
-        raise ValueError(f"every subset of {', '.join(names)} needs a value")
-    found = {}
-    for name in names:
-        total = 0.0
-        for subset in values:
-            if name not in subset:
-                size = len(subset)
-                weight = _count_orders(size) * _count_orders(len(names) - size - 1)
-                total += weight * (values[subset | {name}] - values[subset])
-        found[name] = total / _count_orders(len(names))
-    return found
-
-
-def _count_orders(size: int) -> int:
-    return int(np.prod(np.arange(1, size + 1, dtype=np.int64)))
+    noise = [
+        float((weight**2 * part.var(axis=1, ddof=1) / part.shape[1]).sum())
+        for part, weight in zip(returns, weights, strict=True)
+    ]
+    episodes = min(part.shape[1] for part in returns)
+    return VarianceComponents(
+        len(scores), episodes, float(np.var(scores, ddof=1)), float(np.mean(noise))
+    )

@@ -21,10 +21,10 @@ from parallax.analysis.stats.decomposition import (
 )
 from parallax.analysis.stats.endpoints import Endpoint
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
-from parallax.analysis.verdicts.scales import ScoreScale, find_solved_scale
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, from the least to the most that is equal."""

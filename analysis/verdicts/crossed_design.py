@@ -12,9 +12,9 @@ import numpy as np
 
 from parallax.analysis.stats.decomposition import CrossedVariance, estimate_crossed_variance
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import find_solved_scale
 
 _RESAMPLES = 2000
 _MIN_SEEDS = 2

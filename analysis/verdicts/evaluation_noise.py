@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, StudyCell
-from parallax.analysis.stats.variance_components import VarianceComponents, estimate_components
+from parallax.analysis.stats.decomposition import VarianceComponents, estimate_components
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 

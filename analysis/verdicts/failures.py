@@ -1,4 +1,4 @@
-"""Failed runs, the second endpoint of every comparison of two frameworks."""
+"""Failed runs: an endpoint of their own, and counted at the bottom of the range of returns."""
 
 import dataclasses
 import math
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.stats import two_sample
-from parallax.analysis.verdicts.equivalence import compute_failure_threshold
-from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.equivalence import compute_failure_threshold, find_score_range
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
@@ -95,3 +96,48 @@ def _make_comparison(
         low, high = two_sample.compute_newcombe_interval(failed, sizes)  # type: ignore[arg-type]
         difference = failed[0] / sizes[0] - failed[1] / sizes[1]
     return FailureComparison(threshold, failed, sizes, p, float(p_holm), difference, low, high)
+
+
+def find_bottom_score(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float | None:
+    """Return the score that a failed run of a setting counts as; None if nothing is known of it.
+
+    It is the lower end of the task's range, without a known range the lowest score of the setting.
+
+    Args:
+        groups: All groups of one setting.
+        options: Given ranges.
+    """
+    usable = [group for group in groups if group.scores is not None and group.n]
+    if not usable:
+        return None
+    ends = find_score_range(usable, options)
+    return ends.low if ends.known else min(float(group.scores.min()) for group in usable)  # type: ignore[union-attr]
+
+
+def count_failed_as_bottom(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[ScoreGroup, ...]:
+    """Return groups in which every failed run has the lowest score of its task's range.
+
+    Groups without a failed run stay as they are, so that a setting without any has the same
+    verdicts.
+
+    Args:
+        groups: Scores of complete runs.
+        options: Given ranges.
+    """
+    bottoms = {
+        cell: find_bottom_score(members, options)
+        for cell, members in group_by_cell(groups).items()
+        if any(group.failed for group in members)
+    }
+    return tuple(_impute_failed_runs(group, bottoms.get(group.cell)) for group in groups)
+
+
+def _impute_failed_runs(group: ScoreGroup, bottom: float | None) -> ScoreGroup:
+    if not group.failed or bottom is None or group.scores is None:
+        return group
+    scores = np.concatenate([group.scores, np.full(group.failed, bottom)])
+    return dataclasses.replace(
+        group, scores=scores, moments=compute_moments(scores), runs=(), censored=None
+    )

@@ -20,8 +20,8 @@ from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats.endpoints import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.survival import CensoredTimes
+from parallax.analysis.verdicts.endpoints import find_task_scale
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import find_task_scale
 
 DEFAULT_OPTIONS = VerdictOptions()
 

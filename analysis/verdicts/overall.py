@@ -21,9 +21,9 @@ from parallax.analysis.stats.aggregates import (
     compute_profiles,
 )
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import ScoreScale
 
 SCALE_KINDS = ("reference", "min-max")
 

@@ -23,18 +23,23 @@ from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_cross
 from parallax.analysis.verdicts.curves import LearningCurve, make_panels
 from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
     ScoreGroup,
     find_main_variants,
     group_runs,
     to_library_defaults_cell,
 )
-from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
-from parallax.analysis.verdicts.references import LearningVerdict, judge_learning
+from parallax.analysis.verdicts.references import (
+    LearningVerdict,
+    RandomVerdict,
+    judge_learning,
+    judge_vs_random,
+)
 from parallax.analysis.verdicts.reproduction import (
     ReproductionVerdict,
     judge_group_reproductions,
@@ -52,7 +57,6 @@ from parallax.analysis.verdicts.suite import (
     judge_all_alike,
     judge_suites,
 )
-from parallax.analysis.verdicts.vs_random import RandomVerdict, judge_vs_random
 
 GroupKey = tuple[StudyCell, str]  # setting and framework
 

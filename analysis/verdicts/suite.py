@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.stats import stratified, two_sample
+from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
 from parallax.analysis.verdicts.equivalence import find_score_range
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import ScoreScale, find_task_scale
 from parallax.analysis.verdicts.statements import (
     DIFFERENT,
     DIFFERENT_IN_DISTRIBUTION,
@@ -199,17 +199,17 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
     margin, ends = options.margin_share, sample.ends
     pairs = list(itertools.combinations(sample.scores, 2))
     strata = [(sample.scores[one], sample.scores[two]) for one, two in pairs]
-    contrasts = [stratified.compute_stratified_contrast(*both) for both in strata]
+    contrasts = [pooling.compute_stratified_contrast(*both) for both in strata]
     p = np.array([float(two_sample.compute_two_sided_p(item)) for item in contrasts])
     p_tost = np.array([float(two_sample.compute_equivalence_p(item, margin)) for item in contrasts])
-    bound = [stratified.compute_stratified_difference_p(*both, ends, margin) for both in strata]
+    bound = [pooling.compute_stratified_difference_p(*both, ends, margin) for both in strata]
     p_equivalence = np.maximum(p_tost, bound)
     p_holm, p_equivalence_holm = map(two_sample.adjust_holm, (p, p_equivalence))
     found = []
     for i, ((one, two), both, item) in enumerate(zip(pairs, strata, contrasts, strict=True)):
         rng = np.random.default_rng(options.seed)
-        p_permutation = stratified.compute_stratified_permutation_p(*both, rng)
-        p_mean = stratified.compute_stratified_mean_p(*both, ends)
+        p_permutation = pooling.compute_stratified_permutation_p(*both, rng)
+        p_mean = pooling.compute_stratified_mean_p(*both, ends)
         verdict = INCONCLUSIVE
         if p_equivalence_holm[i] < options.alpha:
             verdict = EQUIVALENT

@@ -19,8 +19,7 @@ from parallax.harness.diagnosis.registry import (
     get_default_thresholds,
     load_all_checks,
 )
-from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR
-from parallax.harness.sweep.run_process import RunOutcome
+from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
 from parallax.harness.sweep.sweep import count_processes, run_sweep
 
 _NAMED_GROUPS = ("framework", "algorithm", "env", "hps", "study")

@@ -16,21 +16,20 @@ import dataclasses
 import pytest
 
 # pytest explains failed assertions of these modules only if it knows them before their import.
-_PARTS = (
-    *("determinism", "extra_actions", "hyperparameters", "images", "resuming"),
-    *("run_folders", "semantics", "update_counts"),
-)
+_PARTS = ("hyperparameters", "resuming", "run_folders", "semantics", "spaces", "update_counts")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
-from parallax.harness.conformance.determinism import DeterminismConformance  # noqa: E402
-from parallax.harness.conformance.extra_actions import ExtraActionConformance  # noqa: E402
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
-from parallax.harness.conformance.images import ImageConformance  # noqa: E402
 from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E402
 from parallax.harness.conformance.run_folders import RunFolderConformance  # noqa: E402
 from parallax.harness.conformance.semantics import (  # noqa: E402
+    DeterminismConformance,
     SemanticsConformance,
     TargetNoiseConformance,
+)
+from parallax.harness.conformance.spaces import (  # noqa: E402
+    ExtraActionConformance,
+    ImageConformance,
 )
 from parallax.harness.conformance.update_counts import (  # noqa: E402
     DeviceConformance,

@@ -171,16 +171,6 @@ def _iterate_batches(path: Path) -> Iterator[Any]:
             return  # the disk was full in the middle of the last one
 
 
-def count_episodes(path: Path) -> int:
-    """Return the number of episodes that have ended, by the trace of a training.
-
-    Raises:
-        UnusableError: The trace is missing or damaged.
-    """
-    with _open_trace(path) as reader:
-        return sum(len(rows) for rows in _select_rows(reader, "episode/length"))
-
-
 def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the values that a run recorded under one name.
 

@@ -9,8 +9,6 @@ from parallax.harness.contract.events import TrainingError
 from parallax.harness.contract.replay import PrioritizedReplay, RankReplay
 from parallax.harness.replay.strategy import ComputeCurrentErrors, Floats, Indices, SumTree
 
-NEVER_STORED = -1
-
 
 def compute_importance_weights(
     probabilities: Floats, size: int, beta: float, normalize: str

@@ -15,9 +15,14 @@ from parallax.harness.record.lock import LockHeldError, LockLostError, watch_hea
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.folders import describe_code_drift, initialize_runs
 from parallax.harness.sweep.forked_process import ForkServerPool
-from parallax.harness.sweep.memory_allocator import SYSTEM_ALLOCATOR, get_allocator_variables
 from parallax.harness.sweep.progress import SweepDisplay
-from parallax.harness.sweep.run_process import RunOutcome, RunProcess, mark_run_ended
+from parallax.harness.sweep.run_process import (
+    SYSTEM_ALLOCATOR,
+    RunOutcome,
+    RunProcess,
+    get_allocator_variables,
+    mark_run_ended,
+)
 from parallax.harness.train.prepare import PreparedRun, describe_lost_values, prepare_runs
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 

@@ -1,4 +1,6 @@
+import fcntl
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,10 +98,30 @@ def make_run(results: Path) -> Callable[..., Path]:
 SMALL = Size(tasks=("Hopper", "Walker2d"), seeds=4, evaluations=12, episodes=3, variants=True)
 
 
+def make_shared_folder(
+    factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]
+) -> Path:
+    """A folder that the first process of a session that needs it fills, for all of them."""
+    root = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    done = root / f"{name}.done"
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            fill(root / name)
+            done.touch()
+    return root / name
+
+
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small synthetic study; tests must not write into it."""
-    folder = tmp_path_factory.mktemp("synthetic") / "study"
+    return make_shared_folder(tmp_path_factory, "synthetic", write_small_study) / "study"
+
+
+def write_small_study(root: Path) -> None:
+    folder = root / "study"
     write_study(folder, SMALL)
     words = dict.fromkeys(
         ("id", "name", "seen", "causes", "remedies", "may_be_wrong"), "bad-weights"
@@ -107,7 +129,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = words | {"level": "error", "first_step": 300, "last_step": 400, "count": 2}
     watched = sorted(path.parent for path in folder.rglob("run.json"))[0]
     (watched / "diagnosis.json").write_text(json.dumps({"findings": [found]}))
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -130,7 +151,9 @@ def writer() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def report(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report on the small study, in a folder beside it."""
-    output = tmp_path_factory.mktemp("report")
-    words = ["--output", str(output), "--jobs", "1", "--markdown"]
-    assert main(["report", str(study), *words]) == 0
-    return output / "report.html"
+
+    def write(output: Path) -> None:
+        words = ["--output", str(output), "--jobs", "1", "--markdown"]
+        assert main(["report", str(study), *words]) == 0
+
+    return make_shared_folder(tmp_path_factory, "report", write) / "report.html"

@@ -50,9 +50,9 @@ from parallax.analysis.report.tables import (
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.references import RandomVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
-from parallax.analysis.verdicts.vs_random import RandomVerdict
 
 _FAMILY_PHRASES = {
     "algorithm": "all pairs of an algorithm in a study",

@@ -18,7 +18,7 @@ from parallax.analysis.report.tables import (
     make_verdict_column,
 )
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
-from parallax.analysis.verdicts.vs_random import (
+from parallax.analysis.verdicts.references import (
     BETTER_THAN_RANDOM,
     INCONCLUSIVE,
     NOT_TESTED,

@@ -31,8 +31,8 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     decompose_levels,
 )
+from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.scales import ScoreScale
 from parallax.analysis.verdicts.study import judge_study
 from parallax.harness.cli.main import main
 
@@ -91,7 +91,7 @@ def pixels(png):
 def test_every_family_draws_something(material, name):
     found = sheets_of(material, name)
     assert all(isinstance(sheet, FigureSpec) for sheet in found)
-    for sheet in found[-2:]:
+    for sheet in found[1:][-1:]:  # the first is compared with a stored image
         assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05
 
 

@@ -20,8 +20,8 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     decompose_levels,
 )
+from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import make_group
-from parallax.analysis.verdicts.scales import ScoreScale
 
 SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
 

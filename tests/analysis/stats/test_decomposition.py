@@ -1,7 +1,5 @@
 """Variance components of levels of alignment, of crossed designs, and Shapley values."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 from parallax.analysis.stats import decomposition
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
-    compute_shapley_values,
     compute_variance_shares,
     decompose_spread,
     estimate_crossed_variance,
@@ -83,28 +80,6 @@ def test_crossed_components_are_those_of_the_design():
     assert np.mean(found, axis=0) == pytest.approx([4, 1, 0.25, 0.09], rel=0.15)
     with pytest.raises(ValueError, match="at least two"):
         estimate_crossed_variance(np.zeros((1, 6, 5)))
-
-
-@given(st.lists(st.floats(-100, 100), min_size=8, max_size=8))
-def test_shapley_values_add_up_to_the_gap(scores):
-    names = "abc"
-    subsets = [frozenset(c) for size in range(4) for c in itertools.combinations(names, size)]
-    values = dict(zip(subsets, scores, strict=True))
-    found = compute_shapley_values(values)
-    gap = values[frozenset(names)] - values[frozenset()]
-    assert sum(found.values()) == pytest.approx(gap, abs=1e-9)
-
-
-def test_shapley_values_of_effects_that_add_are_the_effects():
-    effects = {"a": 1.0, "b": -2.0}
-    values = {
-        frozenset(c): sum(effects[name] for name in c)
-        for size in range(3)
-        for c in itertools.combinations("ab", size)
-    }
-    assert compute_shapley_values(values) == pytest.approx(effects)
-    with pytest.raises(ValueError, match="every subset of a, b"):
-        compute_shapley_values({key: v for key, v in values.items() if len(key) != 1})
 
 
 def test_names_of_shares_are_those_of_the_attributes():

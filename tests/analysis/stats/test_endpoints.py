@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from parallax.analysis.stats import stratified, two_sample
+from parallax.analysis.stats import pooling, two_sample
+from parallax.analysis.stats.decomposition import VarianceComponents, estimate_components
 from parallax.analysis.stats.endpoints import AUC, Endpoint, find_first_reach
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.survival import CensoredTimes, compute_log_rank_p, estimate_survival
-from parallax.analysis.stats.variance_components import VarianceComponents, estimate_components
 
 returns = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=12)
 times = st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=2, max_size=12)
@@ -124,11 +124,11 @@ def test_proposed_episodes_make_noise_a_tenth_of_the_variance_between_seeds():
 def test_one_stratum_is_an_ordinary_comparison():
     rng = np.random.default_rng(1)
     one, two = rng.normal(0.5, 0.1, 8), rng.normal(0.6, 0.2, 10)
-    item = stratified.compute_stratified_contrast([one], [two])
+    item = pooling.compute_stratified_contrast([one], [two])
     usual = two_sample.compute_contrast([compute_moments(one)], [compute_moments(two)])
     for name in ("difference", "error", "degrees_of_freedom"):
         assert getattr(item, name) == pytest.approx(getattr(usual, name))
-    p = stratified.compute_stratified_permutation_p([one], [two], np.random.default_rng(0))
+    p = pooling.compute_stratified_permutation_p([one], [two], np.random.default_rng(0))
     exact = two_sample.compute_permutation_p(one, two, np.random.default_rng(0))
     assert p == pytest.approx(exact, abs=0.02)
 
@@ -136,11 +136,10 @@ def test_one_stratum_is_an_ordinary_comparison():
 def test_strata_count_the_same_and_more_of_them_leave_less_room_for_failures():
     rng = np.random.default_rng(2)
     tasks = [rng.uniform(0.9, 1.0, n) for n in (10, 10, 20)]
-    item = stratified.compute_stratified_contrast(tasks, [task - 0.3 for task in tasks])
+    item = pooling.compute_stratified_contrast(tasks, [task - 0.3 for task in tasks])
     assert item.difference == pytest.approx(0.3)
     same = [task[:10] for task in tasks]
     p = [
-        stratified.compute_stratified_difference_p(same[:k], same[:k], (0.0, 1.0), 0.1)
-        for k in (1, 3)
+        pooling.compute_stratified_difference_p(same[:k], same[:k], (0.0, 1.0), 0.1) for k in (1, 3)
     ]
     assert p[0] > 0.05 > p[1]

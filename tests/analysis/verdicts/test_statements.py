@@ -11,8 +11,8 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
-from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN, judge_learning
 from parallax.analysis.verdicts.statements import (

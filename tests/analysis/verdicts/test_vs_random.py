@@ -9,7 +9,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.vs_random import judge_vs_random
+from parallax.analysis.verdicts.references import judge_vs_random
 
 (RANDOM,) = [row for row in read_table("random") if (row.env, row.version) == ("Pendulum", "v1")]
 

@@ -47,15 +47,21 @@ def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def checkout(tmp_path):
-    folder = tmp_path / "checkout"
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A checkout that tests must leave as it is."""
+    folder = tmp_path_factory.mktemp("original") / "checkout"
     for name in CODE:
         shutil.copytree(
             ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
         )
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
+
+
+@pytest.fixture
+def checkout(original, tmp_path):
+    return Path(shutil.copytree(original, tmp_path / "checkout", symlinks=True))
 
 
 def check_red(lines, last, folder, recipes):
@@ -121,16 +127,16 @@ def test_skeleton_is_typed(checkout):
 
 
 @pytest.mark.parametrize("name", ["Stranger", "2nd", "a-b", "class", "", "x" * 21, "../x"])
-def test_names_that_cannot_be_are_refused(name, checkout):
-    before = snapshot(checkout)
+def test_names_that_cannot_be_are_refused(name, original):
+    before = snapshot(original)
     with pytest.raises(SpecError, match=re.escape(f"NAME={name} must be")):
-        new_adapter.create_adapter(name, checkout)
-    assert snapshot(checkout) == before
+        new_adapter.create_adapter(name, original)
+    assert snapshot(original) == before
 
 
 @pytest.mark.parametrize("name", ["sb3", "original"])
-def test_names_of_frameworks_and_recipes_are_taken(name, checkout, capsys):
-    assert main(["new", "adapter", name, "--in", str(checkout)]) == 2
+def test_names_of_frameworks_and_recipes_are_taken(name, original, capsys):
+    assert main(["new", "adapter", name, "--in", str(original)]) == 2
     assert f"Error: NAME={name} is taken" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ import support
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.memory_allocator import get_allocator_variables
+from parallax.harness.sweep.run_process import get_allocator_variables
 from parallax.harness.sweep.sweep import run_sweep
 
 

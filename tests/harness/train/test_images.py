@@ -84,8 +84,9 @@ def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
 def test_game_of_atari_is_trained_on_and_its_policy_plays_again(framework, tmp_path):
     pytest.importorskip("ale_py")
+    short = {"max_episode_steps": 400}  # frames; a whole game has some 4,000
     folder, content = support.run(
-        spec(framework, env=ATARI, eval_every=160, eval_episodes=1), tmp_path
+        spec(framework, env=ATARI, env_kwargs=short, eval_every=160, eval_episodes=1), tmp_path
     )
     assert content["status"] == "completed", content["failure"]
     policy = load_policy(folder)
