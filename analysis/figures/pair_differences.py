@@ -198,10 +198,14 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
         )
         for axis in axes.flat[len(grid.panels) :]:
             axis.set_axis_off()
+        # All panels share both axes. Their limits are set first and once: each time goes through
+        # all panels, and without them each mark would look for limits anew.
         axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
-        for axis, panel in zip(axes.flat, grid.panels, strict=False):
-            _draw_panel(axis, panel, grid.names, find_axis_reach(pairs))
+        reach = find_axis_reach(pairs)
+        axes[0, 0].set_xlim(-reach, reach)
         axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
+        for axis, panel in zip(axes.flat, grid.panels, strict=False):
+            _draw_panel(axis, panel, grid.names, reach)
         axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
         _draw_verdict_legend(figure, pairs)
         text = "difference in units of the equivalence margin"
@@ -212,7 +216,6 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
 def _draw_panel(
     axis: Axes, panel: DifferencePanel | None, names: Sequence[str], reach: float
 ) -> None:
-    axis.set_xlim(-reach, reach)
     axis.grid(axis="y", visible=False)
     axis.xaxis.set_tick_params(labelbottom=True)
     axis.axvspan(-1, 1, color=VERDICT_LINE_COLORS[EQUIVALENT], alpha=0.1, linewidth=0)
