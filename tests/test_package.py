@@ -1,10 +1,9 @@
 """One importable package: nothing of ours is found, or shadowed, under a bare name."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -32,10 +31,7 @@ def own_project(tmp_path):
 
 
 def run(*words, cwd):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    done = forked.run_without_us(*words, cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -1,6 +1,11 @@
-"""Writes all runs of a study, with their evaluations and records, into one Parquet file."""
+"""`parallax study pack` and `study merge`: all runs of one or two studies in one Parquet file.
+
+Merged runs take the name of the study; neither input is changed.
+"""
 
 import argparse
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -12,12 +17,15 @@ from parallax.analysis.commands.common import (
     open_output_folder,
     read_results,
 )
-from parallax.analysis.data.packed import write_packed
-from parallax.analysis.data.runs import RunCollection
+from parallax.analysis.data.packed import read_record_text, write_packed
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection
+from parallax.analysis.labels import get_label
 from parallax.harness.record.layout import PACKED_SUFFIX
 
+_MAX_NAMED_RUNS = 3  # runs that are in both, at most
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_pack_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
     parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
@@ -28,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run_pack(options: argparse.Namespace) -> int:
     """Write the file and print its path.
 
     Raises:
@@ -54,3 +62,97 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
     console = make_console()
     console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)
     console.print(Text(f"Read it as a folder of runs: parallax report {path}"), soft_wrap=True)
+
+
+def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument("results", type=Path, help=f"the study: {RESULTS_HELP}")
+    parser.add_argument("folder", type=Path, help=f"your runs: {RESULTS_HELP}")
+    parser.add_argument(
+        "--study",
+        metavar="NAME",
+        dest="name",
+        help="study that the runs join, where the file holds several",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help=f"file; default: <RESULTS>-and-<FOLDER>{PACKED_SUFFIX}, beside FOLDER",
+    )
+
+
+def run_merge(options: argparse.Namespace) -> int:
+    """Write one file with both, and print the commands that read it.
+
+    Raises:
+        CommandError: There are no runs, or both have a run of one name, or nowhere to write.
+    """
+    study, others = read_results(options.results), read_results(options.folder)
+    name = _choose_study_name(study, options.name)
+    joined = merge_runs(study, others, name)
+    beside = options.folder.absolute()
+    path = options.output or beside.with_name(
+        f"{options.results.stem}-and-{beside.stem}{PACKED_SUFFIX}"
+    )
+    pack_runs(joined, path)
+    return 0
+
+
+def _choose_study_name(found: RunCollection, given: str | None) -> str:
+    names = sorted({item.id.cell.study for item in _list_runs(found)})
+    if given is None and len(names) == 1:
+        return names[0]
+    if given is not None and given in names:
+        return given
+    raise CommandError(f"--study={given}: say which study the runs join: {', '.join(names)}.")
+
+
+def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
+    """Return the runs of both, as if the others had been run in the study.
+
+    Args:
+        study: Keeps its names.
+        others: Get the study's name; folders are named as if they were in that of the study.
+        name: The study that they join.
+
+    Raises:
+        CommandError: A run of the others is in the study already.
+    """
+    moved = [_move_run(item, others.root, study.root, name) for item in _list_runs(others)]
+    known = {item.id for item in _list_runs(study)}
+    if twice := [item for item in moved if item.id in known]:
+        raise CommandError(
+            f"{others.root}: {len(twice)} of its runs are in the study already: "
+            f"{_format_run_names(twice)}. Take "
+            "them out, or train them under another study.name."
+        )
+    runs = [item for item in moved if isinstance(item, CompletedRun)]
+    excluded = [item for item in moved if isinstance(item, ExcludedRun)]
+    return RunCollection(study.root, (*study.runs, *runs), (*study.excluded, *excluded))
+
+
+def _list_runs(found: RunCollection) -> Sequence[CompletedRun | ExcludedRun]:
+    return [*found.runs, *found.excluded]
+
+
+def _move_run(
+    item: CompletedRun | ExcludedRun, root: Path, target: Path, name: str
+) -> CompletedRun | ExcludedRun:
+    cell = dataclasses.replace(item.id.cell, study=name)
+    relative = Path(item.path.name) if item.path == root else item.path.relative_to(root)
+    return dataclasses.replace(
+        item,
+        id=dataclasses.replace(item.id, cell=cell),
+        path=target / f"merged from {root.stem}" / relative,
+        record=read_record_text(item),
+    )
+
+
+def _format_run_names(items: Sequence[CompletedRun | ExcludedRun]) -> str:
+    names = [
+        f"{get_label(item.id.framework)} {item.id.cell.algorithm} on {item.id.cell.env}, "
+        f"{item.id.cell.hps}, seed {item.id.seed}"
+        for item in items[:_MAX_NAMED_RUNS]
+    ]
+    more = f" and {len(items) - _MAX_NAMED_RUNS} more" if len(items) > _MAX_NAMED_RUNS else ""
+    return "; ".join(names) + more

@@ -103,8 +103,9 @@ def _draw_panel(
     axis.set_yticks([0, 0.5, 1])
     ticks = np.linspace(0, length, 3)
     axis.set_xticks(ticks, [f"{value:,.0f}" for value in ticks])
-    for label, side in zip(axis.get_xticklabels(), ("left", "center", "right"), strict=True):
-        label.set_horizontalalignment(side)
+    first, _, last = axis.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
     if spread is None:
         axis.text(0.5, 0.5, "no runs yet", transform=axis.transAxes, ha="center", va="center")
         return

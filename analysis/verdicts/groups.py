@@ -224,7 +224,8 @@ def average_episodes(run: CompletedRun) -> FloatArray:
     """Return float[E], the mean return of each evaluation of a run."""
     # NumPy adds up the values of a contiguous row as it adds them up for a row alone, so that the
     # last mean is the final score to the last digit.
-    return np.ascontiguousarray(run.results).mean(axis=1, dtype=np.float64)
+    means: FloatArray = np.ascontiguousarray(run.results).mean(axis=1)
+    return means
 
 
 def _get_seed_key(run: CompletedRun) -> int:

@@ -153,10 +153,12 @@ COMMANDS = (
         "Measures what each intervention does to the return, and how much of a gap it explains",
     ),
     Command("study replay", f"{_ANALYSIS}.replay", "Compares the replay strategies of a study"),
-    Command("study pack", f"{_ANALYSIS}.pack", "Writes all runs of a study into one Parquet file"),
+    Command(
+        "study pack", f"{_ANALYSIS}.pack:pack", "Writes all runs of a study into one Parquet file"
+    ),
     Command(
         "study merge",
-        f"{_ANALYSIS}.merge",
+        f"{_ANALYSIS}.pack:merge",
         "Merges your runs with a published study, so that verdicts compare them",
     ),
     Command(
