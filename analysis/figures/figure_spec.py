@@ -86,6 +86,11 @@ _PAGE_COLORS = 96  # a figure has fewer hues; the rest smooths edges
 def _draw_image(figure: Figure, dpi: int) -> PIL.Image.Image:
     """Draw a figure once: `savefig` draws it twice, the first time for its layout alone."""
     figure.set_dpi(dpi)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if not axis.get_label_text():
+                # Or Matplotlib measures all tick labels to find the place of an empty label.
+                axis.set_label_coords(0, 0)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
