@@ -1,6 +1,7 @@
 """Loops that the recipes share: collecting, updates from a replay buffer, and resumable state."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import nn
-from torchrl.collectors import Collector
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
 from torchrl.objectives import TargetNetUpdater
@@ -31,6 +31,11 @@ from parallax.harness.contract.adapter import (
 )
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
+
+try:
+    from torchrl.collectors import Collector
+except ImportError:  # before 0.11
+    from torchrl.collectors import SyncDataCollector as Collector
 
 
 def seed_generators(seed: int) -> None:
@@ -54,16 +59,30 @@ def make_collector(
     """
     env = TransformedEnv(_make_envs(make_env, n_envs), Compose(*transforms))
     env.set_seed(settings["seed"])
-    return Collector(
+    has_hook = "pre_collect_hook" in inspect.signature(Collector.__init__).parameters
+    hook = {"auto_register_policy_transforms": False, "pre_collect_hook": safe_point}
+    collector = Collector(
         env,
         policy,
         frames_per_batch=settings["Collector.frames_per_batch"],
         total_frames=settings["Collector.total_frames"],
         init_random_frames=settings.get("Collector.init_random_frames"),
-        auto_register_policy_transforms=False,
         device="cpu",
-        pre_collect_hook=safe_point,
+        **(hook if has_hook else {}),
     )
+    if not has_hook:  # before 0.13
+        _call_before_rollouts(collector, safe_point)
+    return collector
+
+
+def _call_before_rollouts(collector: Collector, hook: Callable[[], None]) -> None:
+    rollout = collector.rollout
+
+    def call_and_collect() -> Any:
+        hook()
+        return rollout()
+
+    collector.rollout = call_and_collect
 
 
 class _SpacesOnlyEnv(gymnasium.Env[Any, Any]):

@@ -2,21 +2,25 @@
 
 import contextlib
 import dataclasses
+import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parallax.adapters.torch_common.recording import TensorLocation, TorchRecorder
-from parallax.adapters.torchrl import ddpg, dqn, loop, ppo, r2d2, sac, td3
-from parallax.adapters.torchrl.r2d2 import R2D2Components
-from parallax.adapters.torchrl.recurrent import SequenceReplayBuffer
+from parallax.adapters.torchrl import loop
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.replay.prioritized import ProportionalStrategy
+
+# An algorithm's module is imported where it is probed: older releases lack what others need.
+if TYPE_CHECKING:
+    from parallax.adapters.torchrl.r2d2 import R2D2Components
+    from parallax.adapters.torchrl.recurrent import SequenceReplayBuffer
 
 _LSTM_NAMES = {
     "lstm_input.weight": "weight_ih_l0",
@@ -26,7 +30,7 @@ _LSTM_NAMES = {
 }
 
 
-def locate_sequence_tensors(components: R2D2Components) -> dict[str, TensorLocation]:
+def locate_sequence_tensors(components: "R2D2Components") -> dict[str, TensorLocation]:
     """Canonical names to the tensors of the learner, its target and the actor."""
     loss = components.loss
     networks = {
@@ -52,7 +56,7 @@ def _find_native_names(tensors: Mapping[str, Any]) -> dict[str, str]:
     return found | {name: f"module.1.lstm.{native}" for name, native in _LSTM_NAMES.items()}
 
 
-def read_stored_sequences(memory: SequenceReplayBuffer) -> Mapping[str, NDArray[Any]]:
+def read_stored_sequences(memory: "SequenceReplayBuffer") -> Mapping[str, NDArray[Any]]:
     """Return each sequence's start in its episode, its length, and its sampling probability."""
     count = len(memory.buffer)
     if not count:
@@ -68,13 +72,6 @@ def read_stored_sequences(memory: SequenceReplayBuffer) -> Mapping[str, NDArray[
     }
 
 
-ALGORITHM_MODULES: Mapping[str, Any] = {
-    "ppo": ppo,
-    "td3": td3,
-    "sac": sac,
-    "ddpg": ddpg,
-    "dqn": dqn,
-}
 _HIDDEN_LAYERS = ("0", "2")
 _OUTPUT_LAYER = "4"
 
@@ -87,13 +84,16 @@ def probe_training(
     watch: ProbeMonitor,
 ) -> ProbeRecord:
     """Train while a recorder watches."""
+    module: Any = importlib.import_module(f"parallax.adapters.torchrl.{algorithm}")
     if algorithm == "r2d2":
-        return _probe_sequences(native, context, script, watch)
+        return _probe_sequences(module, native, context, script, watch)
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(capture_calls(ALGORITHM_MODULES[algorithm], "build_components"))
-        buffers = stack.enter_context(capture_calls(loop, "make_buffer"))
-        rollouts = stack.enter_context(capture_calls(ppo, "iterate_minibatches", argument=2))
-        reported = stack.enter_context(capture_calls(ppo, "update"))
+        built = stack.enter_context(capture_calls(module, "build_components"))
+        if algorithm == "ppo":
+            rollouts = stack.enter_context(capture_calls(module, "iterate_minibatches", argument=2))
+            reported = stack.enter_context(capture_calls(module, "update"))
+        else:
+            buffers = stack.enter_context(capture_calls(loop, "make_buffer"))
         recorder = TorchRecorder(
             script,
             watch,
@@ -106,7 +106,7 @@ def probe_training(
             read_before_update=algorithm == "ppo",
         )
         with recorder.record_training():
-            ALGORITHM_MODULES[algorithm].train(native, context, script.world.make_env, watch)
+            module.train(native, context, script.world.make_env, watch)
     targets = getattr(built[0], "targets", None)
     tau = getattr(targets, "eps", None)
     record = recorder.record({} if tau is None else {"tau": float(tau)})
@@ -117,11 +117,15 @@ def probe_training(
 
 
 def _probe_sequences(
-    native: NativeConfig, context: RunContext, script: ProbeScript, watch: ProbeMonitor
+    module: Any,
+    native: NativeConfig,
+    context: RunContext,
+    script: ProbeScript,
+    watch: ProbeMonitor,
 ) -> ProbeRecord:
     with contextlib.ExitStack() as stack:
-        built = stack.enter_context(capture_calls(r2d2, "build_components"))
-        memories = stack.enter_context(capture_calls(r2d2, "SequenceReplayBuffer"))
+        built = stack.enter_context(capture_calls(module, "build_components"))
+        memories = stack.enter_context(capture_calls(module, "SequenceReplayBuffer"))
         recorder = TorchRecorder(
             script,
             watch,
@@ -129,7 +133,7 @@ def _probe_sequences(
             lambda: read_stored_sequences(memories[0]),
         )
         with recorder.record_training():
-            r2d2.train(native, context, script.world.make_env, watch)
+            module.train(native, context, script.world.make_env, watch)
     return recorder.record()
 
 

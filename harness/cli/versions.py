@@ -11,22 +11,28 @@ from parallax.harness.cli.arguments import (
     split_names,
 )
 from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.versions import parse_version
 from parallax.harness.probes import catalogue
-from parallax.harness.probes.baseline import describe_change, load_report
+from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.probe import Probe
-from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.record.files import write_texts_atomically
 from parallax.harness.versions.environments import list_released_versions
 from parallax.harness.versions.history import (
+    ReleaseHistory,
     bisect_releases,
-    count_failures,
     extend_history,
     find_missing_probes,
     find_supported_versions,
+    history_to_text,
     list_answer_changes,
+    list_control_pairs,
+    list_failures,
+    load_history,
+    load_release_dates,
+    make_empty_history,
     measure_release,
     sort_versions,
 )
@@ -35,19 +41,21 @@ _EPILOG = """\
 exit codes:
   0  the history is complete
   2  bad input
-  3  a probe failed to run
+  3  a release or a probe could not be measured
 
 examples:
   parallax versions sb3 --releases 2.0.0,2.2.1,2.4.1 --algorithms td3 --json sb3.json
-  parallax versions skrl --bisect ppo.entropy_bonus 2.0.0..2.1.1"""
+  parallax versions skrl --bisect ppo.entropy_bonus 2.0.0..2.1.1
+  parallax versions --page docs/history"""
 FAILED_EXIT = 3
+MAX_LISTED_FAILURES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("framework", help="the framework, such as sb3")
+    add("framework", nargs="?", help="the framework, such as sb3")
     add(
         "--releases",
         type=split_names,
@@ -68,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         metavar=("PROBE", "A..B"),
         help="find the release between A and B that changed the answer to one probe",
+    )
+    add(
+        "--page",
+        type=Path,
+        metavar="FOLDER",
+        help="write a page with figures of the histories in this folder, FRAMEWORK.json; measure "
+        "nothing",
     )
     add(
         "--cache",
@@ -93,24 +108,30 @@ class ReleaseMeasurement:
     ) -> None:
         self._framework, self._probes, self._cache = framework, probes, cache
         self._file = file
-        self.history = load_report(file) if file and file.exists() else None
+        self.history = (
+            load_history(framework, file)
+            if file is not None and file.exists()
+            else make_empty_history(framework)
+        )
 
-    def measure(self, version: str) -> ProbeReport:
+    def count_missing(self, version: str) -> int:
+        """Return the number of answers that a release lacks."""
+        return len(find_missing_probes(self.history, version, self._probes))
+
+    def measure(self, version: str, progress: CommandProgress) -> ReleaseHistory:
         """Return the history with the answers of a release.
 
         Raises:
-            SpecError: The release cannot be measured.
+            SpecError: The release is not supported.
         """
         missing = find_missing_probes(self.history, version, self._probes)
         if missing:
-            with CommandProgress(len(missing)) as progress:
-                report = measure_release(
-                    self._framework, version, missing, self._cache, progress.advance
-                )
-            self.history = extend_history(self.history, report)
+            new = measure_release(self._framework, version, missing, self._cache, progress.advance)
+            self.history = extend_history(self.history, new)
             if self._file:
-                write_texts_atomically({self._file: report_to_text(self.history)})
-        assert self.history is not None
+                write_texts_atomically({self._file: history_to_text(self.history)})
+            if new.releases[version].failure:
+                progress.advance(f"{version} cannot be measured", len(missing))
         return self.history
 
 
@@ -118,11 +139,15 @@ def run(options: argparse.Namespace) -> int:
     """Measure releases and print which answer changed between which of them.
 
     Returns:
-        0; 3 where a probe failed to run.
+        0; 3 where a release or a probe could not be measured.
 
     Raises:
         SpecError: Bad input.
     """
+    if options.page:
+        return run_page(options)
+    if not options.framework:
+        raise SpecError("Name a framework, such as: parallax versions sb3")
     supported = find_supported_versions(options.framework)
     for version in options.releases or ():
         supported.list_requirements(version)
@@ -132,17 +157,41 @@ def run(options: argparse.Namespace) -> int:
     probes = catalogue.select_probes(options.algorithms or [], options.probe)
     versions = sort_versions(options.releases or list_released_versions(supported))
     measurement = ReleaseMeasurement(options.framework, probes, options.cache, options.json)
+    with CommandProgress(sum(map(measurement.count_missing, versions))) as progress:
+        for version in versions:
+            measurement.measure(version, progress)
+    print(f"{options.framework}, {len(probes)} probes:")
+    print("\n".join(format_history(measurement.history, versions)))
+    failed = any(list_failures(measurement.history, version) for version in versions)
+    return FAILED_EXIT if failed else 0
+
+
+def format_history(history: ReleaseHistory, versions: Sequence[str]) -> list[str]:
+    """Return releases, changed answers and pairs with the same update code, as lines."""
+    dates = load_release_dates(load_adapter(history.framework))
+    text = []
     for version in versions:
-        history = measurement.measure(version)
+        failures, record = list_failures(history, version), history.releases[version]
+        count = sum(version in result.answers for result in history.report.results)
+        if record.failure:
+            text.append(f"  {version:9}{dates.get(version, '')!s:12}not measured: {record.failure}")
+            continue
+        failed = f", {len(failures)} failed" if failures else ""
+        text.append(
+            f"  {version:9}{dates.get(version, '')!s:12}{count} answers{failed}, "
+            f"{record.cpu_seconds:.0f} s of CPU time"
+        )
+        text += [f"    {failure}" for failure in failures[:MAX_LISTED_FAILURES]]
     changes = list_answer_changes(history, versions)
-    print(f"{options.framework}, {len(probes)} probes, releases {', '.join(versions)}:")
-    print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
-    for change in changes:
-        print(f"  {change.before} -> {change.after}  {change.probe}: {change.text}")
-    failures = count_failures(history, versions)
-    for version, number in failures.items():
-        print(f"  {version}: {number} probes failed to run")
-    return FAILED_EXIT if failures else 0
+    text.append(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
+    text += [f"  {c.before} -> {c.after}  {c.probe}: {c.text}" for c in changes]
+    pairs = list_control_pairs(history, versions)
+    if pairs:
+        text.append(
+            f"Of {sum(pair.compared for pair in pairs)} answers in {len(pairs)} pairs of releases "
+            f"with the same update code, {sum(len(pair.changed) for pair in pairs)} changed."
+        )
+    return text
 
 
 def run_bisection(options: argparse.Namespace) -> int:
@@ -155,25 +204,48 @@ def run_bisection(options: argparse.Namespace) -> int:
     if not dots:
         raise SpecError(f"--bisect {name} {text}: write two releases, such as 2.0.0..2.4.1.")
     supported = find_supported_versions(options.framework)
+    for version in (first, last):
+        supported.list_requirements(version)
     known = sort_versions(options.releases or list_released_versions(supported))
     low, high = parse_version(first), parse_version(last)
     versions = [item for item in known if low <= parse_version(item) <= high]
     if len(versions) < 2:
         raise SpecError(f"--bisect {name} {text}: {len(versions)} known releases are in it.")
     measurement = ReleaseMeasurement(options.framework, probes, options.cache, options.json)
+    measured = set[str]()
 
-    def describe(version: str) -> list[str]:
-        measurement.measure(versions[0])
-        result = next(r for r in measurement.measure(version).results if r.probe == name)
-        old, new = result.answers[versions[0]], result.answers[version]
-        if old.failed or new.failed:
-            failed = versions[0] if old.failed else version
-            raise SpecError(f"--bisect: {name} failed to run with {failed}.")
-        return describe_change(result, old, new)
+    def describe(version: str) -> list[str] | None:
+        measured.add(version)
+        history = measurement.measure(version, progress)
+        failures = list_failures(history, version)
+        if failures:
+            print(f"{version} is left out: {failures[0]}")
+            return None
+        result = next(r for r in history.report.results if r.probe == name)
+        return describe_change(result, result.answers[versions[0]], result.answers[version])
 
-    found = bisect_releases(versions, lambda version: bool(describe(version)))
+    def is_changed(version: str) -> bool | None:
+        found = describe(version)
+        return None if found is None else bool(found)
+
+    # At most the first and the last release, and as often as the rest can be halved.
+    with CommandProgress(2 + (len(versions) - 2).bit_length()) as progress:
+        if is_changed(versions[0]) is None:
+            raise SpecError(f"--bisect: {versions[0]} cannot be measured. Name a later release.")
+        found = bisect_releases(versions, is_changed)
     if found is None:
         print(f"{name}: {versions[-1]} answers as {versions[0]}.")
     else:
-        print(f"{name} changed from {found[0]} to {found[1]}: {describe(found[1])[0]}")
+        words = describe(found[1]) or [""]
+        print(f"{name} changed from {found[0]} to {found[1]}: {words[0]}")
+    print(f"{len(measured)} of {len(versions)} releases were measured.")
+    return 0
+
+
+def run_page(options: argparse.Namespace) -> int:
+    """Write the page of stored histories and its figures."""
+    from parallax.harness.versions.page import write_page  # loads Matplotlib
+
+    for path in write_page(options.page):
+        print(path)
     return 0

@@ -24,12 +24,14 @@ class VersionRange:
         before: The first version that is too new.
         companions: By the first version that needs no companions of earlier entries: packages,
             `name==version`, that must be installed beside it in place of today's.
+        update_modules: By algorithm, the modules whose code turns transitions into new weights.
     """
 
     package: str
     oldest: str
     before: str
     companions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    update_modules: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the range as a requirement."""

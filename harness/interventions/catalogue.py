@@ -62,6 +62,7 @@ class BugRelease:
         seen_by: Probes that should see it.
         blind: Why no probe is expected to see it, or why it is not driven; empty otherwise.
         control: Whether it is a negative control, which changes no update.
+        first_bad: First release that has it; empty if it is not known.
     """
 
     last_bad: str
@@ -71,6 +72,7 @@ class BugRelease:
     seen_by: tuple[str, ...] = ()
     blind: str = ""
     control: bool = False
+    first_bad: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

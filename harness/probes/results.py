@@ -172,10 +172,30 @@ def report_to_dict(report: ProbeReport) -> dict[str, Any]:
 
 def report_to_text(report: ProbeReport) -> str:
     """Return the JSON form of a report, one line per probe."""
-    content = report_to_dict(report)
+    return plain_report_to_text(report_to_dict(report))
+
+
+def plain_report_to_text(content: dict[str, Any]) -> str:
+    """Return the JSON form of a plain report, one line per probe; takes `results` out of it."""
     results = ",\n".join(json.dumps(result, allow_nan=False) for result in content.pop("results"))
     head = json.dumps(content, allow_nan=False, indent=2).removesuffix("\n}")
     return f'{head},\n  "results": [\n{results}\n  ]\n}}\n'
+
+
+def share_answers(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a plain report in which an answer that repeats an earlier one is that one's name.
+
+    Releases of one framework mostly answer alike, so a history is a tenth as long.
+    """
+    shared = []
+    for result in content["results"]:
+        first: dict[str, str] = {}
+        answers = {}
+        for name, answer in result["answers"].items():
+            original = first.setdefault(json.dumps(answer, sort_keys=True), name)
+            answers[name] = answer if original == name else original
+        shared.append(result | {"answers": answers})
+    return content | {"results": shared}
 
 
 def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
@@ -198,12 +218,16 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
 
 def result_from_dict(content: Mapping[str, Any]) -> ProbeResult:
     """Return a result from its JSON form."""
-    axis = content["axis"]
+    axis, answers = content["axis"], content["answers"]
     return ProbeResult(
         **{name: content[name] for name in ("probe", "algorithm", "question", "citation")},
         quantity=content["quantity"],
         axis=None if axis is None else AnswerAxis(axis["label"], _array_from_list(axis["values"])),
-        answers={name: _answer_from_dict(answer) for name, answer in content["answers"].items()},
+        answers={
+            # A text names the implementation that has the same answer; see `share_answers`.
+            name: _answer_from_dict(answers[answer] if isinstance(answer, str) else answer)
+            for name, answer in answers.items()
+        },
         groups=tuple(tuple(group) for group in content["groups"]),
     )
 

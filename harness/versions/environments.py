@@ -40,7 +40,7 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
     partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=folder.parent))
     try:
         venv.create(partial, with_pip=False, symlinks=True)
-        packages = next(partial.glob("lib/python*/site-packages"))
+        packages = find_packages_folder(partial / "bin" / "python")
         shared = "\n".join(site.getsitepackages())
         (packages / _SHARED_PACKAGES_FILE).write_text(f"{shared}\n")
         install_packages(requirements, packages)
@@ -48,6 +48,11 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return python
+
+
+def find_packages_folder(python: Path) -> Path:
+    """Return the folder that an environment's own packages are in."""
+    return next(python.parents[1].glob("lib/python*/site-packages"))
 
 
 def install_packages(requirements: Sequence[str], folder: Path) -> None:
@@ -80,6 +85,7 @@ def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
         SpecError: The index cannot be read.
     """
     command = [sys.executable, "-m", "pip", "index", "versions", supported.package]
+    command.append("--ignore-requires-python")
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     found = parse_index_answer(done.stdout)
     if done.returncode or not found:

@@ -1,30 +1,75 @@
 """Answers of the probes for several releases of one framework, and where they change.
 
-A history is a `ProbeReport` whose implementations are releases, so that the commands for stored
-answers read it too. It is extended release by release.
+The file of a history is a stored `ProbeReport` whose implementations are releases, so that the
+commands for stored answers read it too. It is extended release by release.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+import json
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.versions import VersionRange, parse_version
+from parallax.harness.contract.yaml_files import load_yaml
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.probe import Probe
-from parallax.harness.probes.results import ProbeReport
+from parallax.harness.probes.results import (
+    AGREES,
+    ProbeReport,
+    plain_report_to_text,
+    report_from_dict,
+    report_to_dict,
+    share_answers,
+)
 from parallax.harness.probes.runner import (
     ProbeTargets,
     ReportAnswer,
     make_probe_target,
     run_probes,
 )
-from parallax.harness.versions.environments import build_environment
+from parallax.harness.versions.environments import build_environment, find_packages_folder
+from parallax.harness.versions.update_code import compute_update_digests
 
-IsChanged = Callable[[str], bool]
-"""Whether the answer of a release is not that of the first."""
+RELEASE_DATES_FILE = "release_dates.yaml"
+IsChanged = Callable[[str], bool | None]
+"""Whether the answer of a release is not that of the first; None where it cannot be measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseRecord:
+    """Facts about the measurement of one release.
+
+    Attributes:
+        requirements: Packages that were installed for it, `name==version`.
+        cpu_seconds: CPU time of its probes.
+        update_code: Digest of each algorithm's update code; equal where the code is.
+        failure: Why it could not be measured; empty if it was.
+    """
+
+    requirements: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+    update_code: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseHistory:
+    """Answers of a framework's releases.
+
+    Attributes:
+        framework: Name of the framework.
+        report: The answers, by release.
+        releases: Facts by release, also of those that could not be measured.
+    """
+
+    framework: str
+    report: ProbeReport
+    releases: Mapping[str, ReleaseRecord]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +81,34 @@ class AnswerChange:
         before: The last release with the old answer.
         after: The first release with the new one.
         text: The old and the new answer, with upstream's file and line where known.
+        follows_paper: Whether both follow the paper's formula, on other numbers: then another
+            change is behind it.
     """
 
     probe: str
     before: str
     after: str
     text: str
+    follows_paper: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ControlPair:
+    """Two releases after each other with the same update code of an algorithm.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        before: The older release.
+        after: The newer release.
+        compared: Number of answers that both have.
+        changed: Probes whose answers differ.
+    """
+
+    algorithm: str
+    before: str
+    after: str
+    compared: int
+    changed: tuple[str, ...]
 
 
 def find_supported_versions(framework: str) -> VersionRange:
@@ -58,32 +125,93 @@ def find_supported_versions(framework: str) -> VersionRange:
     return found
 
 
-def measure_release(
-    framework: str, version: str, probes: Sequence[Probe], cache: Path, on_answer: ReportAnswer
-) -> ProbeReport:
-    """Return the answers of one release, which is installed if it is not cached.
+def load_release_dates(adapter: Adapter) -> Mapping[str, date]:
+    """Load the dates of a framework's releases from `release_dates.yaml` beside its adapter."""
+    file = adapter.folder / RELEASE_DATES_FILE
+    content = load_yaml(file, "list of release dates") if file.is_file() else {}
+    return {str(version): day for version, day in content.items()}
+
+
+def make_empty_history(framework: str) -> ReleaseHistory:
+    """Return a history of no releases."""
+    return ReleaseHistory(framework, ProbeReport((), {}, {}, 0.0), {})
+
+
+def load_history(framework: str, path: Path) -> ReleaseHistory:
+    """Load a stored history; a stored report of a framework's releases is one, too.
 
     Raises:
-        SpecError: The release is not supported, cannot be installed or cannot train.
+        SpecError: The file holds none.
     """
-    requirements = find_supported_versions(framework).list_requirements(version)
-    python = build_environment(requirements, cache)
-    target = make_probe_target(framework, str(python), version)
-    return run_probes(probes, ProbeTargets((target,)), on_answer)
+    try:
+        content = json.loads(path.read_text())
+        report = report_from_dict(content)
+        records = {
+            version: ReleaseRecord(**(record | {"requirements": tuple(record["requirements"])}))
+            for version, record in content.get("releases", {}).items()
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecError(f"{path} holds no history ({error}). Write it with --json.") from error
+    known = {version: ReleaseRecord() for version in report.versions}
+    return ReleaseHistory(framework, report, known | records)
 
 
-def extend_history(history: ProbeReport | None, report: ProbeReport) -> ProbeReport:
-    """Return a history with the answers of further releases."""
-    return merge_reports(report, history) if history else report
+def history_to_text(history: ReleaseHistory) -> str:
+    """Return a history as JSON, one line per probe; answers that repeat another are its name."""
+    records = {
+        version: dataclasses.asdict(history.releases[version])
+        for version in sort_versions(list(history.releases))
+    }
+    content = share_answers(report_to_dict(history.report))
+    return plain_report_to_text(content | {"releases": records})
+
+
+def measure_release(
+    framework: str, version: str, probes: Sequence[Probe], cache: Path, on_answer: ReportAnswer
+) -> ReleaseHistory:
+    """Return the history of one release, which is installed if it is not cached.
+
+    What cannot be installed or imported is a release with a failure.
+
+    Raises:
+        SpecError: The release is not supported.
+    """
+    supported = find_supported_versions(framework)
+    requirements = supported.list_requirements(version)
+    python: Path | None = None
+    try:
+        python = build_environment(requirements, cache)
+        digests = compute_update_digests(supported, find_packages_folder(python))
+        target = make_probe_target(framework, str(python), version)
+    except SpecError as error:
+        words = str(error).removeprefix(f"framework.python={python} ")  # not of one machine
+        record = ReleaseRecord(requirements, failure=words)
+        return ReleaseHistory(framework, ProbeReport((), {}, {}, 0.0), {version: record})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report = run_probes(probes, ProbeTargets((target,)), on_answer)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
+    record = ReleaseRecord(requirements, round(seconds, 1), digests)
+    return ReleaseHistory(framework, report, {version: record})
+
+
+def extend_history(history: ReleaseHistory, new: ReleaseHistory) -> ReleaseHistory:
+    """Return a history with further answers; new ones replace old ones."""
+    records = dict(history.releases)
+    for version, record in new.releases.items():
+        seconds = records.get(version, ReleaseRecord()).cpu_seconds + record.cpu_seconds
+        records[version] = dataclasses.replace(record, cpu_seconds=round(seconds, 1))
+    return ReleaseHistory(
+        history.framework, merge_reports(new.report, history.report), dict(records)
+    )
 
 
 def find_missing_probes(
-    history: ProbeReport | None, version: str, probes: Sequence[Probe]
+    history: ReleaseHistory, version: str, probes: Sequence[Probe]
 ) -> list[Probe]:
     """Return the probes that a history has no answer to for a release."""
-    if history is None or version not in history.versions:
-        return list(probes)
-    answered = {result.probe for result in history.results if version in result.answers}
+    results = history.report.results
+    answered = {result.probe for result in results if version in result.answers}
     return [probe for probe in probes if probe.name not in answered]
 
 
@@ -92,13 +220,13 @@ def sort_versions(versions: Sequence[str]) -> list[str]:
     return sorted(versions, key=parse_version)
 
 
-def list_answer_changes(history: ProbeReport, versions: Sequence[str]) -> list[AnswerChange]:
+def list_answer_changes(history: ReleaseHistory, versions: Sequence[str]) -> list[AnswerChange]:
     """Return the changes from each release to the next, oldest first.
 
     A release that could not be measured is skipped: its neighbours are compared.
     """
     found = []
-    for result in history.results:
+    for result in history.report.results:
         measured = [
             version
             for version in sort_versions(versions)
@@ -107,22 +235,52 @@ def list_answer_changes(history: ProbeReport, versions: Sequence[str]) -> list[A
         for before, after in itertools.pairwise(measured):
             old, new = result.answers[before], result.answers[after]
             found += [
-                AnswerChange(result.probe, before, after, text)
+                AnswerChange(
+                    *(result.probe, before, after, text),
+                    old.comparison.kind == new.comparison.kind == AGREES,
+                )
                 for text in describe_change(result, old, new)
             ]
     return sorted(found, key=lambda change: (parse_version(change.after), change.probe))
 
 
-def count_failures(history: ProbeReport, versions: Sequence[str]) -> dict[str, int]:
-    """Return the number of questions that failed to run, by release that has any."""
-    counts = {
-        version: sum(
-            version in result.answers and result.answers[version].failed
-            for result in history.results
-        )
-        for version in versions
-    }
-    return {version: number for version, number in counts.items() if number}
+def list_control_pairs(history: ReleaseHistory, versions: Sequence[str]) -> list[ControlPair]:
+    """Return the pairs of releases after each other whose update code is the same, by algorithm."""
+    measured = [v for v in sort_versions(versions) if v in history.report.versions]
+    found = []
+    for before, after in itertools.pairwise(measured):
+        old, new = history.releases[before].update_code, history.releases[after].update_code
+        for algorithm in old:
+            if old[algorithm] == new.get(algorithm):
+                compared, changed = _compare_releases(history.report, algorithm, before, after)
+                if compared:
+                    found.append(ControlPair(algorithm, before, after, compared, changed))
+    return found
+
+
+def _compare_releases(
+    report: ProbeReport, algorithm: str, before: str, after: str
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many answers of an algorithm both releases have, and the probes that differ."""
+    compared, changed = 0, list[str]()
+    for result in report.results:
+        old, new = result.answers.get(before), result.answers.get(after)
+        if result.algorithm == algorithm and old and new and not (old.failed or new.failed):
+            compared += 1
+            changed += [result.probe] * bool(describe_change(result, old, new))
+    return compared, tuple(changed)
+
+
+def list_failures(history: ReleaseHistory, version: str) -> list[str]:
+    """Return why a release or probes of it could not be measured, one line each."""
+    record = history.releases.get(version)
+    if record is not None and record.failure:
+        return [record.failure]
+    return [
+        f"{result.probe}: {result.answers[version].unmeasured}"
+        for result in history.report.results
+        if version in result.answers and result.answers[version].failed
+    ]
 
 
 def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str, str] | None:
@@ -130,15 +288,24 @@ def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str
 
     Args:
         versions: Releases, oldest first. The answer is taken to change once.
-        is_changed: Asked about as few releases as possible, the last one first.
+        is_changed: Asked about as few releases as possible, the last one first. Releases that
+            cannot be measured are left out.
 
     Returns:
-        None if the last release has the first one's answer.
+        None if the last release that can be measured has the first one's answer.
     """
-    if len(versions) < 2 or not is_changed(versions[-1]):
+    left, changed = list(versions), None
+    while len(left) > 1 and (changed := is_changed(left[-1])) is None:
+        left.pop()
+    if len(left) < 2 or not changed:
         return None
-    low, high = 0, len(versions) - 1
+    low, high = 0, len(left) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_changed(versions[middle]) else (middle, high)
-    return versions[low], versions[high]
+        changed = is_changed(left[middle])
+        if changed is None:
+            del left[middle]
+            high -= 1
+        else:
+            low, high = (low, middle) if changed else (middle, high)
+    return left[low], left[high]

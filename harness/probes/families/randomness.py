@@ -67,8 +67,9 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         warm_up = 0 if algorithm == "ppo" else WARM_UP_STEPS
         actions = run.get_actions().reshape(-1, run.experiment.n_envs, run.get_actions().shape[1])
         phases = np.split(actions, [warm_up // run.experiment.n_envs])
-        discrete = run.experiment.scripted_data.n_discrete_actions > 0
-        counts = [count_repeats(phase, discrete) for phase in phases]
+        data = run.experiment.scripted_data
+        discrete = data.n_discrete_actions > 0
+        counts = [count_repeats(phase, discrete, (data.low, data.high)) for phase in phases]
         batches = _list_minibatches(run)
         value = np.array(
             [
@@ -152,13 +153,20 @@ def _build_experiment(
     return ProbeExperiment(name, algorithm, data, changes, weights, 24, N_ENVS, seed)
 
 
-def count_repeats(actions: Array, discrete: bool) -> tuple[int, int]:
+def count_repeats(
+    actions: Array, discrete: bool, bounds: tuple[Sequence[float], Sequence[float]] = ((), ())
+) -> tuple[int, int]:
     """Count environments that act as another one, and steps that repeat earlier actions.
 
     Args:
         actions: float[steps, environments, action dimensions].
         discrete: Whether equal actions happen by chance, so that steps count only if all are equal.
+        bounds: Smallest and largest action per dimension. Steps in which all actions were cut at
+            the bounds are left out: they are equal by chance, too.
     """
+    if len(bounds[0]) and not discrete:
+        cut = (actions == np.array(bounds[0])) | (actions == np.array(bounds[1]))
+        actions = actions[~cut.all(axis=(1, 2))]
     if not len(actions):
         return 0, 0
     steps, n_envs = actions.shape[:2]

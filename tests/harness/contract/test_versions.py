@@ -39,7 +39,7 @@ def test_numbers_are_read_from_the_start():
         parse_version("latest")
 
 
-@pytest.mark.parametrize("framework", ["sb3", "sbx", "skrl"])
+@pytest.mark.parametrize("framework", ["cleanrl", "sb3", "sbx", "skrl", "tianshou", "torchrl"])
 def test_the_pinned_version_is_in_the_range(framework):
     supported = load_adapter(framework).supported_versions
     supported.check_installed()

@@ -1,9 +1,14 @@
 """Histories of answers over releases, on answers that are made up."""
 
+import json
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.baseline import load_report
 from parallax.harness.probes.results import (
     AnswerComparison,
     ProbeAnswer,
@@ -12,16 +17,26 @@ from parallax.harness.probes.results import (
     make_missing_answer,
 )
 from parallax.harness.versions import environments
+from parallax.harness.versions import history as history_module
 from parallax.harness.versions.environments import build_environment, parse_index_answer
 from parallax.harness.versions.history import (
+    ReleaseHistory,
+    ReleaseRecord,
     bisect_releases,
-    count_failures,
     extend_history,
     find_missing_probes,
+    history_to_text,
     list_answer_changes,
+    list_control_pairs,
+    list_failures,
+    load_history,
+    make_empty_history,
+    measure_release,
 )
+from parallax.harness.versions.update_code import normalize_source
 
 RELEASES = ["2.9.0", "2.10.0", "2.0.0", "2.1.0"]
+CODE = {"2.0.0": "a", "2.1.0": "a", "2.9.0": "b", "2.10.0": "b"}
 
 
 def answer(number):
@@ -29,7 +44,7 @@ def answer(number):
     return ProbeAnswer(value, value, AnswerComparison("number", 0.5), "a number")
 
 
-def report(**numbers):
+def history(**numbers):
     answers = {
         name.replace("_", ".")[1:]: make_missing_answer("it broke", failed=True)
         if number is None
@@ -37,30 +52,66 @@ def report(**numbers):
         for name, number in numbers.items()
     }
     result = ProbeResult("sac.critic_target", "sac", "?", "paper", "units", None, answers, ())
-    return ProbeReport((result,), dict.fromkeys(answers, ("x 1",)), {}, 1.0)
+    stored = ProbeReport((result,), dict.fromkeys(answers, ("x 1",)), {}, 1.0)
+    records = {name: ReleaseRecord(update_code={"sac": CODE[name]}) for name in answers}
+    return ReleaseHistory("sb3", stored, records)
 
 
 def test_changes_are_between_neighbours_in_the_order_of_numbers():
-    history = report(v2_10_0=3, v2_0_0=1, v2_1_0=1, v2_9_0=2)
-    changes = list_answer_changes(history, RELEASES)
+    changes = list_answer_changes(history(v2_10_0=3, v2_0_0=1, v2_1_0=1, v2_9_0=2), RELEASES)
     assert [(c.before, c.after) for c in changes] == [("2.1.0", "2.9.0"), ("2.9.0", "2.10.0")]
 
 
-def test_a_release_that_failed_is_skipped_and_counted():
-    history = report(v2_0_0=1, v2_1_0=None, v2_9_0=1)
-    assert list_answer_changes(history, RELEASES) == []
-    assert count_failures(history, RELEASES) == {"2.1.0": 1}
+def test_a_release_that_failed_is_skipped_and_told_with_its_reason():
+    stored = history(v2_0_0=1, v2_1_0=None, v2_9_0=1)
+    assert list_answer_changes(stored, RELEASES) == []
+    assert list_failures(stored, "2.1.0") == ["sac.critic_target: it broke"]
+    assert list_failures(stored, "2.0.0") == []
+
+
+def test_pairs_with_the_same_update_code_are_compared():
+    pairs = list_control_pairs(history(v2_0_0=1, v2_1_0=1, v2_9_0=2, v2_10_0=3), RELEASES)
+    assert [(p.before, p.after, p.compared, p.changed) for p in pairs] == [
+        ("2.0.0", "2.1.0", 1, ()),
+        ("2.9.0", "2.10.0", 1, ("sac.critic_target",)),
+    ]
 
 
 def test_a_history_is_extended_and_measures_nothing_twice():
-    history = extend_history(report(v2_0_0=1), report(v2_1_0=2))
-    assert set(history.versions) == {"2.0.0", "2.1.0"}
-    (result,) = history.results
+    stored = extend_history(history(v2_0_0=1), history(v2_1_0=2))
+    assert set(stored.releases) == {"2.0.0", "2.1.0"}
+    (result,) = stored.report.results
     assert set(result.answers) == {"2.0.0", "2.1.0"}
     probes = [type("P", (), {"name": "sac.critic_target"}), type("P", (), {"name": "sac.other"})]
-    assert [p.name for p in find_missing_probes(history, "2.1.0", probes)] == ["sac.other"]
-    assert find_missing_probes(history, "2.2.0", probes) == probes
-    assert find_missing_probes(None, "2.2.0", probes) == probes
+    assert [p.name for p in find_missing_probes(stored, "2.1.0", probes)] == ["sac.other"]
+    assert find_missing_probes(stored, "2.2.0", probes) == probes
+    assert find_missing_probes(make_empty_history("sb3"), "2.2.0", probes) == probes
+
+
+def test_a_history_is_stored_without_repeating_answers(tmp_path):
+    stored, file = history(v2_0_0=1, v2_1_0=1, v2_9_0=2), tmp_path / "sb3.json"
+    file.write_text(history_to_text(stored))
+    answers = json.loads(file.read_text())["results"][0]["answers"]
+    assert answers["2.1.0"] == "2.0.0" and answers["2.9.0"]["value"] == [2.0]
+    again = load_history("sb3", file)
+    assert again.releases == stored.releases
+    assert history_to_text(again) == file.read_text()
+    assert list_answer_changes(again, RELEASES) == list_answer_changes(stored, RELEASES)
+    assert load_report(file).results[0].answers["2.1.0"].value == 1.0
+
+
+def test_a_release_that_cannot_be_installed_has_a_record_with_the_reason(tmp_path, monkeypatch):
+    def refuse(requirements, cache):
+        raise SpecError(f"{requirements[0]} cannot be installed: no such thing")
+
+    monkeypatch.setattr(history_module, "build_environment", refuse)
+    new = measure_release("sb3", "2.0.0", (), tmp_path, print)
+    stored = extend_history(history(v2_9_0=1), new)
+    (reason,) = list_failures(stored, "2.0.0")
+    assert reason == "stable-baselines3==2.0.0 cannot be installed: no such thing"
+    file = tmp_path / "sb3.json"
+    file.write_text(history_to_text(stored))
+    assert load_history("sb3", file).releases == stored.releases
 
 
 @pytest.mark.parametrize("first_changed", range(1, 12))
@@ -75,6 +126,18 @@ def test_bisection_finds_the_release_with_few_environments(first_changed):
     found = bisect_releases(releases, is_changed)
     assert found == (str(first_changed - 1), str(first_changed))
     assert len(queried) <= 5
+
+
+@given(st.integers(1, 11), st.sets(st.integers(1, 11)))
+def test_bisection_leaves_out_what_cannot_be_measured(first_changed, broken):
+    def is_changed(release):
+        return None if int(release) in broken else int(release) >= first_changed
+
+    found = bisect_releases([str(number) for number in range(12)], is_changed)
+    working = [number for number in range(12) if number not in broken]
+    changed = [number for number in working if number >= first_changed]
+    expected = (str(working[working.index(changed[0]) - 1]), str(changed[0])) if changed else None
+    assert found == expected
 
 
 def test_bisection_of_no_change_asks_once():
@@ -106,3 +169,24 @@ def test_the_index_is_read_from_pips_output():
     text = "skrl (2.1.1)\nAvailable versions: 2.1.1, 2.1.0, 2.0.0\n  INSTALLED: 2.1.1\n"
     assert parse_index_answer(text) == ["2.1.1", "2.1.0", "2.0.0"]
     assert parse_index_answer("nothing") == []
+
+
+def test_update_code_is_compared_without_comments_types_and_imports():
+    old = """
+import a
+class A:
+    '''Doc.'''
+    x: int = 1
+    def f(self, y: float) -> int:
+        return y
+"""
+    new = """
+from b import a
+class A:
+    x = 1  # why
+    def f(self, y):
+        '''Other.'''
+        return y
+"""
+    assert normalize_source(old) == normalize_source(new)
+    assert normalize_source(old) != normalize_source(new.replace("return y", "return -y"))

@@ -1,0 +1,27 @@
+"""Releases of TorchRL that this adapter drives."""
+
+from parallax.harness.contract.versions import VersionRange
+
+# Each minor version loads with its own tensordict only. Before 0.7 the losses lack what the recipes
+# call.
+VERSIONS = VersionRange(
+    "torchrl",
+    "0.7",
+    "0.15",
+    companions={
+        "0.8": ("tensordict==0.7.2",),
+        "0.9": ("tensordict==0.8.3",),
+        "0.10": ("tensordict==0.9.1",),
+        "0.11": ("tensordict==0.10.0",),
+        "0.12": ("tensordict==0.11.0",),
+        "0.13": ("tensordict==0.12.4",),
+        "0.14": ("tensordict==0.13.0",),
+    },
+    update_modules={
+        "ppo": ("torchrl.objectives.ppo", "torchrl.objectives.value.advantages"),
+        "td3": ("torchrl.objectives.td3",),
+        "sac": ("torchrl.objectives.sac",),
+        "ddpg": ("torchrl.objectives.ddpg",),
+        "dqn": ("torchrl.objectives.dqn",),
+    },
+)

@@ -1,0 +1,267 @@
+"""The page of all stored histories: changed answers by release, and how long bugs lived."""
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifetimes
+from parallax.harness.versions.figures import draw_history
+from parallax.harness.versions.history import (
+    AnswerChange,
+    ReleaseHistory,
+    list_answer_changes,
+    list_control_pairs,
+    list_failures,
+    load_history,
+    load_release_dates,
+    sort_versions,
+)
+
+LIBRARY_NAMES = {
+    "cleanrl": "CleanRL",
+    "sb3": "Stable-Baselines3",
+    "skrl": "skrl",
+    "sbx": "sbx",
+    "tianshou": "Tianshou",
+    "torchrl": "TorchRL",
+}
+PAGE_FILE = "README.md"
+MAX_CELL_CHARACTERS = 220
+_INTRODUCTION = """\
+# A history of PPO, SAC, TD3 and DQN in six libraries
+
+> Written by `parallax versions --page docs/history` from the stored answers in this folder.
+"""
+_METHOD = """\
+## How it was measured
+Each release is installed without its dependencies into a folder of its own, beside today's PyTorch,
+NumPy and Gymnasium. Where a release cannot run beside them it gets what it needs: Stable-Baselines3
+before 2.4 Gymnasium 0.29.1, TorchRL the tensordict of its time. So a difference between two
+releases is one of the library, not of PyTorch. What an old release did together with the PyTorch of
+its time is not measured. Each release keeps its own defaults, except for what a probe sets.
+
+An answer *changed* if its relation to the paper did, or its numbers by more than 0.1%. One change
+of the code may change several answers.
+
+As a control, releases after each other are compared whose update code is the same: the modules of
+the algorithm, its policy and its loss, without comments, types and imports. Nothing should change
+between them but defaults and what other modules do.
+
+A bug was *born* in the first release that has its line, and *repaired* in the first one without
+it, by the tags of the repository. Releases before the first one on the package index do not count.
+Dates are those of the tags, or of the files in the wheel.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryHistory:
+    """All that the page says about one library.
+
+    Attributes:
+        name: Its name.
+        framework: Name of its adapter.
+        history: Its stored answers; None if there are none.
+        dates: Dates of its releases.
+        bugs: Its released bugs.
+    """
+
+    name: str
+    framework: str
+    history: ReleaseHistory | None
+    dates: Mapping[str, date]
+    bugs: Sequence[BugLifetime]
+
+    @property
+    def versions(self) -> list[str]:
+        """Releases of the history, oldest first."""
+        return sort_versions(list(self.history.releases)) if self.history else []
+
+    def list_changes(self, follows_paper: bool = False) -> list[AnswerChange]:
+        """Return the changed answers; those that follow the paper before and after, if asked."""
+        if self.history is None:
+            return []
+        changes = list_answer_changes(self.history, self.versions)
+        return [change for change in changes if change.follows_paper == follows_paper]
+
+    @property
+    def has_figure(self) -> bool:
+        """Return whether there are releases to compare."""
+        return self.history is not None and len(self.history.report.versions) > 1
+
+
+def write_page(folder: Path) -> list[Path]:
+    """Write the page and a figure per library with at least two releases; return their paths.
+
+    Raises:
+        SpecError: The folder holds no history.
+    """
+    libraries = [load_library(name, folder) for name in sorted(find_adapter_entry_points())]
+    drawn = [library for library in libraries if library.has_figure]
+    if not drawn:
+        raise SpecError(f"{folder} holds no FRAMEWORK.json with at least two releases.")
+    today = max(max(library.dates.values()) for library in libraries if library.dates)
+    texts = {folder / PAGE_FILE: render_page(libraries, today)}
+    for library in drawn:
+        assert library.history is not None
+        path = folder / f"{library.framework}.svg"
+        texts[path] = draw_history(library.history, library.dates, library.bugs, today)
+    write_texts_atomically(texts)
+    return list(texts)
+
+
+def load_library(framework: str, folder: Path) -> LibraryHistory:
+    """Load the stored history of a framework, the dates of its releases and its bugs."""
+    adapter, path = load_adapter(framework), folder / f"{framework}.json"
+    dates = load_release_dates(adapter)
+    return LibraryHistory(
+        LIBRARY_NAMES.get(framework, framework),
+        framework,
+        load_history(framework, path) if path.is_file() else None,
+        dates,
+        list_bug_lifetimes(adapter, dates),
+    )
+
+
+def render_page(libraries: Sequence[LibraryHistory], today: date) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        libraries: The libraries.
+        today: Date to which open bugs live.
+    """
+    parts = [_INTRODUCTION, *_list_headlines(libraries, today), "", *_render_overview(libraries)]
+    for library in libraries:
+        if library.has_figure:
+            parts += ["", *_render_library(library)]
+    parts += ["", *_render_bugs(libraries, today), "", _METHOD]
+    return "\n".join(parts)
+
+
+def _list_headlines(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
+    releases = sum(
+        len(library.history.report.versions)
+        for library in libraries
+        if library.history is not None and library.has_figure
+    )
+    changes = sum(len(library.list_changes()) for library in libraries)
+    pairs = [
+        pair
+        for library in libraries
+        if library.history is not None
+        for pair in list_control_pairs(library.history, library.versions)
+    ]
+    compared = sum(pair.compared for pair in pairs)
+    wrong = sum(len(pair.changed) for pair in pairs)
+    months = [
+        found
+        for library in libraries
+        for bug in library.bugs
+        if (found := bug.count_months(today)) is not None
+    ]
+    lines = [
+        f"**{changes} answers changed from one release to the next, in {releases} releases.** "
+        f"In {len(pairs)} pairs of releases with the same update code of an algorithm, {wrong} of "
+        f"{compared:,} answers changed."
+    ]
+    if months:
+        lines.append(
+            f"Of {len(months)} bugs whose dates are known, half lived longer than "
+            f"{statistics.median(months):.0f} months."
+        )
+    return lines
+
+
+def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
+    lines = [
+        "| library | releases | from, to | answers per release | changed | pairs with the same "
+        "update code | changed there | CPU time per release |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for library in libraries:
+        history, versions = library.history, library.versions
+        if history is None or not versions:
+            lines.append(f"| {library.name} | none | | | | | | |")
+            continue
+        measured = [v for v in versions if v in history.report.versions]
+        pairs = list_control_pairs(history, versions)
+        seconds = [history.releases[v].cpu_seconds for v in measured]
+        recorded = [number for number in seconds if number]
+        counts = [sum(v in r.answers for r in history.report.results) for v in measured]
+        changed = len(library.list_changes())
+        lines.append(
+            f"| {library.name} | {len(measured)} | {versions[0]}, {versions[-1]} | "
+            f"{max(counts, default=0)} | {changed} | {len(pairs)} | "
+            f"{sum(len(pair.changed) for pair in pairs)} | "
+            f"{f'{statistics.mean(recorded):.0f} s' if recorded else 'not recorded'} |"
+        )
+    return lines
+
+
+def _render_library(library: LibraryHistory) -> list[str]:
+    history, versions = library.history, library.versions
+    assert history is not None
+    lines = [
+        f"## {library.name}",
+        f"![Answers of {library.name}'s releases over time]({library.framework}.svg)",
+        "",
+        "Above: one row per question whose answer changed, and one for the others of each "
+        "algorithm. Grey is the answer of the first release; another colour is another answer, and "
+        "a bar marks the release in which it changed. Hatched: could not be measured. Below: bugs "
+        "with the releases in which they were born and repaired; dotted where the birth is not "
+        "known.",
+        "",
+    ]
+    changes = library.list_changes()
+    if changes:
+        lines += ["| release | date | question | change |", "|---|---|---|---|"]
+        lines += [
+            f"| {c.before} -> {c.after} | {library.dates.get(c.after, '')} | `{c.probe}` | "
+            f"{_format_cell(c.text)} |"
+            for c in changes
+        ]
+    else:
+        lines.append("No answer changed.")
+    following = library.list_changes(follows_paper=True)
+    if following:
+        names = ", ".join(f"`{c.probe}` ({c.after})" for c in following)
+        lines += [
+            "",
+            "As in the paper before and after, but on other numbers, since another answer changed: "
+            f"{names}.",
+        ]
+    failures = [(v, why) for v in versions for why in list_failures(history, v)]
+    if failures:
+        lines += ["", "| release | could not be measured |", "|---|---|"]
+        lines += [f"| {version} | {_format_cell(why)} |" for version, why in failures]
+    return lines
+
+
+def _render_bugs(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
+    lines = [
+        "## Bugs, and how long they lived",
+        "| library | algorithms | what the code did | born | repaired | months |",
+        "|---|---|---|---|---|---|",
+    ]
+    for library in libraries:
+        for bug in library.bugs:
+            release, months = bug.release, bug.count_months(today)
+            born = f"{release.first_bad} ({bug.born})" if bug.born else "not known"
+            good = f"{release.first_good} ({bug.repaired or 'no date'})"
+            until = good if release.first_good else "open"
+            lived = "" if months is None else f"{'' if release.first_good else 'over '}{months:.0f}"
+            lines.append(
+                f"| {library.name} | {', '.join(bug.algorithms)} | {_format_cell(bug.does)} | "
+                f"{born} | {until} | {lived} |"
+            )
+    lines += ["", "[Released bugs](../reference/released-bugs.md) says which of them probes see."]
+    return lines
+
+
+def _format_cell(text: str) -> str:
+    short = text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]} ..."
+    return short.replace("|", "\\|").replace("[", "\\[").replace("*", "\\*").replace("<", "&lt;")
