@@ -244,8 +244,9 @@ def run_bisection(options: argparse.Namespace) -> int:
 
 def run_page(options: argparse.Namespace) -> int:
     """Write the page of stored histories and its figures."""
-    from parallax.harness.versions.page import write_page  # loads Matplotlib
+    from parallax.harness.versions.page import render_files  # loads Matplotlib
 
-    for path in write_page(options.page):
-        print(path)
+    texts = render_files(options.page)
+    write_texts_atomically(texts)
+    print(*texts, sep="\n")
     return 0

@@ -9,7 +9,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
 from parallax.harness.probes.baseline import describe_change
@@ -26,6 +25,7 @@ WIDTH, ROW_HEIGHT, MARGIN_HEIGHT = 9.0, 0.235, 1.55  # inches
 LABEL_GAP = 0.021
 """Smallest distance of two releases' labels, as a share of the width."""
 _EDGE = timedelta(days=45)
+_EPOCH = date(1970, 1, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,8 @@ def draw_history(
         bugs: Bugs of the framework.
         today: End of the time that is drawn.
     """
-    with mpl.rc_context({**STYLE, "svg.hashsalt": history.framework}):
+    settings: Any = {**STYLE, "svg.hashsalt": history.framework}
+    with mpl.rc_context(settings):
         return _figure_to_svg(plot_history(history, dates, bugs, today))
 
 
@@ -116,17 +117,20 @@ def plot_history(
         height_ratios=[len(rows), len(shown)] if shown else None,
     )
     first = min([dates[version] for version in versions] + list(iterate_known_dates(list(shown))))
-    span: Any = (date2num(first - _EDGE), date2num(today + _EDGE))
+    span = count_days(first - _EDGE), count_days(today + _EDGE)
     top = panels[0, 0]
     top.set_xlim(*span)
     _plot_answers(top, rows, versions, dates, today)
     _label_releases(top, versions, dates, span)
     if shown:
         _plot_bugs(panels[1, 0], shown, today)
-    locator = AutoDateLocator()
-    panels[-1, 0].xaxis.set_major_locator(locator)
-    panels[-1, 0].xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    panels[-1, 0].xaxis_date()
     return figure
+
+
+def count_days(day: date) -> float:
+    """Return a date as Matplotlib's number."""
+    return float((day - _EPOCH).days)
 
 
 def _plot_answers(
@@ -136,8 +140,8 @@ def _plot_answers(
     dates: Mapping[str, date],
     today: date,
 ) -> None:
-    starts = [date2num(dates[version]) for version in versions]
-    ends = [*starts[1:], date2num(today)]
+    starts = [count_days(dates[version]) for version in versions]
+    ends = [*starts[1:], count_days(today)]
     for place, row in enumerate(rows):
         before: int | None = None
         for version, start, end in zip(versions, starts, ends, strict=True):
@@ -170,7 +174,7 @@ def _get_answer_color(number: int | None) -> str:
 def _label_releases(
     ax: Axes, versions: Sequence[str], dates: Mapping[str, date], span: tuple[float, float]
 ) -> None:
-    at = np.array([date2num(dates[version]) for version in versions])
+    at = np.array([count_days(dates[version]) for version in versions])
     gap = LABEL_GAP * (span[1] - span[0])
     for version, x, label in zip(versions, at, spread_labels(at, gap, span[1]), strict=True):
         ax.annotate(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.record.files import write_texts_atomically
 from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifetimes
 from parallax.harness.versions.figures import draw_history
 from parallax.harness.versions.history import (
@@ -94,8 +93,8 @@ class LibraryHistory:
         return self.history is not None and len(self.history.report.versions) > 1
 
 
-def write_page(folder: Path) -> list[Path]:
-    """Write the page and a figure per library with at least two releases; return their paths.
+def render_files(folder: Path) -> dict[Path, str]:
+    """Return the page and a figure per library with at least two releases, by their paths.
 
     Raises:
         SpecError: The folder holds no history.
@@ -110,8 +109,7 @@ def write_page(folder: Path) -> list[Path]:
         assert library.history is not None
         path = folder / f"{library.framework}.svg"
         texts[path] = draw_history(library.history, library.dates, library.bugs, today)
-    write_texts_atomically(texts)
-    return list(texts)
+    return texts
 
 
 def load_library(framework: str, folder: Path) -> LibraryHistory:
