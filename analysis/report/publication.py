@@ -117,7 +117,8 @@ def make_publication_document(study: StudyPublication) -> Document:
     verdicts, loaded = study.material.verdicts, study.material.loaded
     endpoint = verdicts.options.chosen_endpoint
     findings = headline.select_headline_findings(verdicts)
-    explanations = ablation.list_explanations(study.causes)
+    has_levels = bool(study.material.levels)
+    explanations = ablation.list_explanations(study.causes, is_short=has_levels)
     same = verdicts.main_consistency
     differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
     level_blocks = _make_level_blocks(study, explanations)
@@ -132,9 +133,9 @@ def make_publication_document(study: StudyPublication) -> Document:
                 differences,
             ]
         ),
-        *([] if study.material.levels else _list_findings(findings)),
-        *([explanations] if explanations and not level_blocks else []),
-        *([] if study.material.levels else study.find_figure_specs(OVERVIEW_NAME)),
+        *([] if has_levels else _list_findings(findings)),
+        *([explanations] if explanations and not has_levels else []),
+        *([] if has_levels else study.find_figure_specs(OVERVIEW_NAME)),
         *_link_html(study),
         ReportSection(
             "Verdicts, setting by setting",
@@ -225,7 +226,7 @@ def _make_level_readme_section(study: StudyPublication, up: str) -> str:
             Listing(alignment_levels.list_level_findings(one)),
         ]
     page = f"{up}/{PUBLICATION_PAGE_NAME}"
-    blocks.append(ablation.list_explanations(study.causes, page) or "")
+    blocks.append(ablation.list_explanations(study.causes, page, is_short=True) or "")
     blocks.append(
         (
             Link("The page", page),

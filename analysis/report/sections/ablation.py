@@ -269,7 +269,9 @@ def _format_share(share: MeanRatio | None, effect: InterventionEffect) -> str:
     return f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}]{fewer}"
 
 
-def find_explanations(found: Sequence[AblationReport]) -> tuple[tuple[str, AblationRow], ...]:
+def find_explanations(
+    found: Sequence[AblationReport], *, is_short: bool = False
+) -> tuple[tuple[str, AblationRow], ...]:
     """Find changes that explain a part of a gap in the study, largest shares first.
 
     That is, their effect is decided and the whole interval of its share is above 0. Of each gap
@@ -277,15 +279,17 @@ def find_explanations(found: Sequence[AblationReport]) -> tuple[tuple[str, Ablat
 
     Args:
         found: All settings.
+        is_short: Leave sizes of effects and p-values out.
 
     Returns:
         What each does in words, and the change.
     """
+    describe = _format_short_explanation if is_short else _format_explanation
     best = [
         [
             (
                 effect.shares[gap.other].share,
-                _format_explanation(one, effect, gap, change),
+                describe(one, effect, gap, change),
                 change,
             )
             for effect, change in _select_largest_shares(one, gap)
@@ -327,12 +331,26 @@ def _format_explanation(
     )
 
 
-def list_explanations(found: Sequence[AblationReport], page: str = "") -> Listing | None:
+def _format_short_explanation(
+    one: AblationReport, effect: InterventionEffect, gap: FrameworkGap, _: AblationRow
+) -> str:
+    cell = one.item.cell
+    return (
+        f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env}: "
+        f"{_format_share(effect.shares[gap.other], effect)} of the gap to {get_label(gap.other)} "
+        f"(n = {format_count(effect.result.n, 'pair')}) is explained by"
+    )
+
+
+def list_explanations(
+    found: Sequence[AblationReport], page: str = "", *, is_short: bool = False
+) -> Listing | None:
     """Return these changes as a list; None where there are none.
 
     Args:
         found: All settings.
         page: Address of the page that has the section; empty on the page itself.
+        is_short: Leave sizes of effects and p-values out.
     """
     items = tuple(
         join_words(
@@ -343,7 +361,7 @@ def list_explanations(found: Sequence[AblationReport], page: str = "") -> Listin
                 *_describe_changes(change.parts),
             ]
         )
-        for words, change in find_explanations(found)
+        for words, change in find_explanations(found, is_short=is_short)
     )
     link = Link("how, with which runs, and what had no effect", f"{page}#{ABLATION_ANCHOR}")
     return Listing(items, (f"{EXPLANATIONS_HEADING} (", link, ")")) if items else None
