@@ -2,15 +2,13 @@
 
 from parallax.harness.contract.versions import VersionRange
 
-# Each minor version loads with its own tensordict only. Before 0.7 the losses lack what the recipes
-# call.
+# Each minor version loads with its own tensordict only. 0.7 refuses gymnasium 1, and before it the
+# losses lack what the recipes call.
 VERSIONS = VersionRange(
     "torchrl",
-    "0.7",
+    "0.9",
     "0.15",
     companions={
-        "0.8": ("tensordict==0.7.2",),
-        "0.9": ("tensordict==0.8.3",),
         "0.10": ("tensordict==0.9.1",),
         "0.11": ("tensordict==0.10.0",),
         "0.12": ("tensordict==0.11.0",),

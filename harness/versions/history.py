@@ -20,6 +20,7 @@ from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import (
     AGREES,
+    ProbeAnswer,
     ProbeReport,
     plain_report_to_text,
     report_from_dict,
@@ -181,7 +182,8 @@ def measure_release(
     python: Path | None = None
     try:
         python = build_environment(requirements, cache)
-        digests = compute_update_digests(supported, find_packages_folder(python))
+        packages = find_packages_folder(python)
+        digests = compute_update_digests(supported, packages)
         target = make_probe_target(framework, str(python), version)
     except SpecError as error:
         words = str(error).removeprefix(f"framework.python={python} ")  # not of one machine
@@ -192,7 +194,23 @@ def measure_release(
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
     record = ReleaseRecord(requirements, round(seconds, 1), digests)
-    return ReleaseHistory(framework, report, {version: record})
+    return ReleaseHistory(framework, remove_folder(report, packages), {version: record})
+
+
+def remove_folder(report: ProbeReport, folder: Path) -> ProbeReport:
+    """Return a report whose reasons of failures do not name a folder of this machine."""
+
+    def shorten(answer: ProbeAnswer) -> ProbeAnswer:
+        words = answer.unmeasured.replace(f"{folder}/", "")
+        return dataclasses.replace(answer, unmeasured=words)
+
+    results = (
+        dataclasses.replace(
+            result, answers={name: shorten(answer) for name, answer in result.answers.items()}
+        )
+        for result in report.results
+    )
+    return dataclasses.replace(report, results=tuple(results))
 
 
 def extend_history(history: ReleaseHistory, new: ReleaseHistory) -> ReleaseHistory:

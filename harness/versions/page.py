@@ -209,7 +209,7 @@ def _render_library(library: LibraryHistory) -> list[str]:
         "",
         "Above: one row per question whose answer changed, and one for the others of each "
         "algorithm. Grey is the answer of the first release; another colour is another answer, and "
-        "a bar marks the release in which it changed. Hatched: could not be measured. Below: bugs "
+        "a bar marks the release in which it changed. Hatched: not measured. Below: bugs "
         "with the releases in which they were born and repaired; dotted where the birth is not "
         "known.",
         "",

@@ -32,6 +32,7 @@ from parallax.harness.versions.history import (
     load_history,
     make_empty_history,
     measure_release,
+    remove_folder,
 )
 from parallax.harness.versions.update_code import normalize_source
 
@@ -67,6 +68,15 @@ def test_a_release_that_failed_is_skipped_and_told_with_its_reason():
     assert list_answer_changes(stored, RELEASES) == []
     assert list_failures(stored, "2.1.0") == ["sac.critic_target: it broke"]
     assert list_failures(stored, "2.0.0") == []
+
+
+def test_reasons_name_no_folder_of_this_machine(tmp_path):
+    words = f"FileNotFoundError: {tmp_path}/sac.py"
+    result = ProbeResult(
+        "sac.x", "sac", "?", "", "", None, {"2.0.0": make_missing_answer(words)}, ()
+    )
+    (found,) = remove_folder(ProbeReport((result,), {}, {}, 0.0), tmp_path).results
+    assert found.answers["2.0.0"].unmeasured == "FileNotFoundError: sac.py"
 
 
 def test_pairs_with_the_same_update_code_are_compared():
