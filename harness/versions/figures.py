@@ -120,7 +120,9 @@ def plot_history(
     span = count_days(first - _EDGE), count_days(today + _EDGE)
     top = panels[0, 0]
     top.set_xlim(*span)
-    _plot_answers(top, rows, versions, dates, today)
+    # Answers hold until the next release, whether or not that one was measured.
+    later = [day for day in dates.values() if day > dates[versions[-1]]]
+    _plot_answers(top, rows, versions, dates, min([*later, today]))
     _label_releases(top, versions, dates, span)
     if shown:
         _plot_bugs(panels[1, 0], shown, today)
@@ -138,10 +140,10 @@ def _plot_answers(
     rows: Sequence[AnswerRow],
     versions: Sequence[str],
     dates: Mapping[str, date],
-    today: date,
+    end_date: date,
 ) -> None:
     starts = [count_days(dates[version]) for version in versions]
-    ends = [*starts[1:], count_days(today)]
+    ends = [*starts[1:], count_days(end_date)]
     for place, row in enumerate(rows):
         before: int | None = None
         for version, start, end in zip(versions, starts, ends, strict=True):
