@@ -3,17 +3,19 @@
 `python benchmarks/own_mutants.py --output FILE --number 200` copies the tree into a temporary
 folder, changes one place of one module at a time, and runs the tests that mirror the module: those
 that import it and those in the folder of its name under `tests/`, the fastest first. Each mutant
-is tested in a process forked from one that has imported the libraries. Who kills a mutant must
-pass on the unchanged tree, or is left out and named. FILE has a line per mutant; mutants that it
-has already are not tested again, but `--survivors` tests its survivors again, after tests were
-added. `--report` only prints the table. A survivor may be equivalent to the original: after
-reading it, mark it in FILE with `"equivalent": true`.
+is tested in a process forked from one that has imported the libraries and frameworks. The test
+that kills a mutant must pass on the unchanged tree, or is left out and named. FILE has a line per
+mutant; mutants that it has already are not tested again, but `--survivors` tests its survivors
+again, after tests were added, or with a larger `--budget`. `--report` only prints the table. A
+survivor may be equivalent to the original: after reading it, mark it in FILE with
+`"equivalent": "why"`.
 """
 
 import argparse
 import ast
 import collections
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -68,8 +70,12 @@ ARITHMETIC = {
     ast.FloorDiv: ast.Mult,
     ast.Mod: ast.Mult,
 }
-LIBRARIES = ("numpy", "scipy.stats", "pyarrow.parquet", "hydra", "gymnasium", "torch", "hypothesis")
+LIBRARIES = (
+    *("numpy", "scipy.stats", "pyarrow.parquet", "hydra", "hypothesis", "matplotlib.figure"),
+    *("gymnasium", "mujoco", "torch", "stable_baselines3", "torchrl", "tianshou", "skrl"),
+)
 """Imported once, before processes are forked."""
+UNKNOWN_SECONDS = 2.0  # of a file of tests that has not run yet
 NO_TESTS = 5  # exit code of pytest
 MAX_MEMORY = 16 * 2**30  # bytes of addresses; a mutant may ask for any amount
 
@@ -111,7 +117,9 @@ def test_mutants(tree: Path, options: argparse.Namespace) -> None:
     """Test mutants that have no outcome yet, or survivors again."""
     outcomes = read_outcomes(options.output)
     for library in LIBRARIES:
-        importlib.import_module(library)
+        with contextlib.suppress(ImportError):  # a framework that is not installed here
+            importlib.import_module(library)
+    gc.freeze()  # no fork looks through it, nor gets pages of its own by that
     tests = MirrorTests(tree, options.budget)
     for number, (path, name, text) in enumerate(choose_mutants(tree, options.seed), 1):
         if number > options.number:
@@ -167,25 +175,33 @@ class MirrorTests:
         """
         self._tree, self._budget = tree, budget
         self._seconds: dict[Path, float] = {}
-        self._unusable: set[Path] = set()
+        self._unusable: set[str] = set()
         self._verified: set[str] = set()
+        self._mutants = 0
 
     def find_killer(self, module: Path, text: str) -> str:
         """Return the test that notices `text` in place of a module; empty if none does."""
-        original = module.read_text()
+        original, written = module.read_text(), module.stat().st_mtime
         while True:
             files = self._select_files(module)
             module.write_text(text)
+            # Compiled files are kept, and known by the time of their source: each mutant has its
+            # own, and the original that of before.
+            self._mutants += 1
+            os.utime(module, (self._mutants, self._mutants))
             try:
                 killer = self._run(files)
             finally:
                 module.write_text(original)
-            if not killer or killer in self._verified or killer == "timeout":
+                os.utime(module, (written, written))
+            if not killer or (killer in self._verified and killer.startswith("tests/")):
                 return killer
-            file = self._tree / killer.split("::")[0]
-            if file.is_file() and (failed := self._run([file])):
-                print(f"left out: {file.relative_to(self._tree)} ({failed})", flush=True)
-                self._unusable.add(file)
+            if failed := self._run([killer] if killer.startswith("tests/") else files):
+                unusable = killer if killer.startswith("tests/") else failed
+                print(f"left out: {unusable}", flush=True)
+                if unusable in self._unusable:
+                    return ""
+                self._unusable.add(unusable)
                 continue
             self._verified.add(killer)
             return killer
@@ -194,7 +210,7 @@ class MirrorTests:
         """Return the files of a module's tests: those that import it first, then the fastest."""
         mirror = self._tree / "tests" / module.relative_to(self._tree).parent
         importing = find_importing_tests(self._tree, module)
-        files = {*mirror.rglob("test_*.py"), *importing} - self._unusable
+        files = {*mirror.rglob("test_*.py"), *importing}
         files -= {file for file in files if "cluster" in file.name}  # minutes, and ports
         ordered = sorted(
             files, key=lambda f: (f not in importing, mirror not in f.parents, self._expect(f))
@@ -207,22 +223,24 @@ class MirrorTests:
         return chosen
 
     def _expect(self, file: Path) -> float:
-        return self._seconds.get(file, 3.0)
+        return self._seconds.get(file, UNKNOWN_SECONDS)
 
-    def _run(self, files: Sequence[Path]) -> str:
+    def _run(self, tests: Sequence[Path | str]) -> str:
         """Return the first test that fails, "timeout", or nothing if all pass."""
-        limit = 60 + 4 * sum(map(self._expect, files))
-        code, output = run_tests(self._tree, files, limit)
+        expected = sum(self._expect(test) for test in tests if isinstance(test, Path))
+        left_out = [f"--deselect={name}" for name in sorted(self._unusable)]
+        code, output = run_tests(self._tree, [*left_out, *map(str, tests)], 60 + 4 * expected)
         taken: dict[Path, float] = collections.defaultdict(float)
         for seconds, name in re.findall(r"^ *([\d.]+)s \w+ +(tests/[^:]+)::", output, re.MULTILINE):
             taken[self._tree / name] += float(seconds)
-        self._seconds |= {file: max(self._expect(file), s) for file, s in taken.items()}
+        known = {file: max(self._seconds.get(file, 0.1), taken[file]) for file in taken}
+        self._seconds |= known
         if code in (0, NO_TESTS):
             return ""
         if code is None:
             return "timeout"
         lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return (lines or ["FAILED error"])[0].split(" ", 1)[1].split(" - ")[0]
+        return (lines or ["FAILED error"])[0].split(" ", 1)[1].split(" - ")[0].strip()
 
 
 def find_importing_tests(tree: Path, module: Path) -> list[Path]:
@@ -237,13 +255,22 @@ def find_importing_tests(tree: Path, module: Path) -> list[Path]:
     ]
 
 
-def run_tests(tree: Path, files: Sequence[Path], limit: float) -> tuple[int | None, str]:
-    """Run tests in a forked process; return pytest's exit code, None if it took too long."""
+def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
+    """Run tests in a forked process.
+
+    Args:
+        tree: Copy of the project.
+        tests: Files, names of tests and options.
+        limit: Seconds of work; ten times as long on the clock, as others may use the processor.
+
+    Returns:
+        Pytest's exit code, None if it took too long, and what it printed.
+    """
     with tempfile.TemporaryFile() as log:
         child = os.fork()
         if child == 0:
-            run_forked_tests(tree, files, log.fileno())
-        deadline = time.monotonic() + limit
+            run_forked_tests(tree, tests, log.fileno(), int(limit))
+        deadline = time.monotonic() + 10 * limit
         status = None
         while status is None and time.monotonic() < deadline:
             ended, code = os.waitpid(child, os.WNOHANG)
@@ -253,25 +280,26 @@ def run_tests(tree: Path, files: Sequence[Path], limit: float) -> tuple[int | No
             os.killpg(child, signal.SIGKILL)  # with all that a mutant started
         if status is None:
             os.waitpid(child, 0)
+        status = None if status == -signal.SIGXCPU else status
         log.seek(0)
         return status, log.read().decode(errors="replace")
 
 
-def run_forked_tests(tree: Path, files: Sequence[Path], log: int) -> NoReturn:
+def run_forked_tests(tree: Path, tests: Sequence[str], log: int, limit: int) -> NoReturn:
     """Run pytest in this process, which ends with its exit code."""
     code = 1
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 10))
         for stream in (1, 2):
             os.dup2(log, stream)
         os.chdir(tree)
-        os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-        sys.dont_write_bytecode = True
+        os.environ["PYTHONPATH"] = str(tree)
         sys.path[:] = [str(tree), *(path for path in sys.path if Path(path) != ROOT)]
         sys.argv[0] = "pytest"
         options = ["-x", "-q", "--no-header", "--durations=0", "--durations-min=0.05"]
-        code = pytest.main([*options, "-p", "no:cacheprovider", *map(str, files)])
+        code = pytest.main([*options, "-p", "no:cacheprovider", *tests])
     finally:
         sys.stdout.flush()
         os._exit(code)

@@ -16,6 +16,7 @@ import types
 import warnings
 from pathlib import Path
 
+import fuzz_imports
 import msgspec
 import numpy as np
 import pyarrow
@@ -311,6 +312,12 @@ def read_checkpoint(top, rng):
     return OTHER
 
 
+def read_imported(top, rng):
+    """Numbers of other tools have no hashes of ours: what can be read is imported."""
+    refused, imported = fuzz_imports.import_altered(top, rng, alter_text)
+    return REFUSED if refused else OTHER if imported else SAME
+
+
 READERS = {
     "packed files": read_packed,
     "recipes": read_recipe,
@@ -318,6 +325,7 @@ READERS = {
     "mutants": read_mutants,
     "published tables": read_published,
     "checkpoints": read_checkpoint,
+    "files of other tools": read_imported,
 }
 
 

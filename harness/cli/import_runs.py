@@ -26,6 +26,7 @@ from parallax.harness.imports.run_import import (
 from parallax.harness.record.files import escape_unprintable
 
 _MAX_REFUSED = 20
+_MAX_CHARACTERS = 1000  # of a line: files may hold names of any length
 _ROLES = ("step", "return", *FIELDS)
 _SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
 _EPILOG = """\
@@ -208,9 +209,10 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
         shown = ", ".join(str(seed) if seed is not None else UNKNOWN_NAME for seed in seeds)
         parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
         line = f"  {parts} seed={shown}: {int(steps):,} steps, returns of {kind}"
-        print(escape_unprintable(line))
+        print(escape_unprintable(line)[:_MAX_CHARACTERS])
     for refusal in outcome.refused[:_MAX_REFUSED]:
-        print(escape_unprintable(f"  refused: {refusal.title}: {refusal.reason}"))
+        line = f"  refused: {refusal.title}: {refusal.reason}"
+        print(escape_unprintable(line)[:_MAX_CHARACTERS])
     if len(outcome.refused) > _MAX_REFUSED:
         print(f"  and {len(outcome.refused) - _MAX_REFUSED} more.")
     _print_advice(outcome, options, dry_run=dry_run)

@@ -30,6 +30,7 @@ from parallax.harness.record.layout import (
     SLASH_SUBSTITUTE,
     RunPath,
     format_task_name,
+    parse_seed,
 )
 
 NO_INTERVENTION = "none"
@@ -71,6 +72,7 @@ DEFAULT_CHECKPOINT_MINUTES = 20.0
 _DEFAULT_EVALUATIONS = 10
 _FOLDER_NAMES = ("study", "framework", "algorithm", "env", "hps")
 _MAX_VARIANT_LENGTH = 120
+_MAX_NAME_BYTES = 200
 _MAX_CHECKPOINT_MINUTES = 10**6
 _CLASS_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _RESERVED_KWARGS = {
@@ -452,9 +454,17 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
                 f"{name}={value!r} holds characters that cannot be shown, such as a tab or a "
                 "line's end: leave them out."
             )
+        if len(value.encode()) > _MAX_NAME_BYTES:
+            raise SpecError(
+                f"{name}={value[:40]!r}... names a folder and must have at most {_MAX_NAME_BYTES} "
+                "bytes."
+            )
         # A slash in the name of a task parts its namespace off; its folder has another sign there.
         parts = value.split("/", 1) if name == "env" and SLASH_SUBSTITUTE not in value else [value]
-        if not all(part and not part.startswith(".") and "/" not in part for part in parts):
+        if not all(
+            part and not part.startswith(".") and "/" not in part and parse_seed(part) is None
+            for part in parts
+        ):
             raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
     device = values.get("device", CPU)
     if not re.fullmatch(r"[a-z]+(:\d+)?", device):

@@ -12,6 +12,7 @@ FIELDS = ("framework", "algorithm", "env", "hps", "seed")
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _IGNORED = ("_", "")
+_MAX_NAME = 1000  # characters
 
 
 class PathPattern:
@@ -69,8 +70,9 @@ class PathPattern:
         Raises:
             UnusableError: It fits in two ways that differ.
         """
-        matches = [form.fullmatch(name) for form in self._forms]
-        if matches[0] is None or matches[1] is None:
+        # The time that forms with many fields take grows with a power of the length.
+        matches = [form.fullmatch(name) for form in self._forms if len(name) <= _MAX_NAME]
+        if not matches or matches[0] is None or matches[1] is None:
             return None
         first, second = (match.groupdict() for match in matches if match)
         if first != second:

@@ -143,10 +143,11 @@ def parse_setting(text: str) -> Any:
     """Return a setting as the number, truth value or text that it is written as."""
     if text in ("True", "False", "None"):
         return {"True": True, "False": False, "None": None}[text]
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            number = kind(text)
-            return number if math.isfinite(number) else text
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        return number if math.isfinite(number) else text
     return text
 
 
@@ -188,13 +189,27 @@ def _group_by_name(
             f"{', '.join(sorted(names)[:12])}"
         )
     for row in rows:
-        step = row.get(step_name)
-        if isinstance(step, int | float) and math.isfinite(step):
-            for name, value in row.items():
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    values[name].append((int(step), float(value)))
+        numbers = {
+            name: _to_float_or_infinity(value)
+            for name, value in row.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        if step_name not in numbers:
+            continue
+        if not math.isfinite(numbers[step_name]):
+            raise UnusableError(f"has a row whose {step_name} is no number of steps")
+        for name, value in numbers.items():
+            values[name].append((int(numbers[step_name]), value))
     _check_counts(values)
     return dict(values)
+
+
+def _to_float_or_infinity(value: float) -> float:
+    """Return a number of JSON, whose digits are not limited."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _read_items(raw: bytes, field: int) -> dict[str, Any]:
@@ -234,7 +249,8 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
     """
     if not raw.startswith(_WANDB_HEADER):
         raise UnusableError("is no file of W&B's offline mode")
-    position, waiting = 7, b""
+    position = 7
+    waiting: list[bytes] = []
     while len(raw) - position >= 7:
         if _BLOCK - position % _BLOCK < 7:
             position += _BLOCK - position % _BLOCK
@@ -249,9 +265,11 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
             data, zlib.crc32(bytes([kind]))
         ):
             raise UnusableError(f"corrupted W&B file: the checksum at byte {position:,} fails")
-        waiting = data if kind in (_FULL, _FIRST) else waiting + data
+        if kind in (_FULL, _FIRST):
+            waiting.clear()
+        waiting.append(data)
         if kind in (_FULL, _LAST):
-            yield waiting
+            yield b"".join(waiting)
         position += 7 + length
 
 

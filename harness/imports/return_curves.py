@@ -4,6 +4,7 @@ import collections
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ KNOWN_NAMES: Mapping[str, tuple[str, bool]] = {
     "Reward / Total reward (mean)": (TRAINING, False),  # skrl/agents/torch/base.py
     "train/reward": (TRAINING, True),
 }
+MAX_STEPS = 2**53
+"""Most environment steps of a run, or of an episode, that a file may state."""
 _MAX_YAML_BYTES = 2**20
 _MAX_NESTING = 8
 
@@ -125,7 +128,7 @@ def _read_zoo_facts(folder: Path) -> dict[str, Any]:
             found = _read_yaml_pairs(path)
             facts |= {"hps": "rl_zoo3"} if found else {}
             steps = found.get("n_timesteps")
-            if isinstance(steps, int | float) and 0 < steps <= 2**53:
+            if isinstance(steps, int | float) and 0 < steps <= MAX_STEPS:
                 facts["steps"] = int(steps)
             for key, field, kind in (("algo", "algorithm", str), ("env", "env", str)):
                 if isinstance(found.get(key), kind):
@@ -173,10 +176,10 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
     episodes.sort(key=lambda episode: episode[0])
-    ends = np.cumsum([length for _, _, length in episodes])
+    ends = itertools.accumulate(length for _, _, length in episodes)
     values = [value for _, value, _ in episodes]
     facts = {"env": envs.pop()} if envs else {}
-    evaluations = average_episodes(list(zip(ends.tolist(), values, strict=True)), options)
+    evaluations = average_episodes(list(zip(ends, values, strict=True)), options)
     return ReturnCurve(
         source, tuple(paths), evaluations, options.kind or TRAINING, are_means=True, facts=facts
     )
@@ -204,7 +207,7 @@ def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
             raise UnusableError(
                 f"corrupted monitor.csv: line {number} is cut or no number"
             ) from error
-        if not math.isfinite(value) or length < 1:
+        if not math.isfinite(value) or not 1 <= length <= MAX_STEPS:
             raise UnusableError(f"line {number}: return {value} after {length} steps")
         episodes.append((end, value, length))
     if not episodes:
@@ -234,10 +237,12 @@ def average_episodes(
     binned: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in episodes:
         binned[max(math.ceil(step / interval), 1)].append(value)
-    if empty := [point for point in range(1, points + 1) if not binned.get(point)]:
+    # Found soon where a file claims any number of steps: there are no more points than episodes.
+    empty = next((point for point in range(1, points + 1) if point not in binned), None)
+    if empty is not None:
         raise UnusableError(
-            f"no episode ended between step {(empty[0] - 1) * interval:,} and "
-            f"{empty[0] * interval:,}: give a larger --every, or fewer --steps where it is shorter"
+            f"no episode ended between step {(empty - 1) * interval:,} and "
+            f"{empty * interval:,}: give a larger --every, or fewer --steps where it is shorter"
         )
     steps = np.arange(1, points + 1) * interval
     return _make_evaluations(
@@ -269,6 +274,8 @@ def make_curve_from_values(
         )
     kind, is_episode = KNOWN_NAMES.get(name, (UNKNOWN, False))
     pairs = [(step, value) for step, value in found.values[name] if step >= 0]
+    if pairs and (highest := max(step for step, _ in pairs)) > MAX_STEPS:
+        raise UnusableError(f"has a value at step {highest:.3g}: more than a run can have")
     if bad := [step for step, value in pairs if not math.isfinite(value)]:
         raise UnusableError(f"non-finite returns: {len(bad)} of {len(pairs)}, first at {bad[0]:,}")
     facts = find_stated_facts(found.settings)
@@ -295,7 +302,9 @@ def find_stated_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for field, names in _STATED.items():
         kind = str if field == "env" else int
-        stated = [settings[name] for name in names if isinstance(settings.get(name), kind)]
+        stated = [settings[name] for name in names if type(settings.get(name)) is kind]
+        if stated and field == "steps" and not 0 < stated[0] <= MAX_STEPS:
+            raise UnusableError(f"says {names[0]}={str(stated[0])[:20]}, which no run can have")
         facts |= {field: stated[0]} if stated else {}
     return facts
 

@@ -17,8 +17,10 @@ from parallax.harness.record.npz_files import check_arrays
 from parallax.harness.record.reading import check_finite
 
 SUFFIXES = (".csv", ".parquet", ".pq")
-_MAX_VALUES = 2**24
+_MAX_VALUES = 2**22
 _MAX_RUNS = 100_000
+_MAX_DECODED_BYTES = 2**27
+_MAX_NAME = 255  # characters of what names a run
 _MAX_FOOTER_BYTES = 2**24
 _COLUMNS: Mapping[str, str] = {
     **{field: field for field in FIELDS},
@@ -142,7 +144,11 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
 
 def _to_fact(role: str, value: Any) -> Any:
     if role != "seed":
-        return str(value)
+        if len(text := str(value)) > _MAX_NAME:
+            raise UnusableError(
+                f"{role}={text[:40]}... is no name: it has {len(text):,} characters"
+            )
+        return text
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if isinstance(value, str) and value.isdecimal() else value
@@ -163,38 +169,65 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
     """Return the columns of a file as lists of plain values, by name."""
     import pyarrow
     import pyarrow.csv
-    import pyarrow.parquet
-
-    from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 
     raw = read_bounded(path, MAX_FILE_BYTES)
     try:
         if path.suffix == ".csv":
+            _check_count(sum(raw.count(end) for end in (b",", b"\n", b"\r")))
             table = pyarrow.csv.read_csv(io.BytesIO(raw))
         else:
-            # What the footer says of sizes is compared with the pages before they are decoded.
-            groups = read_column_sizes(io.BytesIO(raw), _MAX_FOOTER_BYTES)
-            columns = [column for group in groups for column in group]
-            decoded = sum(column.uncompressed for column in columns)
-            if decoded > MAX_FILE_BYTES or sum(c.values for c in columns) > _MAX_VALUES:
-                raise UnusableError(f"is too large: {decoded:,} bytes after decompression")
-            check_pages(io.BytesIO(raw), groups)
-            limits = {
-                "thrift_string_size_limit": _MAX_FOOTER_BYTES,
-                "thrift_container_size_limit": _MAX_VALUES,
-            }
-            file = pyarrow.parquet.ParquetFile(
-                io.BytesIO(raw), page_checksum_verification=True, **limits
-            )
-            if file.metadata.num_rows > _MAX_VALUES:
-                raise UnusableError(f"is too large: {file.metadata.num_rows:,} rows")
-            table = file.read()
-        if table.num_rows * table.num_columns > _MAX_VALUES:
-            raise UnusableError(f"is too large: {table.num_rows:,} rows")
+            table = _read_parquet(raw)
+        _check_count(table.num_rows * table.num_columns)
         if not table.num_rows:
             raise UnusableError("has no rows")
         if len(set(table.column_names)) < table.num_columns:
             raise UnusableError("has two columns of one name")
-        return {name: table[name].to_pylist() for name in table.column_names}
-    except (pyarrow.ArrowException, ValueError, TypeError, OSError) as error:
+        return {name: _list_values(table[name]) for name in table.column_names}
+    except (pyarrow.ArrowException, ValueError, TypeError, LookupError, OSError) as error:
         raise UnusableError(f"cannot be read as a table: {summarize_error(error)}") from error
+
+
+def _read_parquet(raw: bytes) -> Any:
+    """Return the columns without lists and structures; a text of many rows stays one text."""
+    import pyarrow
+    import pyarrow.parquet
+
+    from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
+
+    # What the footer says of sizes is compared with the pages before they are decoded.
+    groups = read_column_sizes(io.BytesIO(raw), _MAX_FOOTER_BYTES)
+    columns = [column for group in groups for column in group]
+    decoded = sum(column.uncompressed for column in columns)
+    if decoded > _MAX_DECODED_BYTES:
+        raise UnusableError(f"is too large: {decoded:,} bytes after decompression")
+    _check_count(sum(column.values for column in columns))
+    check_pages(io.BytesIO(raw), groups)
+    options = {
+        "thrift_string_size_limit": _MAX_FOOTER_BYTES,
+        "thrift_container_size_limit": _MAX_VALUES,
+        "page_checksum_verification": True,
+    }
+    schema = pyarrow.parquet.ParquetFile(io.BytesIO(raw), **options).schema_arrow
+    plain = [field for field in schema if not pyarrow.types.is_nested(field.type)]
+    texts = [field.name for field in plain if not pyarrow.types.is_primitive(field.type)]
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(raw), read_dictionary=texts, **options)
+    _check_count(file.metadata.num_rows)
+    return file.read([field.name for field in plain])
+
+
+def _list_values(column: Any) -> list[Any]:
+    """Return the values of a column; equal texts of a dictionary are one object."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    values: list[Any] = []
+    for chunk in column.chunks:
+        words = [*chunk.dictionary.to_pylist(), None]
+        values += [words[-1 if index is None else index] for index in chunk.indices.to_pylist()]
+    return values
+
+
+def _check_count(count: int) -> None:
+    if count > _MAX_VALUES:
+        raise UnusableError(f"is too large: {count:,} values where {_MAX_VALUES:,} are allowed")

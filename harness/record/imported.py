@@ -21,6 +21,7 @@ from parallax.harness.record.files import (
 )
 from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath
 from parallax.harness.record.npz_files import RunEvaluations
+from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, ImportSource, compute_checksum
 
 _STUDY_LEVELS = 6  # folders of a run in that of its results
@@ -70,19 +71,29 @@ def write_imported_run(
         ep_lengths=evaluations.ep_lengths,
     )
     raw = file.getvalue()
-    content = _make_record(evaluations, spec, settings, source, raw)
+    record = _encode_record(_make_record(evaluations, spec, settings, source, raw))
     # Hidden folders hold no runs, so that nobody reads it before it is whole.
     temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)
     try:
         write_atomically(temporary / EVALUATIONS_FILE, make_bytes_writer(raw))
-        write_atomically(temporary / RUN_FILE, make_json_writer(content))
+        write_atomically(temporary / RUN_FILE, make_bytes_writer(record))
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary.rename(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_folder(folder.parent)
+
+
+def _encode_record(content: Mapping[str, Any]) -> bytes:
+    file = io.BytesIO()
+    make_json_writer(content)(file)
+    if file.tell() > MAX_JSON_BYTES:
+        raise UnusableError(
+            f"its settings are too large: {file.tell():,} bytes; {MAX_JSON_BYTES:,} are allowed"
+        )
+    return file.getvalue()
 
 
 def _make_record(
@@ -92,6 +103,8 @@ def _make_record(
     source: ImportSource,
     raw: bytes,
 ) -> dict[str, Any]:
+    if measure_depth(settings) >= MAX_DEPTH:
+        raise UnusableError("its settings are nested too deeply")
     last = int(evaluations.timesteps[-1])
     content = {
         "schema": SCHEMA,

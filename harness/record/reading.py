@@ -93,10 +93,10 @@ def check_finite(evaluations: "RunEvaluations") -> None:
         raise UnusableError(f"non-finite returns: {count}, first at step {at:,}")
 
 
-_MAX_JSON_BYTES = 2**22  # bytes
+MAX_JSON_BYTES = 2**22  # bytes
 _MAX_EVALUATIONS_BYTES = 2**28
 _MAX_HASHED_BYTES = 2**29  # of files whose size the record does not have
-_MAX_BRACKETS, _MAX_DEPTH = 400, 64
+_MAX_BRACKETS, MAX_DEPTH = 400, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
     Raises:
         UnusableError: It is missing, damaged or of a later version.
     """
-    return parse_record(_read_file(folder, RUN_FILE, _MAX_JSON_BYTES))
+    return parse_record(_read_file(folder, RUN_FILE, MAX_JSON_BYTES))
 
 
 def decode_record(text: str | None) -> dict[str, Any]:
@@ -312,10 +312,7 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
             )
         content = _translate_old_names(content)
         record = msgspec.convert(content, RunRecord)
-        if (
-            raw.count(b"[") + raw.count(b"{") > _MAX_BRACKETS
-            and _measure_depth(content) > _MAX_DEPTH
-        ):
+        if raw.count(b"[") + raw.count(b"{") > _MAX_BRACKETS and measure_depth(content) > MAX_DEPTH:
             raise ValueError("it is nested too deeply")
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
         raise UnusableError(f"corrupted {RUN_FILE}: {_explain_decode_error(error)}") from error
@@ -441,10 +438,10 @@ def _may_exist(path: Path) -> bool:
     return True
 
 
-def _measure_depth(content: Any) -> int:
+def measure_depth(content: Any) -> int:
     """Return the nesting depth of lists and mappings, up to where it matters."""
     depth, layer = 0, [content]
-    while layer and depth <= _MAX_DEPTH:
+    while layer and depth <= MAX_DEPTH:
         depth += 1
         inside = [item.values() if isinstance(item, dict) else item for item in layer]
         layer = [item for items in inside for item in items if isinstance(item, dict | list)]

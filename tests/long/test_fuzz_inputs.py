@@ -1,4 +1,4 @@
-"""6,000 altered inputs: none ends in a traceback, hangs, fills memory or changes a number silently.
+"""7,000 altered inputs: none ends in a traceback, hangs, fills memory or changes a number silently.
 
 `PARALLAX_FUZZED` inputs of each kind, from the number `PARALLAX_FUZZED_FROM` on.
 """

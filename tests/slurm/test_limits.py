@@ -1,14 +1,19 @@
-"""Runs that need several limits of their jobs come back by themselves, and lose nothing."""
+"""Runs that Slurm queues again, after a limit or by an order, come back and lose nothing."""
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from slurm_lab import Lab, wait_until
 
+from parallax.harness.record.checkpoints import find_last_checkpoint
+
 pytestmark = pytest.mark.long
 
-LIMIT = "hydra.launcher.time.td3='00:02:00'"
+MINUTES = int(os.environ.get("PARALLAX_SLURM_MINUTES", "2"))
+"""Limit of a job; where others use the processors, libraries alone may take two to load."""
+LIMIT = f"hydra.launcher.time.td3='00:{MINUTES:02}:00'"
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight=false", "hydra.launcher.mem_gb=1", LIMIT]
 TASK = ["env.name=lazy:Lazy-v0", "algorithm=td3", "eval_episodes=1"]
 SMALL = [
@@ -19,8 +24,10 @@ STUDIES = {
     "standin": ["framework=standin", "steps=300", "eval_every=100", SMALL[0]],
     "real": ["framework=sb3,cleanrl", "steps=300", "eval_every=100", *SMALL],
 }
-SECONDS = "0.75"
-"""Of a step, as long as a training lasts on the cluster: 240 s in all, of which a limit has 105."""
+SECONDS = str(0.75 * MINUTES / 2)
+"""Of a step, as long as a training lasts on the cluster: two limits and more in all."""
+FEWER_SECONDS = "0.2"
+"""Of a step of a run that is queued again by an order: 60 s in all."""
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -32,12 +39,36 @@ def test_runs_that_need_three_limits_end_as_on_one_machine(study, tmp_path, clus
     lab.environment["LAZY_SECONDS"] = SECONDS
     lab.sweep(*SLURM, *TASK, *STUDIES[study])
     local.sweep(*TASK, *STUDIES[study])
-    wait_until(lambda: came_back(lab), patience=300)
-    wait_until(lambda: not lab.queue(), patience=1200)
+    wait_until(lambda: came_back(lab), patience=150 * MINUTES)
+    wait_until(lambda: not lab.queue(), patience=600 * MINUTES)
     assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
     for record in lab_records(lab):
         check_attempts(record)
     assert left(lab) == left(local) and len(left(lab)) == 2 * len(lab_records(lab))
+
+
+def test_runs_that_are_requeued_by_an_order_end_as_on_one_machine(tmp_path, cluster):
+    lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
+    lab.environment["LAZY_SECONDS"] = FEWER_SECONDS
+    lab.sweep(*SLURM[:3], *TASK, *STUDIES["real"], "checkpoint_every=0.1")
+    local.sweep(*TASK, *STUDIES["real"])
+    requeued = set()
+    while len(requeued) < 2:
+        wait_until(lambda: get_saved(lab) - requeued, patience=300)
+        (job, *_) = get_saved(lab) - requeued
+        assert lab.ask("scontrol", "requeue", job).returncode == 0
+        requeued.add(job)
+    wait_until(lambda: not lab.queue(), patience=600)
+    assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
+    for record in lab_records(lab):
+        assert len(record["attempts"]) == 1 and record["resumed_from"] > 0, record
+    assert left(lab) == left(local) and len(left(lab)) == 4
+
+
+def get_saved(lab):
+    """Jobs of running runs that have saved a checkpoint."""
+    runs = [run for run in lab.status()["runs"] if run["state"] == "running"]
+    return {run["job"] for run in runs if find_last_checkpoint(Path(run["folder"]))}
 
 
 def came_back(lab):

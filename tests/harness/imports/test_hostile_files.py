@@ -1,0 +1,154 @@
+"""Files of other tools that claim too much are refused soon and in a few words; nothing is left."""
+
+import functools
+import random
+import time
+from pathlib import Path
+
+import fuzz_imports
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from parallax.harness.cli.main import main
+from parallax.harness.imports.path_pattern import PathPattern
+from parallax.harness.imports.return_curves import CurveOptions
+from parallax.harness.imports.run_import import FORMATS, guess_format
+from parallax.harness.imports.tables import read_table
+from parallax.harness.record.files import UnusableError
+
+LONG = "x" * 100_000
+DEEP = functools.reduce(lambda inner, _: [inner], range(70), 1)
+VERY_DEEP = functools.reduce(lambda inner, _: [inner], range(900), 1)
+POINTS = [("charts/episodic_return", step, 1.0) for step in range(1000, 21_000, 1000)]
+ROWS = [{"global_step": str(step), "eval/mean_reward": "1.5"} for step in (1000, 2000)]
+
+
+def write_monitor(*rows, env="A-v1"):
+    return "\n".join([f'#{{"env_id": "{env}"}}', "r,l,t", *rows, ""]).encode()
+
+
+def write_event_file(points, **settings):
+    events = fuzz_imports.write_events(points, settings)
+    return b"".join(map(fuzz_imports.frame_event, events))
+
+
+def write_wandb_file(rows, **settings):
+    return fuzz_imports.frame_wandb_records(fuzz_imports.write_wandb_rows(rows, settings))
+
+
+def write_config(name, value):
+    return fuzz_imports.write_wandb_rows([], {name: value})[0]
+
+
+HOSTILE = {
+    "an episode of 10^15 steps": (
+        "monitor.csv",
+        write_monitor("1.0,1000000000000000,1.0"),
+        "no episode ended between step 0",
+    ),
+    "an episode of 10^300 steps": ("monitor.csv", write_monitor("1.0,1e300,1.0"), "after 1000"),
+    "a task with a long name": (
+        "monitor.csv",
+        write_monitor("1.0,10000,1.0", env=LONG),
+        "must have at most 200 bytes",
+    ),
+    "a task that is called as a seed": (
+        "monitor.csv",
+        write_monitor("1.0,10000,1.0", env="seed=1"),
+        "must be a name that can name a folder",
+    ),
+    "an episode at step 2^62": (
+        "events.out.tfevents.1",
+        write_event_file([*POINTS, ("charts/episodic_return", 2**62, 1.0)]),
+        "at step 4.61e+18",
+    ),
+    "a length of 10^400 steps": (
+        "events.out.tfevents.1",
+        write_event_file(POINTS, total_timesteps=10**400),
+        "says total_timesteps=10000000000000000000, which no run can have",
+    ),
+    "a step of 400 digits": (
+        "run.wandb",
+        write_wandb_file([*ROWS, {"global_step": "9" * 400, "eval/mean_reward": "1"}]),
+        "has a row whose global_step is no number of steps",
+    ),
+    "a return of 400 digits": (
+        "run.wandb",
+        write_wandb_file([*ROWS, {"global_step": "3000", "eval/mean_reward": "9" * 400}]),
+        "non-finite returns: 1 of 3",
+    ),
+    "settings that are nested deeply": (
+        "run.wandb",
+        write_wandb_file(ROWS, net=DEEP),
+        "its settings are nested too deeply",
+    ),
+    "settings that are nested more deeply": (
+        "run.wandb",
+        write_wandb_file(ROWS, net=VERY_DEEP),
+        "its settings are nested too deeply",
+    ),
+    "a name of 100,000 characters": (
+        "table.csv",
+        f"step,return,env\n1,1.0,{LONG}\n".encode(),
+        "is no name: it has 100,000 characters",
+    ),
+    "millions of columns": ("table.csv", b"," * 5_000_000, "is too large: 5,000,000 values"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_files_that_claim_too_much_are_refused_in_a_few_words(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file, content, reason = HOSTILE[name]
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / file).write_bytes(content)
+    started = time.process_time()
+    code = main(["import", "logs"])
+    assert time.process_time() - started < 5
+    out, err = capsys.readouterr()
+    assert reason in out and max(map(len, out.splitlines())) <= 1000 and not err.strip()
+    assert code == 1 and not Path("results").exists()
+
+
+def test_settings_of_many_bytes_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    settings = [write_config(f"s{i}", LONG[:30_000]) for i in range(150)]
+    records = [*settings, *fuzz_imports.write_wandb_rows(ROWS, {})]
+    Path("run.wandb").write_bytes(fuzz_imports.frame_wandb_records(records))
+    assert main(["import", "run.wandb"]) == 1
+    assert "its settings are too large" in capsys.readouterr().out
+
+
+def test_one_text_of_many_rows_is_kept_once(tmp_path):
+    """Written out, it would take 5 GB."""
+    rows = 50_000
+    texts = pyarrow.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pyarrow.array([LONG]))
+    columns = {"step": np.arange(rows), "return": np.zeros(rows), "notes": texts}
+    file = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    (curve,) = read_table(file, CurveOptions())
+    assert len(curve.evaluations.timesteps) == rows
+
+
+def test_lists_and_structures_name_no_run(tmp_path):
+    file = tmp_path / "table.parquet"
+    columns = {"step": [1], "return": [1.0], "env": [[1]], "algorithm": [{"a": 1}]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    (curve,) = read_table(file, CurveOptions())
+    assert curve.facts == {}
+    with pytest.raises(UnusableError, match="has no column env"):
+        list(read_table(file, CurveOptions(columns={"env": "env"})))
+
+
+def test_patterns_take_no_long_name():
+    pattern = PathPattern("{algorithm}_{env}_{framework}_{_}_seed{seed}")
+    assert pattern.match_name("_" * 100_000) is None
+    assert pattern.match_name("ppo_A_sb3__seed1") is None
+    assert pattern.match_name("ppo_A_sb3_x_seed1")["seed"] == 1
+
+
+def test_every_kind_of_file_is_fuzzed():
+    names = [make(random.Random(0), lambda raw, rng: raw)[0] for make in fuzz_imports.MAKERS]
+    assert set(map(guess_format, names)) == set(FORMATS)
