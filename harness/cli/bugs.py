@@ -13,7 +13,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.json_files import load_json
 from parallax.harness.detection.released_bugs import (
     FAILED,
     FOUND,
@@ -23,10 +23,10 @@ from parallax.harness.detection.released_bugs import (
     SILENT,
     BugCase,
     BugOutcome,
+    check_outcomes,
     count_outcomes,
     list_bug_cases,
     measure_bugs,
-    outcome_from_dict,
     sort_outcomes,
 )
 from parallax.harness.record.files import write_texts_atomically
@@ -144,11 +144,9 @@ def load_outcomes(path: Path) -> list[BugOutcome]:
     Raises:
         SpecError: The file holds none.
     """
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path} holds no outcomes ({error}). Write them with --json.") from error
-    return [outcome_from_dict(item) for item in content]
+    outcomes = load_json(path, list[BugOutcome], "outcomes. Write them with --json")
+    check_outcomes(outcomes)
+    return outcomes
 
 
 def render_table(outcomes: Sequence[BugOutcome]) -> str:

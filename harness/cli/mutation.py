@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -182,10 +183,7 @@ def run_detectors(options: argparse.Namespace) -> int:
 def _read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
     if not path.is_file():
         raise SpecError(f"--mutants {path}: no such file. benchmarks/mutants.py writes one.")
-    try:
-        return summary.read_probe_verdicts(path)
-    except (ValueError, LookupError, TypeError) as error:
-        raise SpecError(f"--mutants {path}: not what benchmarks/mutants.py writes.") from error
+    return summary.read_probe_verdicts(path)
 
 
 def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str]:
@@ -194,12 +192,19 @@ def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str
     return list(np.random.default_rng(0).permutation(names)[:count])
 
 
+def _split_mutant_name(name: str) -> tuple[str, str, str]:
+    match = re.fullmatch(r"([\w-]+)/([\w-]+)/(\d{1,9})", name)
+    if match is None:
+        raise SpecError(f"mutant={name[:100]!r} must be framework/algorithm/number.")
+    return match[1], match[2], match[3]
+
+
 def _check_conformance(names: Sequence[str], path: Path) -> None:
     """Run the conformance suite on each mutant that has no verdict yet."""
     done = {verdict.mutant for verdict in summary.read_verdicts(path)}
     for name in names:
         if name not in done:
-            framework, algorithm, number = name.split("/")
+            framework, algorithm, number = _split_mutant_name(name)
             _check_in_child_process(
                 find_mutant(f"mutant-{number}", load_adapter(framework), algorithm), path
             )

@@ -1,7 +1,6 @@
 """Verdicts of detectors (probes, conformance, diagnosis, returns) on injected bugs."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,15 +49,27 @@ class DetectorVerdict:
     trainings: int = 0
 
 
-def judge_probes(line: Mapping[str, Any]) -> DetectorVerdict:
-    """Return the verdict of the probes in a line that `benchmarks/mutants.py` wrote.
+@dataclasses.dataclass(frozen=True)
+class ExaminedMutant:
+    """Line that `benchmarks/mutants.py` wrote.
 
-    Raises:
-        LookupError: The line has another form.
+    Attributes:
+        mutant: Full name, `framework/algorithm/number`.
+        outcome: `found` or `missed` by the probes, `equivalent`, or that it does not train.
+        by: Name of the probe that finds it.
+        seconds: CPU seconds.
     """
-    found = line["outcome"] == "found"
-    by = str(line["by"]) if found else ""
-    return DetectorVerdict(str(line["mutant"]), PROBES, found, by, 0, float(line["seconds"]))
+
+    mutant: str
+    outcome: str
+    by: str
+    seconds: float
+
+
+def judge_probes(line: ExaminedMutant) -> DetectorVerdict:
+    """Return the verdict of the probes in a line."""
+    found = line.outcome == "found"
+    return DetectorVerdict(line.mutant, PROBES, found, line.by if found else "", 0, line.seconds)
 
 
 def judge_returns(
@@ -128,16 +139,6 @@ def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
     ids = [{finding["id"] for finding in findings} for findings in plain]
     rest = [set[str]().union(*ids[:n], *ids[n + 1 :]) for n in range(len(ids))]
     return sum(bool(own - others) for own, others in zip(ids, rest, strict=True))
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the JSON lines of a file; none if the file does not exist.
-
-    Raises:
-        ValueError: A line is no JSON.
-    """
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 CONFORMANCE_CHECKS = (

@@ -7,7 +7,6 @@ adapter). Probes are measured without and with it. A bug is *found* if an answer
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
@@ -252,13 +251,12 @@ def count_outcomes(outcomes: Sequence[BugOutcome]) -> Mapping[str, int]:
     return {name: found.count(name) for name in _ORDER if name in found}
 
 
-def outcome_from_dict(content: Mapping[str, Any]) -> BugOutcome:
-    """Return an outcome from plain data.
+def check_outcomes(outcomes: Sequence[BugOutcome]) -> None:
+    """Check outcomes from a file.
 
     Raises:
-        SpecError: Fields are missing or unknown.
+        SpecError: One is of a kind that there is not.
     """
-    try:
-        return BugOutcome(**{**content, "changed": tuple(content["changed"])})
-    except (TypeError, KeyError) as error:
-        raise SpecError(f"{content} is no outcome of a released bug: {error}.") from error
+    for item in outcomes:
+        if item.outcome not in _ORDER:
+            raise SpecError(format_unknown_name(f"outcome={item.outcome}", item.outcome, _ORDER))

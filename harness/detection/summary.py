@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from scipy import stats
 
+from parallax.harness.contract.json_files import load_json_lines
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.detection.detectors import (
     CONFORMANCE,
@@ -19,6 +20,7 @@ from parallax.harness.detection.detectors import (
     PROBES,
     SEED_COUNTS,
     DetectorVerdict,
+    ExaminedMutant,
     SettingRuns,
     TrainingSetting,
     count_false_positives,
@@ -26,27 +28,35 @@ from parallax.harness.detection.detectors import (
     judge_probes,
     judge_returns,
     name_returns_detector,
-    read_json_lines,
 )
 from parallax.harness.probes.figures import COLORS, SIZE, STYLE
 
 DETECTORS = (PROBES, CONFORMANCE, DIAGNOSIS, *map(name_returns_detector, SEED_COUNTS))
 """Detectors in the order of the tables."""
 _TRAINING_OUTCOMES = ("found", "missed")
+_MUTANTS = "mutants. benchmarks/mutants.py writes them"
 
 
 def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them."""
+    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them.
+
+    Raises:
+        SpecError: The file holds something else.
+    """
     return [
         judge_probes(line)
-        for line in read_json_lines(path)
-        if line["outcome"] in _TRAINING_OUTCOMES
+        for line in load_json_lines(path, ExaminedMutant, _MUTANTS)
+        if line.outcome in _TRAINING_OUTCOMES
     ]
 
 
 def read_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read verdicts that `append_verdict` wrote."""
-    return [DetectorVerdict(**line) for line in read_json_lines(path)]
+    """Read verdicts that `append_verdict` wrote; none if the file does not exist.
+
+    Raises:
+        SpecError: The file holds something else.
+    """
+    return load_json_lines(path, DetectorVerdict, "verdicts. benchmarks/detection.py writes them")
 
 
 def append_verdict(path: Path, verdict: DetectorVerdict) -> None:

@@ -1,14 +1,15 @@
 """Comparison with stored answers, and between two versions of a framework."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.json_files import load_json
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import compare_in_probe_units, group_answers
 from parallax.harness.probes.results import (
@@ -40,12 +41,12 @@ def load_report(path: Path) -> ProbeReport:
     Raises:
         SpecError: There is none at `path`.
     """
+    what = f"stored answers. Write them with --json {path}"
+    content = load_json(path, dict[str, Any], what)
     try:
-        return report_from_dict(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SpecError(
-            f"{path} holds no stored answers ({error}). Write them with --json {path}."
-        ) from error
+        return report_from_dict(content)
+    except ValueError as error:
+        raise SpecError(f"{path} ({str(error)[:200]}) holds no {what}.") from error
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:

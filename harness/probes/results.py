@@ -2,9 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
@@ -202,12 +203,22 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
     """Inverse of `report_to_dict`.
 
     Raises:
-        ValueError: Not written by this version of the schema.
+        ValueError: Not written by this version of the schema, or damaged.
     """
     if content.get("schema") != REPORT_SCHEMA:
-        raise ValueError(
-            f"probe results of schema {content.get('schema')}, expected {REPORT_SCHEMA}"
-        )
+        schema = str(content.get("schema"))[:20]
+        raise ValueError(f"probe results of schema {schema}, expected {REPORT_SCHEMA}")
+    try:
+        msgspec.convert(content, _StoredReport)
+        report = _make_report(content)
+    except (msgspec.MsgspecError, ArithmeticError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    for result in report.results:
+        _check_result(result, report.versions)
+    return report
+
+
+def _make_report(content: Mapping[str, Any]) -> ProbeReport:
     return ProbeReport(
         results=tuple(result_from_dict(result) for result in content["results"]),
         versions={name: tuple(texts) for name, texts in content["versions"].items()},
@@ -247,6 +258,58 @@ def _answer_from_dict(content: Mapping[str, Any]) -> ProbeAnswer:
         origin=content.get("origin", UPSTREAM),
         source_line=content.get("arises", ""),
     )
+
+
+def _check_result(result: ProbeResult, versions: Collection[str]) -> None:
+    if not {name for group in result.groups for name in group} <= result.answers.keys():
+        raise ValueError(f"{result.probe}: a group names an implementation without an answer")
+    if not result.answers.keys() <= set(versions):
+        raise ValueError(f"{result.probe}: an answer of an implementation without versions")
+    for name, answer in result.answers.items():
+        axis = None if answer.unmeasured else get_axis_values(result, answer)
+        arrays = [answer.value, answer.expected, *([] if axis is None else [axis])]
+        if len({array.shape for array in arrays}) > 1:
+            raise ValueError(f"{result.probe}: shapes of {name}'s answer do not agree")
+
+
+class _StoredComparison(msgspec.Struct):
+    kind: Literal["agrees", "factor", "offset", "function", "count", "number"]
+    size: float | None
+
+
+class _StoredAnswer(msgspec.Struct):
+    value: Any
+    expected: Any
+    comparison: _StoredComparison
+    meaning: str
+    unmeasured: str
+    failed: bool
+    along: Any
+    origin: str = UPSTREAM
+    arises: str = ""
+
+
+class _StoredAxis(msgspec.Struct):
+    label: str
+    values: list[float | None]
+
+
+class _StoredResult(msgspec.Struct):
+    probe: str
+    algorithm: str
+    question: str
+    citation: str
+    quantity: str
+    axis: _StoredAxis | None
+    answers: dict[str, _StoredAnswer]
+    groups: list[list[str]]
+
+
+class _StoredReport(msgspec.Struct):
+    results: list[_StoredResult]
+    versions: dict[str, list[str]]
+    not_probed: dict[str, str]
+    seconds: float
 
 
 def _array_from_list(content: Any) -> Array:

@@ -1,8 +1,10 @@
 """Folders of somebody else's name code; nobody's machine runs it before they have seen it."""
 
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from parallax.harness.contract import adapter, algorithms
 from parallax.harness.contract.fields import SpecError
@@ -12,6 +14,7 @@ from parallax.harness.record.files import escape_unprintable
 
 CHECKS = "parallax.checks"
 TASKS = "gymnasium.envs"
+_NAMES_PLACE = re.compile(r"[/\\:]|^[.~]")
 
 
 def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> list[str]:
@@ -25,6 +28,8 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
       entry point for tasks, adapters or algorithms, need none.
     - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
       own need none.
+    - `env_kwargs`: texts with a slash, a colon or at a tilde's or dot's beginning, with which some
+      tasks find a file (`xml_file`) or another task's module (`env_id`).
     - `diagnosis.also`: checks; those that an entry point registers need none.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
 
@@ -54,6 +59,12 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
             for name in spec.env_wrappers
             if not _is_installed_task(name.partition(":")[0])
         ]
+        lines += [
+            f"a file or module: env.kwargs.{name}={text}"
+            for name, value in spec.env_kwargs.items()
+            for text in _list_texts(value)
+            if _NAMES_PLACE.search(text)
+        ]
         if spec.diagnosis["mode"] != "off":
             also = spec.diagnosis.get("also", ())
             installed = {entry.value for entry in find_entry_points(CHECKS)} if also else set()
@@ -63,6 +74,15 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
                 if name not in installed
             ]
     return list(dict.fromkeys(lines))
+
+
+def _list_texts(value: Any) -> list[str]:
+    """Return all texts in nested lists and dictionaries."""
+    if isinstance(value, Mapping):
+        return [text for part in (*value, *value.values()) for text in _list_texts(part)]
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in _list_texts(part)]
+    return [value] if isinstance(value, str) else []
 
 
 def _is_installed_task(module: str) -> bool:

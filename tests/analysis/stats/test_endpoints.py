@@ -133,6 +133,14 @@ def test_one_stratum_is_an_ordinary_comparison():
     assert p == pytest.approx(exact, abs=0.02)
 
 
+def test_permutations_as_far_apart_as_what_was_observed_count():
+    """Of the six ways to split four scores into halves two are as far apart as the sorted ones."""
+    p = stratified.compute_stratified_permutation_p(
+        [np.array([0.0, 1.0])], [np.array([2.0, 3.0])], np.random.default_rng(0)
+    )
+    assert p == pytest.approx(2 / 6, abs=0.03)
+
+
 def test_strata_count_the_same_and_more_of_them_leave_less_room_for_failures():
     rng = np.random.default_rng(2)
     tasks = [rng.uniform(0.9, 1.0, n) for n in (10, 10, 20)]

@@ -245,3 +245,30 @@ def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_
     )
     assert ended.returncode == 0, ended.stderr
     assert "the same as the run's last evaluation" in ended.stdout and not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "listed"),
+    [
+        ({"xml_file": "/tmp/theirs.xml"}, ["/tmp/theirs.xml"]),
+        ({"xml_file": "~/theirs.xml"}, ["~/theirs.xml"]),
+        ({"xml_file": ".theirs.xml"}, [".theirs.xml"]),
+        ({"env_id": "their_tasks:Maze-v0"}, ["their_tasks:Maze-v0"]),
+        ({"config": {"files": ["a", "b\\c"]}}, ["b\\c"]),
+        ({"config": {"../x": 1}}, ["../x"]),
+        ({"xml_file": "ant.xml", "mode": "easy", "size": 3, "flags": [True, None, 0.5]}, []),
+    ],
+)
+def test_arguments_of_a_task_that_name_a_place_are_listed(kwargs, listed):
+    spec = dataclasses.replace(support.spec(), env_kwargs=kwargs)
+    argument = next(iter(kwargs))
+    assert trust.list_named_code([spec]) == [
+        f"a file or module: env.kwargs.{argument}={text}" for text in listed
+    ]
+
+
+def test_foreign_folder_that_names_a_file_of_the_task_is_refused(recorded, capsys):
+    folder, _ = recorded
+    name(folder, env_kwargs={"xml_file": "/tmp/theirs.xml"})
+    assert main(["run", "reproduce", str(folder)]) == 2
+    assert "env.kwargs.xml_file=/tmp/theirs.xml" in capsys.readouterr().err

@@ -1,0 +1,112 @@
+"""Stored answers, outcomes and verdicts of somebody else: read field by field, or refused."""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import fuzz_inputs
+import pytest
+
+from parallax.harness.cli.main import main
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.json_files import load_json, load_json_lines
+from parallax.harness.probes.baseline import load_report
+from parallax.harness.probes.results import report_from_dict, report_to_dict
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def stored():
+    content = json.loads((DOCS / "differences.json").read_text())
+    with_axis = [result for result in content["results"] if result["axis"]][:2]
+    return content | {"results": [*content["results"][:2], *with_axis]}
+
+
+def change_at(content, value, *keys):
+    *path, last = keys
+    copy = json.loads(json.dumps(content))
+    place = copy
+    for key in path:
+        place = place[key]
+    place[last] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"),
+    [
+        ("x", ("results",)),
+        ({}, ("results", 0, "answers", "sb3")),
+        (5, ("results", 0, "question")),
+        ([["a"]], ("results", 0, "groups")),
+        ([1.0, 2.0], ("results", 0, "answers", "sb3", "value")),
+        ([[1.0], 2.0], ("results", 0, "answers", "sb3", "value")),
+        ("other", ("results", 0, "answers", "sb3", "comparison", "kind")),
+        (10**400, ("results", 0, "answers", "sb3", "expected")),
+        ([1.0], ("results", 2, "axis", "values")),
+        ({"theirs": []}, ("versions",)),
+        ([1], ("versions", "sb3")),
+        (None, ("seconds",)),
+    ],
+)
+def test_fields_of_other_types_are_refused(stored, tmp_path, capsys, value, keys):
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(change_at(stored, value, *keys)))
+    assert main(["probe", "--answers", str(file)]) == 2
+    err = capsys.readouterr().err
+    assert "holds no stored answers" in err and "Traceback" not in err
+
+
+def test_altered_answers_are_used_as_they_stand_or_refused(stored, tmp_path):
+    rng = random.Random(0)
+    for _ in range(30):
+        content = json.loads(json.dumps(stored))
+        fuzz_inputs.alter_value(content, rng)
+        file = tmp_path / "answers.json"
+        file.write_text(json.dumps(content, default=str))
+        try:
+            report = load_report(file)
+        except SpecError as error:
+            assert len(str(error)) < 600
+        else:
+            assert report_from_dict(report_to_dict(report)).versions == report.versions
+
+
+@pytest.mark.parametrize(
+    "change", [{"outcome": "other"}, {"changed": "x"}, {"seconds": "x"}, {"bug": ["x"]}]
+)
+def test_altered_outcomes_of_bugs_are_refused(tmp_path, capsys, change):
+    content = json.loads((DOCS / "released-bugs.json").read_text())
+    file = tmp_path / "bugs.json"
+    file.write_text(json.dumps([content[0] | change]))
+    assert main(["bugs", "--answers", str(file)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"mutant": 1, "outcome": "found", "by": "x", "seconds": 1}',
+        '{"mutant": "a/b/1", "outcome": "found", "by": null, "seconds": 1}',
+        '{"mutant": "a/b/1", "outcome": "found", "by": "x", "seconds": "x"}',
+        "\udcff",
+    ],
+)
+def test_altered_verdicts_on_mutants_are_refused(tmp_path, capsys, line):
+    file = tmp_path / "m.jsonl"
+    file.write_bytes(line.encode("utf-8", "surrogateescape"))
+    assert main(["mutation", "detectors", "--mutants", str(file)]) == 2
+    assert "holds no mutants" in capsys.readouterr().err
+
+
+def test_files_that_never_end_are_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for load in (load_json, load_json_lines):
+        with pytest.raises(SpecError, match=r"no regular file.*holds no things"):
+            load(tmp_path / "pipe", dict, "things")
+    with pytest.raises(SpecError, match="no file"):
+        load_json(tmp_path / "absent", dict, "things")
+    assert load_json_lines(tmp_path / "absent", dict, "things") == []
