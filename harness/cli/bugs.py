@@ -13,7 +13,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points
-from parallax.harness.contract.json_files import load_json
+from parallax.harness.contract.data_files import load_json
 from parallax.harness.detection.released_bugs import (
     FAILED,
     FOUND,

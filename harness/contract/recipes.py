@@ -14,8 +14,8 @@ from typing import Any
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
-from parallax.harness.contract.yaml_files import load_yaml
 
 
 def find_recipe_files(algorithm: str) -> dict[str, Path]:

@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from scipy import stats
 
-from parallax.harness.contract.json_files import load_json_lines
+from parallax.harness.contract.data_files import load_json_lines
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.detection.detectors import (
     CONFORMANCE,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.recipes import find_recipe_files, read_recipe
-from parallax.harness.contract.yaml_files import load_yaml
 
 _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),

@@ -24,9 +24,9 @@ from parallax.harness.contract.adapter import (
 )
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
 from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
-from parallax.harness.contract.yaml_files import load_yaml
 from parallax.harness.interventions import user_faults
 from parallax.harness.interventions.mutants import (
     MUTANT_PREFIX,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.yaml_files import load_yaml
 from parallax.harness.interventions.mutation_operators import (
     OPERATOR_DESCRIPTIONS,
     ParsedSource,

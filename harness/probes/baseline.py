@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.data_files import load_json
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.json_files import load_json
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import compare_in_probe_units, group_answers
 from parallax.harness.probes.results import (

@@ -7,9 +7,9 @@ from parallax.harness.cli import config_groups
 from parallax.harness.cli import train as hydra_errors
 from parallax.harness.cli.hydra_app import _check_recipe
 from parallax.harness.contract import recipes
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import find_recipe_files, load_recipe, read_recipe
-from parallax.harness.contract.yaml_files import load_yaml
 
 DAMAGED = {
     "syntax": ("gamma: 0.99\nbatch_size: [1, 2\n", "sbx.yaml:3: the recipe is no YAML"),

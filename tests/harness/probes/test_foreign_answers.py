@@ -9,8 +9,8 @@ import fuzz_inputs
 import pytest
 
 from parallax.harness.cli.main import main
+from parallax.harness.contract.data_files import load_json, load_json_lines
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.json_files import load_json, load_json_lines
 from parallax.harness.probes.baseline import load_report
 from parallax.harness.probes.results import report_from_dict, report_to_dict
 

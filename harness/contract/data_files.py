@@ -1,8 +1,10 @@
-"""YAML files that people write: whole, of bounded size, or one message with file and line."""
+"""YAML and JSON files that people write or pass on: of bounded size, or one message."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
 from parallax.harness.contract.fields import SpecError
@@ -11,6 +13,10 @@ from parallax.harness.contract.fields import SpecError
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; ours have some hundred
+_MAX_JSON_BYTES = 2**27  # the answers of all probes take 4 MB
+_JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
+
+Content = TypeVar("Content")
 
 
 def load_yaml(file: Path, what: str) -> Any:
@@ -58,3 +64,58 @@ def _count_values(value: Any, known: dict[int, float]) -> float:
         parts = value.values() if isinstance(value, dict) else value
         known[id(value)] = 1 + sum(_count_values(part, known) for part in parts)
     return known[id(value)]
+
+
+def load_json(file: Path, kind: type[Content], what: str) -> Content:
+    """Load a file.
+
+    Args:
+        file: The file.
+        kind: Type of its content; unknown fields are ignored.
+        what: The content in messages, and how to write it, such as `outcomes: write them with
+            --json`.
+
+    Raises:
+        SpecError: It cannot be read, or holds something else.
+    """
+    try:
+        return msgspec.json.decode(_read_bounded(file), type=kind)
+    except (OSError, *_JSON_ERRORS) as error:
+        raise SpecError(f"{file} ({_describe(error)}) holds no {what}.") from error
+
+
+def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]:
+    """Load a file with a value on each line; NaN is allowed. None if the file does not exist.
+
+    Args:
+        file: The file.
+        kind: Type of a line.
+        what: The content in messages, and how to write it.
+
+    Raises:
+        SpecError: It cannot be read, or a line holds something else.
+    """
+    found: list[Any] = []
+    try:
+        lines = _read_bounded(file).decode().splitlines() if file.exists() else []
+        for line in filter(str.strip, lines):
+            found.append(msgspec.convert(json.loads(line), kind))
+    except (OSError, *_JSON_ERRORS) as error:
+        where = f"value {len(found) + 1}: {_describe(error)}"
+        raise SpecError(f"{file} ({where}) holds no {what}.") from error
+    return found
+
+
+def _read_bounded(file: Path) -> bytes:
+    if not file.is_file():  # a pipe never ends
+        raise ValueError("no file" if not file.exists() else "no regular file")
+    with file.open("rb") as opened:
+        raw = opened.read(_MAX_JSON_BYTES + 1)
+    if len(raw) > _MAX_JSON_BYTES:
+        raise ValueError(f"over {_MAX_JSON_BYTES:,} bytes")
+    return raw
+
+
+def _describe(error: Exception) -> str:
+    text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    return "".join(char for char in text if char.isprintable())[:200]
