@@ -23,7 +23,6 @@ from parallax.harness.detection.released_bugs import (
     SILENT,
     BugCase,
     BugOutcome,
-    check_outcomes,
     count_outcomes,
     list_bug_cases,
     measure_bugs,
@@ -144,9 +143,7 @@ def load_outcomes(path: Path) -> list[BugOutcome]:
     Raises:
         SpecError: The file holds none.
     """
-    outcomes = load_json(path, list[BugOutcome], "outcomes. Write them with --json")
-    check_outcomes(outcomes)
-    return outcomes
+    return load_json(path, list[BugOutcome], "outcomes. Write them with --json")
 
 
 def render_table(outcomes: Sequence[BugOutcome]) -> str:

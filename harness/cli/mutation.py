@@ -192,19 +192,14 @@ def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str
     return list(np.random.default_rng(0).permutation(names)[:count])
 
 
-def _split_mutant_name(name: str) -> tuple[str, str, str]:
-    match = re.fullmatch(r"([\w-]+)/([\w-]+)/(\d{1,9})", name)
-    if match is None:
-        raise SpecError(f"mutant={name[:100]!r} must be framework/algorithm/number.")
-    return match[1], match[2], match[3]
-
-
 def _check_conformance(names: Sequence[str], path: Path) -> None:
     """Run the conformance suite on each mutant that has no verdict yet."""
     done = {verdict.mutant for verdict in summary.read_verdicts(path)}
     for name in names:
         if name not in done:
-            framework, algorithm, number = _split_mutant_name(name)
+            if not re.fullmatch(r"[\w-]+/[\w-]+/\d{1,9}", name):
+                raise SpecError(f"mutant={name[:100]!r} must be framework/algorithm/number.")
+            framework, algorithm, number = name.split("/")
             _check_in_child_process(
                 find_mutant(f"mutant-{number}", load_adapter(framework), algorithm), path
             )

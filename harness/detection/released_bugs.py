@@ -100,6 +100,10 @@ class BugOutcome:
     compared: int = 0
     seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.outcome not in _ORDER:
+            raise ValueError(f"outcome={self.outcome!r} must be one of {', '.join(_ORDER)}")
+
 
 def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tuple[BugCase, ...]:
     """Return the bugs of frameworks, one case per algorithm.
@@ -249,14 +253,3 @@ def count_outcomes(outcomes: Sequence[BugOutcome]) -> Mapping[str, int]:
     """Return the number of cases by outcome, in the order of the page; absent ones are left out."""
     found = [item.outcome for item in outcomes]
     return {name: found.count(name) for name in _ORDER if name in found}
-
-
-def check_outcomes(outcomes: Sequence[BugOutcome]) -> None:
-    """Check outcomes from a file.
-
-    Raises:
-        SpecError: One is of a kind that there is not.
-    """
-    for item in outcomes:
-        if item.outcome not in _ORDER:
-            raise SpecError(format_unknown_name(f"outcome={item.outcome}", item.outcome, _ORDER))

@@ -210,17 +210,13 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
         raise ValueError(f"probe results of schema {schema}, expected {REPORT_SCHEMA}")
     try:
         msgspec.convert(content, _StoredReport)
-        report = _make_report(content)
+        results = tuple(result_from_dict(result) for result in content["results"])
     except (msgspec.MsgspecError, ArithmeticError, TypeError) as error:
         raise ValueError(str(error)) from error
-    for result in report.results:
-        _check_result(result, report.versions)
-    return report
-
-
-def _make_report(content: Mapping[str, Any]) -> ProbeReport:
+    for result in results:
+        _check_result(result, content["versions"])
     return ProbeReport(
-        results=tuple(result_from_dict(result) for result in content["results"]),
+        results=results,
         versions={name: tuple(texts) for name, texts in content["versions"].items()},
         not_probed=dict(content["not_probed"]),
         seconds=content["seconds"],

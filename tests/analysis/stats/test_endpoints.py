@@ -135,7 +135,7 @@ def test_one_stratum_is_an_ordinary_comparison():
 
 def test_permutations_as_far_apart_as_what_was_observed_count():
     """Of the six ways to split four scores into halves two are as far apart as the sorted ones."""
-    p = stratified.compute_stratified_permutation_p(
+    p = pooling.compute_stratified_permutation_p(
         [np.array([0.0, 1.0])], [np.array([2.0, 3.0])], np.random.default_rng(0)
     )
     assert p == pytest.approx(2 / 6, abs=0.03)
