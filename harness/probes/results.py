@@ -211,7 +211,7 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
     try:
         msgspec.convert(content, _StoredReport)
         results = tuple(result_from_dict(result) for result in content["results"])
-    except (msgspec.MsgspecError, ArithmeticError, TypeError) as error:
+    except (msgspec.MsgspecError, ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from error
     for result in results:
         _check_result(result, content["versions"])
@@ -297,7 +297,7 @@ class _StoredResult(msgspec.Struct):
     citation: str
     quantity: str
     axis: _StoredAxis | None
-    answers: dict[str, _StoredAnswer]
+    answers: dict[str, _StoredAnswer | str]
     groups: list[list[str]]
 
 

@@ -39,6 +39,8 @@ def change_at(content, value, *keys):
     [
         ("x", ("results",)),
         ({}, ("results", 0, "answers", "sb3")),
+        ("nobody", ("results", 0, "answers", "sb3")),
+        ("sb3", ("results", 0, "answers", "sb3")),
         (5, ("results", 0, "question")),
         ([["a"]], ("results", 0, "groups")),
         ([1.0, 2.0], ("results", 0, "answers", "sb3", "value")),
