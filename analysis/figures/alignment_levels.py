@@ -47,7 +47,8 @@ def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | Missing
 
 def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
     caption = (
-        f"Dots: mean over seeds of each framework's score, the {results.endpoint}. Lines: 95% t "
+        f"Dots: mean over seeds of each framework's score, the {results.endpoint}. Equal updates "
+        "too: known differences in the code of an update are removed as well. Lines: 95% t "
         "interval, cut at the ends of the axis. 0 is the better of doing nothing and random "
         "actions, 1 a solved task. Right: standard deviation between frameworks, without the noise "
         "of seeds, with its 95% bootstrap interval; n is the number of runs."

@@ -336,9 +336,9 @@ def _format_short_explanation(
 ) -> str:
     cell = one.item.cell
     return (
-        f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env}: "
-        f"{_format_share(effect.shares[gap.other], effect)} of the gap to {get_label(gap.other)} "
-        f"(n = {format_count(effect.result.n, 'pair')}) is explained by"
+        f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env} closes "
+        f"{_format_share(effect.shares[gap.other], effect)} of its gap to {get_label(gap.other)} "
+        f"(n = {format_count(effect.result.n, 'pair')}) with the change"
     )
 
 

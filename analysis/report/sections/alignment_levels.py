@@ -100,8 +100,8 @@ def describe_shares(results: LevelResults) -> str:
     subject = f"these {len(found.frameworks)} frameworks"
     if low <= 0:
         return (
-            f"Inconclusive: the share of hyperparameters in the differences between {subject} is "
-            f"{format_share(value, low, high)}."
+            f"Inconclusive: different hyperparameters explain {format_share(value, low, high)} of "
+            f"the variance of scores between runs of {subject}."
         )
     return (
         f"Different hyperparameters explain {format_share(value, low, high)} of the variance of "
@@ -212,8 +212,8 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
         "typical; a dash means that half of the runs do not get there, or that a run did not "
-        "record its CPU time. Removed by lockstep: known differences in code; that a "
-        "framework has one does not make it the cause of a score.",
+        "record its CPU time. Removed by lockstep: known differences in code, which the level of "
+        "equal updates removes; that a framework has one does not make it the cause of a score.",
     )
 
 
