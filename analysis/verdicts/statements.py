@@ -38,8 +38,9 @@ class PairStatement:
     Attributes:
         text: One of the constants above; the conditional one has its rate filled in.
         p_mean: p-value of "the means are equal" that assumes only the range of returns.
-        tolerated_failures: Failure rate of the better framework up to which the means stay within
-            the margin; NaN where the statement is another one.
+        tolerated_failures: Share of runs of one framework that may end unlike all observed ones,
+            failed or far better, with means still within the margin; NaN where the statement is
+            another one.
         failure_limit: One-sided upper limit of the failure rate of a framework of which no run
             failed, at the level of the tests; NaN where a run failed or it is unknown.
     """
@@ -96,9 +97,8 @@ def state_pairs(
     """
     p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
     p_tost_holm = two_sample.adjust_holm(p_tost)
-    limits = np.abs(contrast.difference) + (
-        stats.t.isf(options.alpha, contrast.degrees_of_freedom) * contrast.error
-    )
+    rooms = np.array([_compute_room(pair, options) for pair in pairs])
+    rates = compute_tolerated_failures(contrast, margins, rooms, options.alpha)
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
@@ -112,13 +112,42 @@ def state_pairs(
         elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * options.alpha:
             text = DIFFERENT_IN_DISTRIBUTION
         elif verdict == INCONCLUSIVE and clean and p_tost_holm[i] < options.alpha:
-            ends = find_score_range(pair, options)
-            room = max(float(group.moments.mean) for group in pair) - ends.low
-            rate = (float(margins[i]) - float(limits[i])) / room if room > 0 else math.nan
+            rate = float(rates[i])
             if rate > 0:
                 text, tolerated = EQUIVALENT_UNLESS.format(rate=format_rate(rate)), rate
         found.append(PairStatement(text, float(p_mean[i]), tolerated, limit))
     return found
+
+
+def _compute_room(pair: GroupPair, options: VerdictOptions) -> float:
+    """Largest distance of a mean from an end of the range of scores."""
+    ends, means = find_score_range(pair, options), [float(group.moments.mean) for group in pair]
+    return max(max(means) - ends.low, ends.high - min(means))
+
+
+def compute_tolerated_failures(
+    contrast: MeanContrast, margins: FloatArray, rooms: FloatArray, alpha: float
+) -> FloatArray:
+    """Compute the failure rate of one framework up to which means stay within the margin.
+
+    A share q of runs that end unlike all observed ones moves a mean by at most q times its distance
+    from the farther end of the range. What the upper limit of the difference leaves of the margin
+    is divided by this distance.
+
+    Args:
+        contrast: Differences of means of the observed runs.
+        margins: float[pairs], margins of equivalence.
+        rooms: float[pairs], largest distance of a mean from an end of the range of scores.
+        alpha: Level of the one-sided limit of the difference.
+
+    Returns:
+        float[pairs]; negative where the limit exceeds the margin, NaN without room.
+    """
+    limits = np.abs(contrast.difference) + (
+        stats.t.isf(alpha, contrast.degrees_of_freedom) * contrast.error
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(rooms > 0, (margins - limits) / rooms, np.nan)
 
 
 def format_rate(rate: float) -> str:
