@@ -167,12 +167,11 @@ def main() -> int:
     worst = _print(rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
     _tell(worst, options.repeats)
     print(
-        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.check_steps:,} pairs "
-        f"each\n"
+        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.looks:,} pairs each\n"
     )
     heads = [f"every {plan.batch} up to {plan.max_seeds}" for plan in PLANS]
-    worst = _print(looked_at, PLANS, heads, options.check_steps)
-    _tell(worst, options.check_steps)
+    worst = _print(looked_at, PLANS, heads, options.looks)
+    _tell(worst, options.looks)
     return 0
 
 

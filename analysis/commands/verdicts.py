@@ -22,6 +22,7 @@ from parallax.analysis.commands.common import (
 from parallax.analysis.labels import format_number, format_setting, get_label
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.render_markdown import score_table_to_markdown
+from parallax.analysis.report.sections.consistency import describe_intention_to_treat
 from parallax.analysis.report.sections.overall import format_omnibus
 from parallax.analysis.report.sections.scores import (
     make_score_tables,
@@ -70,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
     console = make_console()
     lines = [*format_pair_verdicts(verdicts), "", *summarize_verdicts(verdicts)]
+    lines += describe_intention_to_treat(verdicts)
     lines += [*loaded.conflicts, *format_unused(loaded)]
     for line in (*lines, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
@@ -91,8 +93,8 @@ def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
         interval = f" [{format_number(item.low)}, {format_number(item.high)}]" if known else ""
         lines.append(
             f"  {get_label(first.framework)} and {get_label(second.framework)}: "
-            f"{item.verdict or 'too few seeds'}, difference {format_number(item.difference)}"
-            f"{interval}, n = {counts}"
+            f"{item.statement.text or 'too few seeds'}, difference {format_number(item.difference)}"
+            f"{interval}, n = {counts}{', same algorithm' if item.is_same_algorithm else ''}"
         )
     return lines
 

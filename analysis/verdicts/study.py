@@ -252,7 +252,11 @@ def _judge_intention_to_treat(
     """Judge pairs with failed runs at the bottom; the others of a family only correct them."""
     if not any(group.failed for group in groups):
         return ()
-    pairs = judge_consistency(count_failed_as_bottom(groups, options), options)
+    treated = count_failed_as_bottom(groups, options)
+    pairs = (
+        *judge_consistency(treated, options),
+        *judge_library_defaults(treated, options),
+    )
     return tuple(item for item in pairs if item.first.failed or item.second.failed)
 
 

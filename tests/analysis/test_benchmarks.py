@@ -7,6 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.consistency import judge_family
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -45,6 +51,27 @@ def test_false_equivalence_is_rare_in_small(script):
     for case in cases[4:7]:
         before, after = benchmark.rates(case, 5, 40)
         assert after == 0 < before
+
+
+def test_words_of_the_error_rates_are_those_of_verdicts(script, monkeypatch):
+    benchmark = script("verdict_error_rates")
+    monkeypatch.setattr(benchmark, "SPLITS", 4_999)
+    options = VerdictOptions(ranges=(("T-v0", 0.0, 1.0),))
+    names = {"different in mean": "mean", "different in distribution": "distr"}
+    names |= {"equivalent": "equiv", "inconclusive": "inconclusive"}
+    cell = StudyCell("s", "T-v0", "ppo", "original", "")
+    for group in benchmark.list_groups():
+        for shape in group.shapes[::4]:
+            scores = shape.first(rng(), 6), shape.second(rng(), 6 * shape.factor)
+            pair = [
+                ScoreGroup(cell, name, compute_moments(x), 0.0, x, (), len(x), len(x), (1,))
+                for name, x in zip("ab", scores, strict=True)
+            ]
+            (found,) = judge_family([tuple(pair)], "f", options)
+            ((word, q),) = benchmark.find_words(*([x] for x in scores))
+            assert word == names.get(found.statement.text, "unless"), shape.name
+            if word == "unless":
+                assert q == pytest.approx(found.statement.tolerated_failures)
 
 
 def test_existence_and_planning_run_in_small(script, monkeypatch):

@@ -39,6 +39,8 @@ from parallax.analysis.stats.intervals import (
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
+from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
 """Name of what an imported run does not state."""
@@ -51,10 +53,12 @@ class FrameworkScore:
     Attributes:
         group: The framework's runs in the setting.
         final: Their final score over seeds, in units of return.
+        with_failed: The same with failed runs at the bottom of the task's range; None without any.
     """
 
     group: ScoreGroup
     final: ConfidenceInterval
+    with_failed: ConfidenceInterval | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,10 +195,21 @@ def _compare_cell(
     cell: StudyCell, groups: Sequence[ScoreGroup], method: str, rng: np.random.Generator
 ) -> SettingComparison:
     finals = {group.framework: group.scores for group in groups if group.scores is not None}
-    scores = tuple(
-        FrameworkScore(g, compute_interval(finals[g.framework], method, rng)) for g in groups
-    )
-    return SettingComparison(cell, scores, find_largest_difference(finals))
+    treated = {
+        group.framework: group.scores
+        for group in count_failed_as_bottom(groups, VerdictOptions())
+        if group.failed and group.scores is not None and group.n
+    }
+    scores = []
+    for group in groups:
+        name = group.framework
+        final = compute_interval(finals[name], method, rng)
+        known = name in treated and len(treated[name]) > group.n
+        # A generator of its own, so that failed runs change no other interval.
+        own = np.random.default_rng(0)
+        lower = compute_interval(treated[name], method, own) if known else None
+        scores.append(FrameworkScore(group, final, lower))
+    return SettingComparison(cell, tuple(scores), find_largest_difference(finals))
 
 
 # These may differ between runs that are compared.
@@ -247,6 +262,11 @@ def _list_general_notes(comparisons: Sequence[SettingComparison], method: str) -
         "Furthest apart: the largest difference between two means, with Welch's 95% interval "
         "for that pair. The pair was picked for being largest; its interval does not allow for it.",
     ]
+    if any(score.with_failed is not None for row in comparisons for score in row.scores):
+        notes.append(
+            "With failed: runs that failed or diverged count at the bottom of the task's range "
+            "(intention to treat); the mean above is of complete runs alone."
+        )
     if method == "thesis" and sizes:
         shares = ", ".join(f"{compute_thesis_coverage(n):.1%} at n = {n}" for n in sizes)
         notes[1] += f" On normal data it holds the true mean less often than 95%: {shares}."
@@ -356,12 +376,14 @@ def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
     if score is None:
         return [MISSING]
     if score.group.n == 0:
-        return ["no run used", _format_size(score)]
-    return [
-        format_number(score.final.mean),
-        format_interval_bounds(score.final),
-        _format_size(score),
-    ]
+        lines = ["no run used", _format_size(score)]
+    else:
+        final = score.final
+        lines = [format_number(final.mean), format_interval_bounds(final), _format_size(score)]
+    if (lower := score.with_failed) is not None:
+        lines.append(f"with {score.group.failed} failed: {format_number(lower.mean)}")
+        lines.append(format_interval_bounds(lower))
+    return lines
 
 
 def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
@@ -390,6 +412,10 @@ _NUMBER_COLUMNS = (
     "n_completed",
     "n_used",
     "last_step",
+    "failed",
+    "mean_with_failed",
+    "low_with_failed",
+    "high_with_failed",
 )
 _NO_FOLDER_HEADING = "No folder, though another framework has the seed"
 CSV_COLUMNS = (*_SETTING_COLUMNS, "framework", *_NUMBER_COLUMNS)
@@ -409,5 +435,12 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
             numbers = ["" if math.isnan(value) else repr(value) for value in values]
             sizes = (score.group.requested, score.group.completed, score.group.n)
             last = ";".join(map(str, score.group.steps))
-            lines.append([*setting, score.group.framework, *numbers, final.method, *sizes, last])
+            lower = score.with_failed
+            ends = (lower.mean, lower.low, lower.high) if lower else (math.nan,) * 3
+            extra = [
+                score.group.failed,
+                *("" if math.isnan(value) else repr(value) for value in ends),
+            ]
+            row_values = [*numbers, final.method, *sizes, last, *extra]
+            lines.append([*setting, score.group.framework, *row_values])
     return format_csv(lines)

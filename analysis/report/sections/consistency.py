@@ -52,6 +52,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import RandomVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
+from parallax.analysis.verdicts.statements import CONDITIONAL_PREFIX
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _FAMILY_PHRASES = {
@@ -84,6 +85,7 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
         text = f"Apart from these, {words}: {_describe_study_part(own, verdicts)}"
         parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
     parts += _describe_defaults(verdicts)
+    parts += link_intention_to_treat(verdicts)
     clear = sorted(
         (item for item in items if item.verdict != INCONCLUSIVE),
         key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
@@ -118,6 +120,7 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     """Return the counts of one algorithm and variant, and whether there is any difference."""
     cell = own[0].cell
     text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
+    text += describe_statements(own)
     for item in verdicts.omnibus:
         if (item.study, item.algorithm, item.variant) == (cell.study, cell.algorithm, cell.variant):
             count = item.count
@@ -131,6 +134,65 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
         + _describe_failures(own, verdicts.options.alpha)
         + _describe_learned_count(own, verdicts)
     )
+
+
+def describe_statements(items: Sequence[PairVerdict]) -> str:
+    """Return the counts of what is shown of means, distributions and algorithms; may be empty."""
+    counts = collections.Counter(
+        f"{CONDITIONAL_PREFIX} more runs fail"
+        if item.statement.is_conditional
+        # Equivalent and inconclusive stand in the counts of verdicts.
+        else item.statement.text
+        for item in items
+        if item.statement.text not in (EQUIVALENT, INCONCLUSIVE)
+    )
+    words = ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
+    same = [item for item in items if item.is_same_algorithm]
+    text = f" In words: {words}." if words else ""
+    if same:
+        text += f" The same algorithm by lockstep training: {format_count(len(same), 'pair')}."
+    return text
+
+
+def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
+    """Return a sentence for each pair in which runs failed, beside that of complete runs alone."""
+    complete = {
+        (item.cell, item.first.framework, item.second.framework): item
+        for item in (*verdicts.consistency, *verdicts.defaults)
+    }
+    cells = [item.cell for item in verdicts.intention_to_treat]
+    found = []
+    for item in verdicts.intention_to_treat:
+        names = item.first.framework, item.second.framework
+        failed = " and ".join(
+            f"{group.failed} of {get_label(group.framework)}"
+            for group in (item.first, item.second)
+            if group.failed
+        )
+        alone = complete.get((item.cell, *names))
+        found.append(
+            f"{format_setting(item.cell, cells)}, {' and '.join(map(get_label, names))}, with "
+            f"failed runs ({failed}) at the bottom of the task's range: {_format_result(item)}. "
+            f"Complete runs alone: {_format_result(alone) if alone else 'one has none'}."
+        )
+    return tuple(found)
+
+
+def _format_result(item: PairVerdict) -> str:
+    interval = f"[{format_number(item.low)}, {format_number(item.high)}]"
+    return (
+        f"{item.statement.text or 'too few seeds'}, difference {format_number(item.difference)}"
+        f"{'' if math.isnan(item.low) else f' {interval}'}, n = {item.first.n} and {item.second.n}"
+    )
+
+
+def link_intention_to_treat(verdicts: StudyVerdicts) -> list[LinkedSentence]:
+    """Return these sentences with their runs."""
+    texts = describe_intention_to_treat(verdicts)
+    return [
+        LinkedSentence(text, _link_pairs([item]), "t-intention-to-treat")
+        for text, item in zip(texts, verdicts.intention_to_treat, strict=True)
+    ]
 
 
 def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
@@ -186,6 +248,13 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
         "Equivalent: two one-sided tests show the difference to be within "
         f"{options.margin_description}, even if runs not observed fail as often as the runs "
         "observed leave possible.",
+        "Different in mean: the means differ whatever the distributions are, by a bound that "
+        "assumes only the range of scores. Different in distribution: returns or rates of failed "
+        "runs differ, which need not show in the means.",
+        "Equivalent unless more than q% of runs fail: the observed runs are equivalent, none has "
+        "failed, and means stay within the margin as long as at most q% of one framework's runs "
+        "end unlike all observed ones.",
+        "Same algorithm: lockstep training shows both to compute the same updates.",
         "Inconclusive: neither is shown.",
         f"Seeds needed: runs per framework that would show either with {options.power:.0%} power, "
         "if the measured means and deviations were the true ones.",
@@ -428,6 +497,7 @@ def make_setting_sections(
         pairs: Which of them it is about: `main_consistency` or `main_defaults`.
     """
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
+    treated = describe_intention_to_treat(verdicts)
     sections = []
     for cell in cells:
         own = [item for item in pairs if item.cell == cell]
@@ -435,6 +505,12 @@ def make_setting_sections(
         heading = format_setting_with_recipe(cell, groups, cells)
         found = verdicts.vs_random_by_cell.get(cell, ())
         blocks = _describe_setting(own, groups, found, verdicts.options)
+        failed = [
+            text
+            for text, item in zip(treated, verdicts.intention_to_treat, strict=True)
+            if item.cell == cell
+        ]
+        blocks += (Listing(tuple(failed), "Failed runs:"),) if failed else ()
         sections.append(ReportSection(heading, (*blocks, _make_pairs_grid(own))))
     return tuple(sections)
 
@@ -578,7 +654,7 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
             f"[{format_number(item.low)}, {format_number(item.high)}]",
             f"{item.first.n} and {item.second.n}",
             format_bare_p_value(item.p_holm),
-            item.verdict,
+            item.statement.text + (", same algorithm" if item.is_same_algorithm else ""),
             format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
         )
         for item in pairs

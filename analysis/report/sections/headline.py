@@ -14,14 +14,16 @@ from parallax.analysis.report.sections.consistency import (
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.equivalence import compute_min_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.references import LEARNED
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 SELECTION_RULE = (
     "A rule selects them from all pairs of frameworks in one setting: the largest difference that "
-    "is shown; the pair whose interval stays closest to 0, among equivalent pairs and among pairs "
-    "better than random by more than a margin, as far as there are any; and the inconclusive pair "
-    "with the widest interval. Sizes are compared in margins of equivalence, since returns of "
-    "different tasks cannot be compared."
+    "is shown; the pair whose interval stays closest to 0, among pairs that have learned and of "
+    "these among equivalent ones, as far as there are any; and the inconclusive pair with the "
+    "widest interval. Learned: above doing nothing, random actions and the untrained policy by the "
+    "margin. Sizes are compared in margins of equivalence, since returns of different tasks cannot "
+    "be compared."
 )
 
 HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and what it is about
@@ -67,26 +69,26 @@ def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
 
 
 def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
-    own = [item for item in pairs if item.verdict == EQUIVALENT]
-    better = [
-        item
-        for item in own or pairs
-        if vs_random.is_clearly_better_than_random(item, verdicts.vs_random)
-    ]
+    """Two frameworks that learned nothing score alike: only learned runs are called equivalent."""
+    learned = {item.group.key for item in verdicts.learning if item.verdict == LEARNED}
+    both = [item for item in pairs if {item.first.key, item.second.key} <= learned]
+    own = [item for item in both if item.verdict == EQUIVALENT]
     found = min(
-        better or own or pairs,
+        own or both or pairs,
         key=lambda item: _divide_by_margin(item, max(abs(item.low), abs(item.high))),
     )
     share = f"{verdicts.options.margin_share:.0%}"
     if own:
         return (
-            f"Closest pair ({len(own)} of {_format_pair_count(pairs)} are equivalent within "
-            f"{share})",
+            f"Closest pair ({len(own)} of {_format_pair_count(both)} that have learned are "
+            f"equivalent within {share})",
             found,
         )
+    if not both:
+        return f"No pair of {len(pairs)} is shown to have learned; the closest", found
     head = (
-        f"No pair of {len(pairs)} is shown to be equivalent within {share}"
-        f"{_explain_unreachable_equivalence(pairs, verdicts.options)}; the closest"
+        f"No pair of {len(both)} that have learned is shown to be equivalent within {share}"
+        f"{_explain_unreachable_equivalence(both, verdicts.options)}; the closest"
     )
     return head, found
 

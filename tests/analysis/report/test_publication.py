@@ -292,3 +292,11 @@ def picked(runs: frozenset[RequestedRun], command: str) -> set[RequestedRun]:
     return {
         run for run in runs if all(str(getattr(run, name)) in requested[name] for name in requested)
     }
+
+
+def test_reports_of_published_studies_hold_no_errors():
+    pages = [path for folder in PUBLISHED for path in folder.glob("report.html")]
+    assert pages
+    for path in pages:
+        text = path.read_text()
+        assert "Errno" not in text and "cannot be read" not in text, path

@@ -8,6 +8,9 @@ import pytest
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.report.sections.comparison import compare_frameworks, format_score_lines
+from parallax.analysis.report.sections.consistency import describe_intention_to_treat
+from parallax.analysis.report.sections.headline import select_headline_findings
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.endpoints import settle_endpoint
@@ -130,6 +133,47 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     assert complete.difference < 0 < treated.difference
     assert treated.second.n == 5
     assert float(treated.second.moments.mean) == pytest.approx(3 * 903 / 5)
+    (text,) = describe_intention_to_treat(verdicts)
+    assert "(2 of SB3) at the bottom" in text and "n = 5 and 5. Complete runs alone" in text
+    assert text.endswith("n = 5 and 3.")
+    (row,) = compare_frameworks(load_runs(results), "t", np.random.default_rng(0))
+    assert "with 2 failed: 541.8" in format_score_lines(row, "sb3")
+    assert row.scores[0].with_failed is None
+
+
+def test_a_framework_of_which_all_runs_failed_has_a_line_of_its_own(results, make_run):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(4):
+            status = "failed" if framework == "sb3" else "completed"
+            failure = "diverged" if framework == "sb3" else None
+            make_run(seed=seed, framework=framework, env=PENDULUM, status=status, failure=failure)
+    verdicts = judge_runs(load_runs(results), dataclasses.replace(OPTIONS, resamples=50))
+    (treated,) = verdicts.intention_to_treat
+    assert (treated.first.n, treated.second.n) == (4, 4)
+    (text,) = describe_intention_to_treat(verdicts)
+    assert "(4 of SB3)" in text and "Complete runs alone: " in text
+
+
+@pytest.mark.parametrize("level", [0.02, 0.9])
+def test_only_learned_pairs_are_equivalent_in_a_headline(results, make_run, level):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(40):
+            score = 1000 * level + seed / 20
+            make_run(seed=seed, framework=framework, env=PENDULUM, score=score)
+    options = dataclasses.replace(OPTIONS, resamples=50)
+    verdicts = judge_runs(load_runs(results), options)
+    assert [item.verdict for item in verdicts.consistency] == ["equivalent"]
+    text = repr(select_headline_findings(verdicts)[1])
+    assert ("1 of 1 pair that have learned" in text) == (level > 0.5)
+    assert ("No pair of 1 is shown to have learned" in text) == (level < 0.5)
+
+
+def test_rare_runs_far_above_all_others_count_as_failed_ones_do():
+    item = state(around(500, 1, 20), around(500, 1, 20))
+    assert item.statement.tolerated_failures == pytest.approx(0.2, abs=0.01)
+    low = state(around(300, 1, 20), around(300, 1, 20))
+    # 700 are above and 300 below: the farther end counts.
+    assert low.statement.tolerated_failures == pytest.approx(0.1 * 974 / 700, abs=0.01)
 
 
 def test_groups_without_failures_keep_their_scores():
