@@ -38,8 +38,8 @@ from parallax.analysis.stats.intervals import (
     compute_welch_interval,
 )
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
-from parallax.analysis.verdicts.intention_to_treat import count_failed_as_bottom
 from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
