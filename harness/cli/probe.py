@@ -12,6 +12,7 @@ from parallax.harness.cli.arguments import (
     add_probe_argument,
     check_output_folders,
 )
+from parallax.harness.cli.probe_checkouts import compare_checkout, list_changes_in_order
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -27,14 +28,15 @@ from parallax.harness.record.files import write_texts_atomically
 
 _EPILOG = """\
 exit codes:
-  0  every probe ran; with --baseline or --drift: no answer changed
+  0  every probe ran; with --baseline, --drift or --path: no answer changed
   1  an answer changed, or with --seeds flips
   2  bad input
   3  a probe failed to run
 
 examples:
   parallax probe --frameworks sb3,cleanrl --algorithms td3
-  parallax probe --probe ppo.truncation"""
+  parallax probe --probe ppo.truncation
+  parallax probe --frameworks sb3 --path ~/stable-baselines3 --commits v2.6.0..HEAD"""
 
 
 _OUTPUTS = ("json", "markdown", "html", "claims", "details", "baseline")
@@ -97,6 +99,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "all of them (default: 1)",
     )
     add("--python", metavar="PATH", help="run one framework in another Python interpreter")
+    add(
+        "--path",
+        type=Path,
+        metavar="CHECKOUT",
+        help="compare a checkout of the one framework with the installed version",
+    )
+    add(
+        "--commits",
+        metavar="A..B",
+        help="with --path: compare commits of the checkout, in place of its files as they are",
+    )
     add_level_arguments(parser)
 
 
@@ -108,6 +121,7 @@ def check_options(options: argparse.Namespace) -> None:
     """
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
+    check_checkout_options(options)
     if options.seeds < 1:
         raise SpecError(f"--seeds {options.seeds} must be at least 1.")
     if options.seeds > 1 and (options.intervention or options.drift or options.answers):
@@ -137,6 +151,28 @@ def check_options(options: argparse.Namespace) -> None:
         raise SpecError("--answers FILE runs no probe: drop --python.")
     elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
+
+
+def check_checkout_options(options: argparse.Namespace) -> None:
+    """Check `--path` and `--commits` against the other options.
+
+    Raises:
+        SpecError: Options exclude each other, or `--path` is no folder.
+    """
+    if options.path is None:
+        if options.commits:
+            raise SpecError("--commits needs --path CHECKOUT, the repository.")
+        return
+    others = ("drift", "answers", "baseline", "intervention", "claims", "details")
+    given = [name for name in others if getattr(options, name)]
+    if given or options.seeds > 1:
+        raise SpecError(
+            f"--path compares states of one framework's source: drop --{(given or ['seeds'])[0]}."
+        )
+    if options.frameworks is None or len(options.frameworks) != 1:
+        raise SpecError("--path is about one framework: name it with --frameworks.")
+    if not options.path.is_dir():
+        raise SpecError(f"--path {options.path} is no folder: name the top of a checkout.")
 
 
 def check_claim_coverage(
@@ -230,6 +266,8 @@ def run(options: argparse.Namespace) -> int:
         print(*lines, sep="\n")
         return NO_CHANGE_EXIT
     check_output_folders(getattr(options, name) for name in _OUTPUTS)
+    if options.path:
+        return run_checkouts(probes, options)
     new = options.update_baseline and not options.baseline.exists()
     stored = baseline.load_report(options.baseline) if options.baseline and not new else None
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)
@@ -237,9 +275,15 @@ def run(options: argparse.Namespace) -> int:
     if options.seeds > 1:  # the page and the files show the first numbers alone
         first = [name for name in found.versions if " seed " not in name]
         found = baseline.select_answers(found, [probe.name for probe in probes], first)
-    print("\n".join(report.format_report(found, options.all)))
+    table = "\n".join(report.format_report(found, options.all))
+    if stored or options.drift:  # what changed first, and everything below it
+        changed = print_comparison(found, stored, options, probes)
+        print("", table, sep="\n")
+    else:
+        print(table)
+        changed = print_comparison(found, stored, options, probes)
     write_output_files(render_files(found, options))
-    changed = print_comparison(found, stored, options, probes) or bool(flips)
+    changed = changed or bool(flips)
     if options.seeds > 1:
         print(
             f"\nOn {options.seeds} sets of numbers: {len(flips)} answers flip.", *flips, sep="\n  "
@@ -247,6 +291,21 @@ def run(options: argparse.Namespace) -> int:
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED_EXIT
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
+
+
+def run_checkouts(probes: Sequence[Probe], options: argparse.Namespace) -> int:
+    """Compare states of a framework's source, the changed answers first and all after them.
+
+    Raises:
+        SpecError: The checkout cannot be used.
+    """
+    found = compare_checkout(parse_request(probes, options), options.path, options.commits)
+    print("", *report.format_report(found, options.all), sep="\n")
+    write_output_files(render_files(found, options))
+    answers = [answer for result in found.results for answer in result.answers.values()]
+    if any(answer.failed for answer in answers):
+        return FAILED_EXIT
+    return CHANGED_EXIT if list_changes_in_order(found) else NO_CHANGE_EXIT
 
 
 def format_resolution(probe: Probe) -> str:

@@ -114,7 +114,8 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
     """Return the difference of an answer from an earlier one, in at most one line."""
-    was_is = f"was {describe_answer(before)}; is {describe_answer(after)}"
+    old, new = describe_answer(before), describe_answer(after)
+    was_is = f"was {old}; is {new}" if old != new else f"{new} as before, with other numbers"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
     if _is_unchanged(result.probe, before, after):

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ class ProbeTarget:
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
+        source: Folder that the framework's package is imported from; None for the installed one.
     """
 
     label: str
@@ -112,6 +114,7 @@ class ProbeTarget:
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
+    source: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,9 +231,9 @@ def _collect_replies(
     targets: Sequence[ProbeTarget], probes: Sequence[Probe], on_answer: ReportAnswer
 ) -> dict[str, "TargetReply"]:
     # The last starts first: TorchRL takes longest.
-    by_python: dict[str, list[ProbeTarget]] = {}
+    by_python: dict[tuple[str, Path | None], list[ProbeTarget]] = {}
     for target in reversed(targets):
-        by_python.setdefault(target.python, []).append(target)
+        by_python.setdefault((target.python, target.source), []).append(target)
     max_processes = max(MAX_PROCESSES // len(by_python), 1)
     pool, processes = ThreadPoolExecutor(len(by_python)), list[ProbeProcess]()
     try:
@@ -263,22 +266,29 @@ class TargetReply:
     results: Mapping[str, ProbeResult]
 
 
-def make_worker_environment() -> dict[str, str]:
+def make_worker_environment(source: Path | None = None) -> dict[str, str]:
     """Return the environment of workers; variables of this process have priority.
+
+    Args:
+        source: Folder that packages are imported from before all others.
 
     JAX stores compiled operations by their code, its version and the processor. They are the same
     bits as those compiled anew, and most of the time of a measurement that runs JAX operation by
     operation is compiling.
     """
     stored = {"JAX_COMPILATION_CACHE_DIR": str(find_cache_folder("jax"))}
-    return WORKER_ENVIRONMENT | stored | dict(os.environ)
+    found = WORKER_ENVIRONMENT | stored | dict(os.environ)
+    if source is not None:
+        paths = [str(source), *filter(None, [found.get("PYTHONPATH")])]
+        found["PYTHONPATH"] = os.pathsep.join(paths)
+    return found
 
 
 class ProbeProcess:
     """One worker process, and the implementations that it or its children measure.
 
     Args of the constructor:
-        targets: Implementations; all have the same interpreter.
+        targets: Implementations; all have the same interpreter and source.
         probes: The questions.
         max_processes: Largest number of children at the same time.
     """
@@ -299,7 +309,7 @@ class ProbeProcess:
         try:
             self._process = subprocess.Popen(
                 [targets[0].python, *worker],
-                env=add_project_to_path(make_worker_environment()),
+                env=add_project_to_path(make_worker_environment(targets[0].source)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,

@@ -1,0 +1,212 @@
+"""`parallax probe --path CHECKOUT [--commits A..B]`: answers of a framework's checkout."""
+
+import dataclasses
+import hashlib
+import io
+import itertools
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.probes.baseline import describe_change, merge_reports
+from parallax.harness.probes.intervention_check import get_single_framework
+from parallax.harness.probes.results import ProbeReport
+from parallax.harness.probes.runner import (
+    ProbeRequest,
+    ProbeTargets,
+    make_probe_target,
+    run_probes,
+)
+
+INSTALLED = "installed"
+_MAX_COMMITS = 200
+_FIND_MODULE_CODE = (
+    "import importlib.util, sys; print(importlib.util.find_spec(sys.argv[1]).origin)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceVersion:
+    """One state of a framework's source.
+
+    Attributes:
+        label: Its name in the report: `installed`, `checkout`, or a commit.
+        folder: Folder that its package is in; None for the installed version.
+        description: Path, commit and state in words.
+    """
+
+    label: str
+    folder: Path | None
+    description: str
+
+
+def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None) -> ProbeReport:
+    """Measure the states of a checkout and print which answers changed between them.
+
+    Args:
+        request: Probes and the one framework.
+        checkout: A working copy of its repository.
+        commits: `A..B`; None compares the files as they are with the installed version.
+
+    Returns:
+        The answers of all states, in order.
+
+    Raises:
+        SpecError: The framework cannot be taken from the checkout, or a commit is not known.
+    """
+    framework = get_single_framework("--path", request.frameworks)
+    package = _get_package(framework)
+    if commits is None:
+        versions = [
+            _describe_installed(framework, package, request.python),
+            _describe_checkout(checkout, package),
+        ]
+    else:
+        versions = list_commits(checkout, package, commits)
+    found = measure_versions(versions, framework, request)
+    for version in versions:
+        print(f"{version.label}: {version.description}")
+    changes = list_changes_in_order(found)
+    print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
+    print(*(f"  {change}\n" for change in changes), sep="", end="")
+    return found
+
+
+def list_changes_in_order(found: ProbeReport) -> list[str]:
+    """Return a line for each answer that is another one than in the state before.
+
+    States of which a probe failed to run are skipped: their neighbours are compared.
+    """
+    lines = []
+    for before, after in itertools.combinations(found.versions, 2):
+        for result in found.results:
+            measured = [n for n in found.versions if n in result.answers]
+            measured = [n for n in measured if not result.answers[n].failed]
+            if (before, after) in itertools.pairwise(measured):
+                old, new = result.answers[before], result.answers[after]
+                lines += [
+                    f"{before} -> {after}  {result.probe}: {text}"
+                    for text in describe_change(result, old, new)
+                ]
+    return lines
+
+
+def measure_versions(
+    versions: Sequence[SourceVersion], framework: str, request: ProbeRequest
+) -> ProbeReport:
+    """Return the answers of several states of a framework's source."""
+    found: ProbeReport | None = None
+    with CommandProgress(len(versions) * len(request.probes)) as progress:
+        for version in versions:  # one after the other: each takes as many processes as there are
+            target = make_probe_target(framework, request.python, version.label)
+            target = dataclasses.replace(target, level=request.level, source=version.folder)
+            report = run_probes(request.probes, ProbeTargets((target,)), progress.advance)
+            found = report if found is None else merge_reports(report, found)
+    assert found is not None
+    return found
+
+
+def _get_package(framework: str) -> str:
+    names = load_adapter(framework).import_names
+    if not names:
+        raise SpecError(
+            f"--path: framework={framework} is not imported as a package. For CleanRL, train your "
+            "own copy of a script with script=PATH."
+        )
+    return names[0]
+
+
+def _describe_installed(framework: str, package: str, python: str | None) -> SourceVersion:
+    return SourceVersion(INSTALLED, None, f"{framework} in {_find_module(package, python)}")
+
+
+def _describe_checkout(checkout: Path, package: str) -> SourceVersion:
+    folder = _find_package_folder(checkout, package)
+    try:
+        commit = _run_git(checkout, "rev-parse", "--short", "HEAD")
+        changed = len(_run_git(checkout, "status", "--porcelain", "--", str(folder)).splitlines())
+        state = f"commit {commit}" + (f", {changed} files changed since" if changed else "")
+    except SpecError:
+        state = "no commit"
+    return SourceVersion("checkout", folder, f"{folder / package} ({state})")
+
+
+def _find_package_folder(checkout: Path, package: str) -> Path:
+    for folder in (checkout, checkout / "src"):
+        if (folder / package / "__init__.py").is_file():
+            return folder.resolve()
+    raise SpecError(
+        f"--path {checkout}: neither it nor its folder src holds the package {package}. Name the "
+        "top folder of the repository."
+    )
+
+
+def _find_module(package: str, python: str | None) -> str:
+    command = [python or sys.executable, "-c", _FIND_MODULE_CODE, package]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or f"no place that {command[0]} finds"
+
+
+def list_commits(checkout: Path, package: str, commits: str) -> list[SourceVersion]:
+    """Return the first commit of a range, and those after it that change the package.
+
+    Each is unpacked into the cache once; the repository itself is only read.
+
+    Raises:
+        SpecError: The range is no `A..B` of known commits, or has too many.
+    """
+    first, dots, last = commits.partition("..")
+    if not (first and dots and last) or last.startswith("."):
+        raise SpecError(f"--commits {commits}: write two commits, such as v2.4.0..HEAD.")
+    start, end = (
+        _run_git(checkout, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        for name in (first, last)
+    )
+    where = _find_package_folder(checkout, package) / package
+    later = _run_git(checkout, "rev-list", "--reverse", f"{start}..{end}", "--", str(where))
+    hashes = [start, *later.split()]
+    if len(hashes) > _MAX_COMMITS:
+        raise SpecError(
+            f"--commits {commits}: {len(hashes) - 1} commits change {package}, and at most "
+            f"{_MAX_COMMITS - 1} are measured: name a shorter range."
+        )
+    return [_unpack_commit(checkout, package, commit) for commit in hashes]
+
+
+def _unpack_commit(checkout: Path, package: str, commit: str) -> SourceVersion:
+    top = Path(_run_git(checkout, "rev-parse", "--show-toplevel"))
+    repository = hashlib.sha256(os.fsencode(top)).hexdigest()[:12]
+    folder = find_cache_folder("commits") / repository / commit
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        packed = _run_git_bytes(top, "archive", "--format=tar", commit)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            unpacked = Path(temporary) / commit
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                archive.extractall(unpacked, filter="data")
+            unpacked.rename(folder)
+    title = _run_git(top, "log", "-1", "--format=%h %s", commit)
+    return SourceVersion(title.partition(" ")[0], _find_package_folder(folder, package), title)
+
+
+def _run_git(folder: Path, *words: str) -> str:
+    return _run_git_bytes(folder, *words).decode("utf-8", "replace").strip()
+
+
+def _run_git_bytes(folder: Path, *words: str) -> bytes:
+    try:
+        answer = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=True)
+    except FileNotFoundError:
+        raise SpecError("--path: git is not installed, and commits need it.") from None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason"]
+        raise SpecError(f"--path {folder}: git {words[0]} says: {lines[-1]}") from error
+    return answer.stdout

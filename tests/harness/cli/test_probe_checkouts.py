@@ -1,0 +1,100 @@
+"""`parallax probe --path`: a changed line of a checkout is found, and so is its commit."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import stable_baselines3
+
+from parallax.harness.cli.main import main
+from parallax.harness.cli.probe_checkouts import list_commits
+from parallax.harness.contract.fields import SpecError
+
+SOURCE = Path(stable_baselines3.__file__).parent
+
+
+def git(folder, *words):
+    name = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    answer = subprocess.run(
+        ["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True
+    )
+    return answer.stdout.strip()
+
+
+def change(folder, old, new):
+    path = folder / "stable_baselines3" / "common" / "utils.py"
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository of Stable-Baselines3 with three commits, the last of which changes an update."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "copy"
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE, folder / "stable_baselines3", ignore=without)
+    git(tmp_path, "init", "-q", str(folder))
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    (folder / "README.md").write_text("no code")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "words")
+    change(folder, "target_param.data.mul_(1 - tau)", "target_param.data.mul_(1 - 2 * tau)")
+    git(folder, "commit", "-qam", "faster targets")
+    return folder
+
+
+def test_commits_are_unpacked_once_and_without_a_trace(checkout):
+    before = git(checkout, "status", "--porcelain"), git(checkout, "worktree", "list")
+    first, second = list_commits(checkout, "stable_baselines3", "HEAD~2..HEAD")
+    assert second.description.endswith("faster targets") and first.label != second.label
+    assert (git(checkout, "status", "--porcelain"), git(checkout, "worktree", "list")) == before
+    text = (second.folder / "stable_baselines3" / "common" / "utils.py").read_text()
+    assert "1 - 2 * tau" in text
+    assert list_commits(checkout, "stable_baselines3", "HEAD~2..HEAD")[1] == second
+
+
+@pytest.mark.parametrize(
+    ("commits", "message"),
+    [
+        ("HEAD", "write two commits"),
+        ("HEAD...HEAD", "write two commits"),
+        ("..HEAD", "write two commits"),
+        ("no-such-tag..HEAD", "git rev-parse says"),
+        ("--help..HEAD", "git rev-parse says"),
+    ],
+)
+def test_ranges_that_are_none_are_refused(checkout, commits, message):
+    with pytest.raises(SpecError, match=message):
+        list_commits(checkout, "stable_baselines3", commits)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--commits", "A..B"], "--commits needs --path"),
+        (["--path", "."], "name it with --frameworks"),
+        (["--path", ".", "--frameworks", "sb3,cleanrl"], "name it with --frameworks"),
+        (["--path", ".", "--frameworks", "sb3"], "holds the package stable_baselines3"),
+        (["--path", ".", "--frameworks", "cleanrl"], "script=PATH"),
+        (["--path", "none", "--frameworks", "sb3"], "is no folder"),
+        (["--path", ".", "--frameworks", "sb3", "--seeds", "2"], "drop --seeds"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(words, message, capsys):
+    assert main(["probe", "--probe", "td3.target_update", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_changed_line_and_its_commit_are_found(checkout, capsys):
+    words = ["probe", "--frameworks", "sb3", "--probe", "td3.target_update", "--path"]
+    assert main([*words, str(checkout)]) == 1
+    first, _, table = capsys.readouterr().out.partition("\n\n")
+    assert "1 of the answers changed:\n  installed -> checkout  td3.target_update" in first
+    commit = git(checkout, "rev-parse", "--short", "HEAD")
+    assert f"{checkout / 'stable_baselines3'} (commit {commit})" in first and table
+    assert main([*words, str(checkout), "--commits", "HEAD~2..HEAD~1"]) == 0
+    assert "None of the answers changed." in capsys.readouterr().out
