@@ -61,8 +61,8 @@ class Page:
                 return dict(answer["result"])
             self.events.append(answer)
 
-    def open(self, path: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Shows a file at a width, as a phone would below 600 pixels, and waits for it."""
+    def open(self, path: Path | str, width: int, height: int = 900, dark: bool = False) -> None:
+        """Shows a file or address at a width, as a phone would below 600 pixels, and waits."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         phone = width < 600
@@ -74,7 +74,7 @@ class Page:
             mobile=phone,
         )
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.as_uri())
         end = time.monotonic() + PATIENCE
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             if time.monotonic() > end:

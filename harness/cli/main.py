@@ -64,6 +64,11 @@ COMMANDS = (
         "Writes one HTML page about a study: verdicts, figures, tables and runs",
     ),
     Command(
+        "view",
+        f"{_ANALYSIS}.view",
+        "Shows all studies of a folder in the browser: filter, reports, runs side by side",
+    ),
+    Command(
         "probe",
         f"{_CLI}.probe",
         "Feeds every implementation the same data and compares one gradient step with the paper",

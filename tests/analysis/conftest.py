@@ -89,6 +89,11 @@ def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
+@pytest.fixture(scope="session")
+def write_run_folder() -> Callable[..., Path]:
+    return write_run
+
+
 @pytest.fixture
 def make_run(results: Path) -> Callable[..., Path]:
     return lambda **options: write_run(results, **options)

@@ -1,0 +1,321 @@
+"""Pages of `parallax view`: studies of a folder, runs of a study, and runs side by side.
+
+Names come from runs of others: the template escapes every value, and pages have no script.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+
+from parallax.analysis.commands.common import CommandError, get_analysis_folder, read_results
+from parallax.analysis.data.load import read_runs
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun
+from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
+from parallax.harness.record.files import UnusableError, escape_unprintable
+from parallax.harness.record.layout import PACKED_SUFFIX
+
+REPORT_NAME = "report.html"
+MAX_ROWS = 500
+MAX_COMPARED = 12
+COMPLETE = "complete"
+FILTERS = ("task", "algorithm", "hyperparameters", "implementation", "settings", "state")
+ORDERS = {"": "name", "score": "highest score first", "seconds": "longest first"}
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM = 640, 300, 64, 610, 264  # of a figure and its axes
+
+
+@dataclasses.dataclass(frozen=True)
+class BrowsedRun:
+    """A run as pages show it.
+
+    Attributes:
+        key: Short hash by which addresses name it.
+        source: Run as the analysis reads it.
+        fields: Values that it is listed and filtered by, as text.
+        score: Mean return of the last evaluation; NaN if it is not complete.
+        seconds: Time from start to end; NaN if it is not known.
+    """
+
+    key: str
+    source: CompletedRun | ExcludedRun
+    fields: Mapping[str, str]
+    score: float
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """Return its name above a curve."""
+        names = ("implementation", "algorithm", "task", "hyperparameters")
+        return ", ".join(self.fields[name] for name in names) + f", seed {self.fields['seed']}"
+
+    def list_settings(self) -> dict[str, str]:
+        """Return every setting, hyperparameters one by one, as text."""
+        if not isinstance(self.source, CompletedRun):
+            return {}
+        values = dict(self.source.spec) | {
+            "hyperparameters": self.source.effective_hyperparameters,
+            "script": (self.source.spec.get("script") or {}).get("name"),
+        }
+        found: dict[str, Any] = {}
+        for name in sorted(values.keys() - {"overridden", "seed", "study"}):
+            value = values[name]
+            inner = value if isinstance(value, Mapping) else {"": value}
+            found |= {f"{name}.{key}".strip("."): inner[key] for key in inner}
+        return {n: MISSING if v is None else escape_unprintable(str(v)) for n, v in found.items()}
+
+
+def make_browsed_run(root: Path, run: CompletedRun | ExcludedRun) -> BrowsedRun:
+    """Return a run as pages show it.
+
+    Args:
+        root: Folder or file that it was read from.
+        run: As the analysis reads it.
+    """
+    cell, done = run.id.cell, run if isinstance(run, CompletedRun) else None
+    fields = {
+        "task": cell.env,
+        "algorithm": get_label(cell.algorithm),
+        "hyperparameters": get_recipe_label(cell.hps),
+        "implementation": get_label(run.id.framework),
+        "settings": cell.variant,
+        "seed": MISSING if run.id.seed is None else str(run.id.seed),
+        "state": COMPLETE if isinstance(run, CompletedRun) else run.reason,
+    }
+    return BrowsedRun(
+        hashlib.sha256(f"{root}\0{run.path}".encode("utf-8", "replace")).hexdigest()[:12],
+        run,
+        {name: escape_unprintable(value) for name, value in fields.items()},
+        done.final_score if done else math.nan,
+        done.seconds if done else math.nan,
+    )
+
+
+class RunLibrary:
+    """All runs of a folder or of a file of packed runs, as they were when they were read.
+
+    Attributes:
+        root: The folder or file.
+        studies: Runs by the name of their study, in order.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Read the runs.
+
+        Raises:
+            CommandError: There is no such folder, or no runs in it.
+        """
+        self.root = root
+        self.read()
+
+    def read(self) -> None:
+        """Read all runs again."""
+        found = []
+        for file in sorted(self.root.glob(f"*{PACKED_SUFFIX}")) if self.root.is_dir() else ():
+            try:
+                found.append(read_runs(file))
+            except UnusableError:
+                continue  # a table of something else
+        try:
+            found.append(read_results(self.root))
+        except CommandError:
+            if not found:
+                raise
+        self._files: dict[str, Path] = {}
+        runs: dict[str, list[BrowsedRun]] = collections.defaultdict(list)
+        for part in found:
+            items: tuple[CompletedRun | ExcludedRun, ...] = (*part.runs, *part.excluded)
+            for item in items:
+                runs[item.id.cell.study].append(make_browsed_run(part.root, item))
+                if part.root.is_file():
+                    self._files[item.id.cell.study] = part.root
+        self.studies = {name: tuple(runs[name]) for name in sorted(runs)}
+        self._by_key = {run.key: run for group in self.studies.values() for run in group}
+
+    def get_run(self, key: str) -> BrowsedRun:
+        """Return a run by its key; raises `KeyError` if there is none."""
+        return self._by_key[key]
+
+    def describe_size(self) -> str:
+        """Return the numbers of runs and studies in words."""
+        runs, studies = len(self._by_key), len(self.studies)
+        return f"{runs} run{'s' * (runs != 1)} in {studies} stud{'y' if studies == 1 else 'ies'}"
+
+    def get_location(self, study: str) -> Path:
+        """Return the folder of a study, or the file that it is packed in."""
+        if study in self._files:
+            return self._files[study]
+        # The root may be the study itself, or a folder in it. Names that are paths name no folder.
+        is_name = study not in ("", ".", "..") and not {"/", "\0"} & set(study)
+        below = self.root / study if is_name else self.root
+        return below if below.is_dir() and not below.is_symlink() else self.root
+
+    def find_report(self, study: str) -> Path | None:
+        """Return the report of a study, or None if none was written; links are not followed.
+
+        Raises:
+            KeyError: There is no such study.
+        """
+        if study not in self.studies:
+            raise KeyError(study)
+        folder = get_analysis_folder(self.get_location(study))
+        path = folder / REPORT_NAME
+        has_link = folder.is_symlink() or path.is_symlink()
+        return path if path.is_file() and not has_link else None
+
+    def link_report(self, study: str) -> str:
+        """Return the address of a study's report, or an empty string."""
+        return f"report?{urlencode({'study': study})}" if self.find_report(study) else ""
+
+
+def render_index(library: RunLibrary, text: str) -> str:
+    """Return the page that lists studies.
+
+    Args:
+        library: The runs.
+        text: Studies are listed that hold it in their name, tasks, algorithms or implementations.
+    """
+    rows = []
+    for name, runs in library.studies.items():
+        summary = {
+            field: sorted({run.fields[field] for run in runs})
+            for field in ("algorithm", "task", "implementation")
+        }
+        words = " ".join([name, *(value for values in summary.values() for value in values)])
+        if text.lower() in words.lower():
+            row = {
+                "name": escape_unprintable(name),
+                "link": f"study?{urlencode({'study': name})}",
+                "report": library.link_report(name),
+                "complete": sum(run.fields["state"] == COMPLETE for run in runs),
+                "runs": len(runs),
+            }
+            rows.append(row | summary)
+    return _render("index", rows=rows, text=text, size=library.describe_size(), root=library.root)
+
+
+def render_study(library: RunLibrary, study: str, chosen: Mapping[str, str]) -> str:
+    """Return the page that lists runs of a study.
+
+    Args:
+        library: The runs.
+        study: Its name.
+        chosen: Values of fields that runs must have, and `order`.
+
+    Raises:
+        KeyError: There is no such study.
+    """
+    runs = library.studies[study]
+    wanted = {name: chosen[name] for name in FILTERS if chosen.get(name)}
+    matching = [run for run in runs if wanted.items() <= dict(run.fields).items()]
+    order = chosen.get("order", "")
+    if order in ("score", "seconds"):
+        values = {run.key: getattr(run, order) for run in matching}
+        matching.sort(key=lambda run: (math.isnan(values[run.key]), -values[run.key]))
+    return _render(
+        "study",
+        study=study,
+        name=escape_unprintable(study),
+        choices={name: sorted({run.fields[name] for run in runs}) for name in FILTERS},
+        wanted=wanted,
+        orders=ORDERS,
+        order=order,
+        runs=matching[:MAX_ROWS],
+        found=len(matching),
+        total=len(runs),
+        most=MAX_COMPARED,
+        report=library.link_report(study),
+        command=f"parallax report {shlex.quote(str(library.get_location(study)))}",
+    )
+
+
+def render_comparison(library: RunLibrary, keys: Sequence[str]) -> str:
+    """Return the page of one run, or of several side by side.
+
+    Raises:
+        KeyError: There is no run of a key.
+    """
+    chosen = [library.get_run(key) for key in dict.fromkeys(keys)]
+    runs = chosen[:MAX_COMPARED]
+    settings = [run.list_settings() for run in runs]
+    names = dict.fromkeys(name for found in settings for name in found)
+    rows = {name: [found.get(name, MISSING) for found in settings] for name in names}
+    studies = sorted({run.source.id.cell.study for run in runs})
+    return _render(
+        "runs",
+        runs=runs,
+        left_out=len(chosen) - len(runs),
+        studies=[(f"study?{urlencode({'study': n})}", escape_unprintable(n)) for n in studies],
+        figure=draw_curves([run.source for run in runs]),
+        different={name: values for name, values in rows.items() if len(set(values)) > 1},
+        equal={name: values[0] for name, values in rows.items() if len(set(values)) == 1},
+    )
+
+
+def render_problem(text: str) -> str:
+    """Return a page with one sentence, for requests that are refused."""
+    return _render("problem", text=text)
+
+
+def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | None:
+    """Return points and ticks of the learning curves in a figure's coordinates.
+
+    Returns:
+        None if no run is complete.
+    """
+    from matplotlib.ticker import MaxNLocator  # a second, and lists of runs need no ticks
+
+    curves = {
+        i: (run.timesteps, run.results.mean(axis=1))
+        for i, run in enumerate(runs)
+        if isinstance(run, CompletedRun)
+    }
+    if not curves:
+        return None
+    low = min(float(means.min()) for _, means in curves.values())
+    high = max(float(means.max()) for _, means in curves.values())
+    low, high = (low, high) if low < high else (low - 1, high + 1)
+    end = max(1, *(int(steps[-1]) for steps, _ in curves.values()))
+
+    def x(step: float) -> float:
+        return round(_LEFT + (_RIGHT - _LEFT) * step / end, 1)
+
+    def y(score: float) -> float:
+        return round(12 + (_BOTTOM - 12) * (high - score) / (high - low), 1)
+
+    steps = [tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end]
+    scores = [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
+    return {
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "left": _LEFT,
+        "right": _RIGHT,
+        "bottom": _BOTTOM,
+        "curves": {
+            i: [(x(step), y(mean)) for step, mean in zip(*curve, strict=True)]
+            for i, curve in curves.items()
+        },
+        "steps": [(x(tick), f"{tick:,.0f}") for tick in steps],
+        "scores": [(y(tick), f"{tick:g}") for tick in scores],
+    }
+
+
+def _render(page: str, **values: Any) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = format_number
+    style = (files("parallax.analysis.report") / "style.css").read_text("utf-8")
+    return environment.get_template("run_browser.html").render(page=page, style=style, **values)

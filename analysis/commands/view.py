@@ -1,0 +1,198 @@
+"""`parallax view`: a read-only page over all studies of a folder, served to this machine alone."""
+
+import argparse
+import secrets
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from parallax.analysis.commands.common import CommandError
+from parallax.analysis.commands.run_browser import (
+    RunLibrary,
+    render_comparison,
+    render_index,
+    render_problem,
+    render_study,
+)
+
+ADDRESS = "127.0.0.1"  # never another: whoever reaches the port sees the runs
+_MAX_REPORT_BYTES = 2**27
+_PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+# A report is a file that others may have made: its script runs in an origin of its own.
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
+)
+
+Query = Mapping[str, list[str]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.add_argument(
+        "results",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of studies, one study, or a file of packed runs",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port on 127.0.0.1 (default: one that is free)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the pages until Ctrl-C.
+
+    Raises:
+        CommandError: There are no runs, or the port is taken.
+    """
+    if not 0 <= options.port < 2**16:
+        raise CommandError(f"--port {options.port}: give a port below 65536, or 0 for a free one.")
+    library = RunLibrary(options.results)
+    try:
+        server = RunServer(library, options.port)
+    except OSError as error:
+        raise CommandError(
+            f"--port {options.port}: {error.strerror}. Leave it out, which takes a free port."
+        ) from error
+    with server:
+        print(f"{library.describe_size()}: {server.url}\nCtrl-C ends it.", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+class RunServer(ThreadingHTTPServer):
+    """Server on this machine's loopback address.
+
+    Its pages are below a random path, since other users of a login node reach the port, too.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, library: RunLibrary, port: int = 0) -> None:
+        """Bind the port; nothing is served yet.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        super().__init__((ADDRESS, port), _RequestHandler)
+        self.library, self.secret = library, secrets.token_urlsafe(16)
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Return the address of the first page."""
+        return f"http://{ADDRESS}:{self.server_port}/{self.secret}/"
+
+    def is_own_host(self, host: str | None) -> bool:
+        """Return whether a request names this server, not a domain that was pointed at it."""
+        return host in (f"{ADDRESS}:{self.server_port}", f"localhost:{self.server_port}")
+
+
+class _RequestHandler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD; no path of a request ever becomes a path of a file."""
+
+    server: RunServer
+    server_version, sys_version = "parallax", ""
+    timeout = 30  # seconds that a silent connection stays open
+
+    def do_GET(self) -> None:
+        """Send a page."""
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """Send the headers of a page."""
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        status, body, policy = self._make_response()
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Content-Security-Policy", policy),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def _make_response(self) -> tuple[HTTPStatus, bytes, str]:
+        if not self.server.is_own_host(self.headers.get("Host")):
+            return _make_problem(HTTPStatus.MISDIRECTED_REQUEST, "The Host header is another's.")
+        parts = urllib.parse.urlsplit(self.path)
+        _, secret, page, *rest = (*parts.path.split("/"), "", "")
+        if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
+            return _make_problem(
+                HTTPStatus.FORBIDDEN, "Open the whole address that parallax view printed."
+            )
+        if page not in _PAGES or any(rest):
+            return _make_problem(HTTPStatus.NOT_FOUND, "There is no such page.")
+        try:
+            query = urllib.parse.parse_qs(parts.query, max_num_fields=200)
+            with self.server.lock:  # the runs are read once, by whoever comes first
+                return _PAGES[page](self.server.library, query)
+        except (KeyError, ValueError):
+            return _make_problem(HTTPStatus.NOT_FOUND, "No such study or run is in the folder.")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: the terminal shows the address."""
+
+
+def _make_problem(status: HTTPStatus, text: str) -> tuple[HTTPStatus, bytes, str]:
+    return status, render_problem(text).encode(), _PAGE_POLICY
+
+
+def _make_page(text: str) -> tuple[HTTPStatus, bytes, str]:
+    return HTTPStatus.OK, text.encode("utf-8", "replace"), _PAGE_POLICY
+
+
+def _show_index(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+    if query.get("read") == ["again"]:
+        library.read()
+    return _make_page(render_index(library, query.get("q", [""])[0]))
+
+
+def _show_study(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+    chosen = {name: values[0] for name, values in query.items()}
+    return _make_page(render_study(library, chosen.pop("study"), chosen))
+
+
+def _show_runs(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+    return _make_page(render_comparison(library, query["run"]))
+
+
+def _show_report(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+    path = library.find_report(query["study"][0])
+    if path is None:
+        raise KeyError("report")
+    with path.open("rb") as file:
+        body = file.read(_MAX_REPORT_BYTES + 1)
+    if len(body) > _MAX_REPORT_BYTES:
+        return _make_problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The report is too large.")
+    return HTTPStatus.OK, body, _REPORT_POLICY
+
+
+_PAGES: Mapping[str, Callable[[RunLibrary, Query], tuple[HTTPStatus, bytes, str]]] = {
+    "": _show_index,
+    "study": _show_study,
+    "runs": _show_runs,
+    "report": _show_report,
+}

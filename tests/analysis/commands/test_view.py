@@ -1,0 +1,175 @@
+"""`parallax view`: what pages show, what the server refuses, and the pages in a real browser."""
+
+import html
+import http.client
+import os
+import re
+import threading
+import urllib.parse
+
+import chromium
+import pytest
+
+from parallax.analysis.commands.common import CommandError
+from parallax.analysis.commands.run_browser import RunLibrary
+from parallax.analysis.commands.view import RunServer
+
+EVIL = "<script>alert(1)</script>"
+REQUIRED = os.environ.get("PARALLAX_REQUIRE_CHROMIUM")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, write_run_folder):
+    results = tmp_path_factory.mktemp("studies") / "results"
+    for framework, score in (("sb3", 100.0), ("cleanrl", 250.0)):
+        for seed in (0, 1):
+            write_run_folder(results, framework=framework, seed=seed, score=score + seed)
+    write_run_folder(results, study="other", env=EVIL.replace("/", "~"), n_envs=3)
+    long = "steps=20000,eval_every=4000,eval_episodes=10,intervention=a-name+another-name"
+    write_run_folder(results, seed=7, status="failed", failure=EVIL, variant=long)
+    (results / "demo" / "analysis").mkdir()
+    page = "<h1>The report</h1><script>document.title = 'ran'</script>"
+    (results / "demo" / "analysis" / "report.html").write_text(page)
+    return results
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with RunServer(RunLibrary(folder)) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found
+        found.shutdown()
+
+
+def get(server, path, host=None, method="GET", secret=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    headers = {} if host is None else {"Host": host}
+    prefix = f"/{server.secret if secret is None else secret}"
+    connection.request(method, f"{prefix}/{path}", headers=headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode(), answer.headers
+
+
+def find_keys(text):
+    return re.findall(r'name="run" value="(\w+)"', text)
+
+
+def test_studies_are_listed_and_filtered(server):
+    status, text, headers = get(server, "")
+    assert status == 200 and "study?study=demo" in text and "study?study=other" in text
+    assert "report?study=demo" in text and "report?study=other" not in text
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "script-src" not in headers["Content-Security-Policy"]
+    _, text, _ = get(server, "?q=cleanrl")
+    assert "study?study=demo" in text and "study?study=other" not in text
+    assert "No study holds" in get(server, "?q=nothing-like-it")[1]
+
+
+def test_runs_are_listed_filtered_ordered_and_compared(server):
+    status, text, _ = get(server, "study?study=demo")
+    assert status == 200 and len(find_keys(text)) == 5 and "Open the report" in text
+    _, chosen, _ = get(server, "study?study=demo&implementation=CleanRL&order=score")
+    assert len(find_keys(chosen)) == 2 and "2 of 5 runs" in chosen
+    assert chosen.index(">251.0<") < chosen.index(">250.0<")
+    keys = "&".join(f"run={key}" for key in find_keys(text)[:3])
+    status, compared, _ = get(server, f"runs?{keys}")
+    assert status == 200 and compared.count("<polyline") >= 2 and "framework" in compared
+
+
+def test_values_from_runs_are_escaped(server):
+    pages = ["", "study?study=demo", "study?study=other", "?q=" + urllib.parse.quote(EVIL)]
+    for page in pages:
+        text = get(server, page)[1]
+        assert "<script" not in text
+    assert html.escape(EVIL) in get(server, "study?study=demo")[1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nothing",
+        "study",
+        "study?study=../demo",
+        "study?study=" + "a" * 5000,
+        "report?study=other",
+        "report?study=..%2f..",
+        "report?study=%00",
+        "runs?run=zzz",
+        "runs",
+        "../../etc/passwd",
+        "report/../../../etc/passwd",
+        "study/demo",
+    ],
+)
+def test_what_is_not_there_is_not_found(server, path):
+    status, text, _ = get(server, path)
+    assert status in (404, 414) and "root:" not in text
+
+
+def test_requests_of_others_are_refused(server):
+    port = server.server_port
+    assert server.server_address[0] == "127.0.0.1"
+    assert get(server, "", host=f"localhost:{port}")[0] == 200
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
+        assert get(server, "", host=host)[0] == 421
+    for secret in ("", "x", server.secret[:-1], server.secret + "x"):
+        status, text, _ = get(server, "", secret=secret)
+        assert status == 403 and "demo" not in text
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert get(server, "", method=method)[0] == 501
+    status, text, _ = get(server, "", method="HEAD")
+    assert (status, text) == (200, "")
+
+
+def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
+    status, text, headers = get(server, "report?study=demo")
+    assert status == 200 and "The report" in text
+    assert "sandbox allow-scripts" in headers["Content-Security-Policy"]
+    assert "allow-same-origin" not in headers["Content-Security-Policy"]
+    outside = tmp_path / "secret.html"
+    outside.write_text("outside")
+    place = folder / "other" / "analysis"
+    place.mkdir()
+    (place / "report.html").symlink_to(outside)
+    assert get(server, "report?study=other")[0] == 404
+    (place / "report.html").unlink()
+    place.rmdir()
+    place.symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "report.html").write_text("outside")
+    assert get(server, "report?study=other")[0] == 404
+    place.unlink()
+
+
+def test_runs_of_now_are_read_again(server, folder, write_run_folder):
+    before = len(find_keys(get(server, "study?study=demo")[1]))
+    write_run_folder(folder, framework="sb3", seed=9)
+    assert len(find_keys(get(server, "study?study=demo")[1])) == before
+    get(server, "?read=again")
+    assert len(find_keys(get(server, "study?study=demo")[1])) == before + 1
+
+
+def test_a_folder_without_runs_is_named(tmp_path):
+    with pytest.raises(CommandError, match="no runs found"):
+        RunLibrary(tmp_path)
+
+
+@pytest.mark.skipif(chromium.find() is None and not REQUIRED, reason="Chromium is not installed")
+def test_pages_in_a_real_browser(server, tmp_path):
+    with chromium.browser(tmp_path / "profile") as page:
+        for width in (1280, 390):
+            for path in ("", "study?study=demo"):
+                page.open(server.url + path, width)
+                assert page.complaints() == []
+                others = [url for url in page.requests() if "favicon" not in url]
+                assert all(url.startswith(server.url) for url in others)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate("document.querySelectorAll('[name=run]').forEach((box) => box.click())")
+        chosen = page.evaluate(
+            "new URLSearchParams(new FormData(document.querySelectorAll('form')[1])).toString()"
+        )
+        page.open(f"{server.url}runs?{chosen}", 390)
+        assert page.evaluate("document.querySelectorAll('polyline').length") >= 4
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.open(f"{server.url}report?study=demo", 1280)
+        assert page.evaluate("document.title") == "ran"
+        assert page.evaluate("window.origin") == "null"  # it cannot read the other pages
