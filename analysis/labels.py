@@ -198,8 +198,10 @@ def format_range(values: Iterable[int]) -> str:
 
 
 def get_label(name: str) -> str:
-    """Return the display name of a framework or an algorithm."""
-    return _LABELS.get(name, name)
+    """Return the display name of a framework, of an own script in its place, or of an algorithm."""
+    framework, _, script = name.partition("@")
+    label = _LABELS.get(framework, framework)
+    return f"{label} ({script})" if script else label
 
 
 def format_p_value(value: float) -> str:

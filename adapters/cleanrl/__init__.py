@@ -13,6 +13,7 @@ from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import ReplayConfig
+from parallax.harness.contract.translation import NativeConfig
 
 
 class CleanRLAdapter(Adapter):
@@ -33,6 +34,18 @@ class CleanRLAdapter(Adapter):
     def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
         """Return whether `module` is the script that is run."""
         return module == get_script_module(algorithm, bool(context.task.choices))
+
+    def check_script(self, algorithm: str, native: NativeConfig, context: RunContext) -> None:
+        """See `parallax.adapters.cleanrl.own_script`."""
+        from parallax.adapters.cleanrl.own_script import check_own_script
+
+        check_own_script(algorithm, native, context)
+
+    def diff_script(self, algorithm: str, context: RunContext) -> str:
+        """Return the unified diff from the wheel's script to the user's own."""
+        from parallax.adapters.cleanrl.own_script import diff_own_script
+
+        return diff_own_script(algorithm, context)
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
         """Return why `replay` is not supported (the sum tree is missing), or an empty string."""

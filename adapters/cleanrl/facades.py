@@ -80,7 +80,7 @@ class GymSyncVectorEnv:
 def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
     """Return a stand-in for the module `gym` in the script."""
     return SimpleNamespace(
-        make=lambda env_id: SeedableEnv(make_env()),
+        make=lambda env_id, **options: SeedableEnv(make_env()),
         spaces=gymnasium.spaces,
         wrappers=SimpleNamespace(RecordEpisodeStatistics=RecordEpisodeStatistics),
         vector=SimpleNamespace(SyncVectorEnv=GymSyncVectorEnv),
@@ -125,7 +125,7 @@ def make_gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
     """
     wrappers = gymnasium.wrappers
     return SimpleNamespace(
-        make=lambda env_id: _cast_to_float32(make_env()),
+        make=lambda env_id, **options: _cast_to_float32(make_env()),
         spaces=gymnasium.spaces,
         vector=SimpleNamespace(SyncVectorEnv=GymnasiumSyncVectorEnv),
         wrappers=SimpleNamespace(

@@ -8,6 +8,7 @@ import argparse
 import ast
 import builtins
 import copy
+import dataclasses
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType, SimpleNamespace
@@ -16,10 +17,12 @@ from typing import Any
 import torch
 
 from parallax.adapters.cleanrl.facades import make_gym_facade, make_gymnasium_facade
+from parallax.adapters.cleanrl.own_script import find_main_loop
 from parallax.adapters.cleanrl.scripts import read_script
 from parallax.adapters.torch_common.prioritized_buffer import ReplaySamples
 from parallax.adapters.torch_common.state import TORCH_CODECS, TYPES
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.state_codec import (
     State,
     StateMismatchError,
@@ -45,16 +48,13 @@ def compile_script(source: str, path: str) -> CodeType:
     """Return the script with the seam at the head of its loop.
 
     Raises:
-        ValueError: It does not have one loop at the top level of what it does as `__main__`.
+        SpecError: It does not have one loop at the top level of what it does as `__main__`.
     """
     tree = ast.parse(source, path)
-    mains = [node for node in tree.body if isinstance(node, ast.If)]
-    loops = [node for main in mains for node in main.body if isinstance(node, ast.For)]
-    if len(loops) != 1:
-        raise ValueError(f"{path} has {len(loops)} loops at its top level, and needs one")
-    numbers = loops[0].iter
+    loop = find_main_loop(tree, path)
+    numbers = loop.iter
     called = ast.Call(ast.Name(HOOK_NAME, ast.Load()), [numbers], [])
-    loops[0].iter = ast.fix_missing_locations(ast.copy_location(called, numbers))
+    loop.iter = ast.fix_missing_locations(ast.copy_location(called, numbers))
     return compile(tree, path, "exec")
 
 
@@ -97,10 +97,10 @@ class CheckpointHook:
     def _load_state(self, state: State) -> None:
         writer = StateWriter(TORCH_CODECS, (*TYPES, ReplaySamples, _batch_type()))
         arguments = copy.deepcopy(self._names.get(_ARGUMENTS))
-        for name, told in state["names"].items():
+        for name, stored in state["names"].items():
             if name.startswith("__"):
                 raise StateMismatchError(f"{name} is no name of the script's own")
-            found = writer.write(self._names.get(name, _MISSING), told, name)
+            found = writer.write(self._names.get(name, _MISSING), stored, name)
             if found is _MISSING:
                 raise StateMismatchError(f"{name} is not there and cannot be made again")
             if name == _ARGUMENTS and found != arguments:
@@ -135,14 +135,20 @@ METRICS = {
 """Names in the script's SummaryWriter to those of the trace."""
 
 
-def load_script(algorithm: str, discrete: bool = False) -> CodeType:
+def load_script(algorithm: str, discrete: bool = False, own: OwnScript | None = None) -> CodeType:
     """Return the compiled script of an algorithm, for discrete actions or others.
+
+    Args:
+        algorithm: Name of the algorithm.
+        discrete: Whether actions are discrete.
+        own: The user's own copy, which is run in place of the wheel's script.
 
     Raises:
         SpecError: It is missing or not the version that was tested.
     """
     path, source = read_script(algorithm, discrete)
-    return compile_script(rewrite_source(f"cleanrl.{path.stem}", source), str(path))
+    changed = rewrite_source(f"cleanrl.{path.stem}", own.source if own else source)
+    return compile_script(changed, own.name if own else str(path))
 
 
 def run_script(
@@ -168,6 +174,7 @@ def run_script(
     facades = {
         **instead,
         "argparse": _make_argparse_facade(arguments),
+        "tyro": _make_tyro_facade(arguments),
         "gym": make_gym_facade(make_env),
         "gymnasium": make_gymnasium_facade(make_env),
         "torch.utils.tensorboard": _make_tensorboard_facade(monitor),
@@ -193,12 +200,38 @@ def _make_builtins(facades: Mapping[str, Any]) -> dict[str, Any]:
     return {**vars(builtins), "__import__": import_}
 
 
+def _make_tyro_facade(arguments: Sequence[str]) -> SimpleNamespace:
+    """Return a stand-in for tyro, which makes a dataclass of the command line in later scripts."""
+
+    def cli(cls: type[Any], *_: Any, **__: Any) -> Any:
+        return _fill_dataclass(cls, arguments)
+
+    return SimpleNamespace(cli=cli)
+
+
+def _fill_dataclass(cls: type[Any], arguments: Sequence[str]) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values = {}
+    for word, text in zip(arguments[::2], arguments[1::2], strict=True):
+        name = word.removeprefix("--").replace("-", "_")
+        try:
+            value = ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            value = text
+        is_float = fields[name].type in (float, "float")
+        values[name] = float(value) if is_float else value
+    return cls(**values)
+
+
 def _make_argparse_facade(arguments: Sequence[str]) -> SimpleNamespace:
     class ArgumentParser(argparse.ArgumentParser):
         def parse_args(self) -> argparse.Namespace:  # type: ignore[override]
             return super().parse_args(list(arguments))
 
-    return SimpleNamespace(ArgumentParser=ArgumentParser)
+    # Formatters and actions that own scripts may name; checkpoints can hold classes, not modules.
+    classes = {name: getattr(argparse, name) for name in argparse.__all__ if name[0].isupper()}
+    kinds = {name: kind for name, kind in classes.items() if isinstance(kind, type)}
+    return SimpleNamespace(**{**kinds, "ArgumentParser": ArgumentParser})
 
 
 def _make_tensorboard_facade(monitor: Monitor) -> SimpleNamespace:

@@ -64,8 +64,8 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
         }
     )
     if not context.replay.is_uniform:
-        told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
-        translation.set_extra_options(**{BUFFER_SETTING: {"StrategicBuffer": told}})
+        strategy = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
+        translation.set_extra_options(**{BUFFER_SETTING: {"StrategicBuffer": strategy}})
 
 
 def make_script_arguments(native: NativeConfig) -> list[str]:

@@ -32,6 +32,9 @@ from parallax.harness.contract.translation import NativeConfig
 BUFFER_MODULE = "stable_baselines3.common.buffers"
 """Module that the scripts import their buffer from."""
 
+COPIED_BUFFER_MODULE = "cleanrl_utils.buffers"
+"""Module of later scripts, which is a copy of that one."""
+
 
 @contextlib.contextmanager
 def replace_replay_buffer(
@@ -58,7 +61,8 @@ def replace_replay_buffer(
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))
             return buffer
 
-        yield {BUFFER_MODULE: SimpleNamespace(ReplayBuffer=make)}
+        stand_in = SimpleNamespace(ReplayBuffer=make)
+        yield {BUFFER_MODULE: stand_in, COPIED_BUFFER_MODULE: stand_in}
 
 
 def make_loss_function(huber_delta: float | None) -> Callable[..., torch.Tensor]:
@@ -180,11 +184,13 @@ def train_with_names(
 
     with contextlib.ExitStack() as stack:
         instead: dict[str, Any] = {}
+        if context.script and COPIED_BUFFER_MODULE in context.script.source:
+            instead[COPIED_BUFFER_MODULE] = importlib.import_module(BUFFER_MODULE)
         if BUFFER_SETTING in native.settings:
             buffer = replace_replay_buffer(algorithm, native, names, monitor)
-            instead = stack.enter_context(buffer)
+            instead |= stack.enter_context(buffer)
         arguments = make_script_arguments(native)
-        code = script_runner.load_script(algorithm, bool(context.task.choices))
+        code = script_runner.load_script(algorithm, bool(context.task.choices), context.script)
         script_runner.run_script(code, arguments, make, monitor, names, seam, instead)
 
 

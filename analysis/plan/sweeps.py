@@ -68,7 +68,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
             (need.cell.algorithm,),
             (need.cell.hps,),
             (_find_pattern(need, loaded.runs).spec["env"],),
-            (need.framework,),
+            (need.framework.partition("@")[0],),
             need.seeds,
         )
         for need in needs
@@ -122,9 +122,11 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
     kwargs, wrappers = values.pop("env_kwargs", {}), values.pop("env_wrappers", ())
     values |= {f"env.kwargs.{name}": kwargs[name] for name in kwargs}
     values |= {"env.wrappers": wrappers} if wrappers else {}
-    if run.id.framework == need.framework and spec.get("python"):
-        values["framework.python"] = spec["python"]
-    place = _find_results_dir(run.path, spec)
+    script = values.pop("script", None)
+    if run.id.framework == need.framework:
+        values |= {"framework.python": spec["python"]} if spec.get("python") else {}
+        values |= {"script": script["name"]} if script else {}
+    place = _find_results_dir(run)
     values |= {"results_dir": str(place)} if place else {}
     return tuple(f"{name}={_format_value(value)}" for name, value in values.items())
 
@@ -135,14 +137,15 @@ def _find_pattern(need: SeedNeed, runs: Sequence[CompletedRun]) -> CompletedRun:
     return next((run for run in inside if run.id.framework == need.framework), inside[0])
 
 
-def _find_results_dir(folder: Path, spec: Mapping[str, Any]) -> Path | None:
+def _find_results_dir(run: CompletedRun) -> Path | None:
     """Return the folder above the study, if the run lies where the harness puts it."""
+    spec, folder = run.spec, run.path
     said = RunPath(
         spec["study"],
         format_task_name(spec["env"], spec.get("env_kwargs", {}), spec.get("env_wrappers", ())),
         spec["algorithm"],
         spec["hps"],
-        spec["framework"],
+        run.id.framework,
         folder.parent.name,
         spec["seed"],
     )

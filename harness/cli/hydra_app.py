@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from parallax.harness.cli.config_groups import check_known_keys, find_references
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
+from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.registry import (
@@ -77,6 +78,7 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["python"] = values["framework"].get("python")
     flat["env_kwargs"] = values["env"].get("kwargs") or {}
     flat["env_wrappers"] = values["env"].get("wrappers") or ()
+    flat["script"] = read_own_script(Path(path)) if (path := values.get("script")) else None
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])

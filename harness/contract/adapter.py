@@ -24,6 +24,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig
 from parallax.harness.contract.translation import AlgorithmSettings as AlgorithmSettings
 from parallax.harness.contract.translation import ConfigTranslator as ConfigTranslator
@@ -110,6 +111,8 @@ class RunContext:
             patches of its source that the adapter declares.
         converts_meanings: Whether values mean what the schema says, also where upstream's option
             means something else; otherwise they are passed on as they are.
+        script: The user's own copy of upstream's script; only for adapters that run scripts
+            (`Adapter.check_script`).
     """
 
     task: Task
@@ -120,6 +123,7 @@ class RunContext:
     device: str = CPU
     patch_constants: bool = False
     converts_meanings: bool = False
+    script: OwnScript | None = None
 
 
 class Monitor(Protocol):
@@ -264,6 +268,21 @@ class Adapter:
         Not so where upstream has several scripts of an algorithm and the task picks one.
         """
         return True
+
+    def check_script(self, algorithm: str, native: NativeConfig, context: RunContext) -> None:
+        """Check that the user's own script can stand in for upstream's; runs nothing of it.
+
+        Raises:
+            SpecError: It cannot, or this adapter runs no scripts; says what is missing.
+        """
+        raise SpecError(
+            f"script={context.script.name if context.script else None}: framework={self.name} runs "
+            "no script of its own. Use framework=cleanrl, or leave script out."
+        )
+
+    def diff_script(self, algorithm: str, context: RunContext) -> str:
+        """Return the unified diff from upstream's script to the user's own."""
+        return ""
 
     def get_library_defaults(
         self, algorithm: str, defaults: Hyperparameters, context: RunContext

@@ -23,12 +23,14 @@ from parallax.harness.contract.fields import (
     check_value,
     format_value,
 )
+from parallax.harness.contract.own_script import OwnScript, make_own_script
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
 from parallax.harness.record.layout import (
     RESERVED_FOLDERS,
     SLASH_SUBSTITUTE,
     RunPath,
+    format_implementation,
     format_task_name,
     parse_seed,
 )
@@ -113,6 +115,8 @@ class RunSpec:
             `parallax.harness.interventions` with `+` between them; `none` for nothing.
         save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
         replay: Which past is learned from, and how.
+        script: The user's own copy of the framework's script, which is run in its place. Its name
+            and hash stand behind that of the framework: it is an implementation of its own.
         hyperparameters: Unified hyperparameters, as requested.
         overridden: Names of hyperparameters that differ from the recipe.
         python: Interpreter that trains, where it is not this one. No part of the identity:
@@ -155,6 +159,7 @@ class RunSpec:
     replay: ReplayConfig = UNIFORM_REPLAY
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     env_wrappers: tuple[str, ...] = ()
+    script: OwnScript | None = None
     diagnosis: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: NO_DIAGNOSIS, compare=False
     )
@@ -200,17 +205,22 @@ class RunSpec:
         """Return the task's name with what the run changes of it."""
         return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
 
+    @property
+    def implementation(self) -> str:
+        """Return the name by which runs are compared: the framework, with an own script's name."""
+        return format_implementation(self.framework, self.script.label if self.script else "")
+
     def folder(self, results_dir: Path) -> Path:
         """The run folder below `results_dir`."""
-        names = (self.study, self.task_name, self.algorithm, self.hps, self.framework, self.variant)
-        return RunPath(*names, self.seed).to_folder(results_dir)
+        names = (self.study, self.task_name, self.algorithm, self.hps, self.implementation)
+        return RunPath(*names, self.variant, self.seed).to_folder(results_dir)
 
     @property
     def title(self) -> str:
         """Short name for people."""
         changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
         changed += "" if self.replay.is_uniform else f"+{self.replay.name}"
-        words = (f"{self.framework}{changed}", self.algorithm, self.task_name, self.hps)
+        words = (f"{self.implementation}{changed}", self.algorithm, self.task_name, self.hps)
         return f"{' '.join(words)} seed={self.seed}"
 
 
@@ -486,6 +496,7 @@ _LATER_FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "replay": make_replay_config,
     "env_kwargs": _check_env_kwargs,
     "env_wrappers": _check_env_wrappers,
+    "script": make_own_script,
     "diagnosis": _check_diagnosis,
     "logger": _check_logger,
     "checkpoint_every": _check_minutes,

@@ -26,6 +26,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_alg
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions import user_faults
 from parallax.harness.interventions.mutants import (
@@ -39,6 +40,7 @@ from parallax.harness.interventions.source import (
     SourceSegment,
     describe_overlap,
     find_module_file,
+    locate_in_text,
     locate_segment,
 )
 from parallax.harness.interventions.user_faults import FaultInstance, is_fault_name, parse_fault
@@ -343,6 +345,31 @@ def _check_segments_installed(item: Intervention) -> None:
             locate_segment(segment)
         except SpecError as error:
             raise SpecError(f"intervention={item.name} cannot be made: {error}") from error
+
+
+def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -> None:
+    """Check that a user's own script holds the segments of upstream's that are changed in it.
+
+    Raises:
+        SpecError: It lacks one; names the hyperparameter or intervention and the remedy.
+    """
+    for item in items:
+        for segment in (piece for piece in item.source if not piece.function):
+            try:
+                locate_in_text(segment, script.source, script.name)
+            except SpecError as error:
+                wanted = (
+                    f"hyperparameters.{item.field}, which alignment=exact sets by a patch of the "
+                    f"script, cannot be set in script={script.name}"
+                    if item.field
+                    else f"intervention={item.name} cannot be made in script={script.name}"
+                )
+                remedy = (
+                    "Use patches=false and the value that the script has, or alignment=common."
+                    if item.field
+                    else "Leave it out, or restore upstream's lines."
+                )
+                raise SpecError(f"{wanted}: {error} {remedy}") from error
 
 
 def check_no_conflict(items: Sequence[Intervention]) -> None:

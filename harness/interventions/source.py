@@ -81,16 +81,47 @@ def locate_segment(piece: SourceSegment) -> SegmentLocation:
 def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLocation:
     # Cached: to parse upstream's file takes 10 ms, and each run of a sweep needs it several times.
     found, text, (start, end) = _find_occurrences(piece, path, changed)
+    _check_single(piece, found, f"installed version of {piece.module.partition('.')[0]}", path.name)
+    spot = SegmentLocation(path, *found[0])
+    _check_syntax(piece, text[start : spot.start] + spot.replacement + text[spot.end : end])
+    return spot
+
+
+def _check_single(piece: SourceSegment, found: Sequence[Any], what: str, name: str) -> None:
     if len(found) != 1:
         how = "is not there" if not found else f"is there {len(found)} times"
         raise SpecError(
             f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in "
-            f"the "
-            f"installed version of {piece.module.partition('.')[0]} ({path.name})."
+            f"the {what} ({name})."
         )
-    spot = SegmentLocation(path, *found[0])
-    _check_syntax(piece, text[start : spot.start] + spot.replacement + text[spot.end : end])
+
+
+def locate_in_text(piece: SourceSegment, text: str, name: str) -> SegmentLocation:
+    """Find a segment of a script in a text that is run in the script's place.
+
+    Args:
+        piece: The segment, whose function is empty.
+        text: The text.
+        name: Name of its file, for messages.
+
+    Raises:
+        SpecError: The segment is not there, or more than once, or its replacement is no Python.
+    """
+    found = _find_matches(piece, text, 0, len(text))
+    _check_single(piece, found, "user's own script", name)
+    spot = SegmentLocation(Path(name), *found[0])
+    _check_syntax(piece, text[: spot.start] + spot.replacement + text[spot.end :])
     return spot
+
+
+def _find_matches(
+    piece: SourceSegment, text: str, start: int, end: int
+) -> list[tuple[int, int, str]]:
+    return [
+        (at, at + len(old), new)
+        for old, new in _indent_variants(piece)
+        for at in _iterate_matches(old, text, start, end)
+    ]
 
 
 def _find_occurrences(
@@ -98,12 +129,7 @@ def _find_occurrences(
 ) -> tuple[list[tuple[int, int, str]], str, tuple[int, int]]:
     """Everywhere that a piece is, with what takes its place; the file's text and the extent."""
     text, start, end = _read_function_text(piece.where, piece.function, path, changed)
-    found = [
-        (at, at + len(old), new)
-        for old, new in _indent_variants(piece)
-        for at in _iterate_matches(old, text, start, end)
-    ]
-    return found, text, (start, end)
+    return _find_matches(piece, text, start, end), text, (start, end)
 
 
 def count_occurrences(piece: SourceSegment) -> int:
@@ -170,13 +196,13 @@ class SourceReplacement:
             SpecError: A piece cannot be found or replaced.
         """
         functions: dict[tuple[str, str], list[SegmentLocation]] = {}
-        self._scripts: dict[str, list[SegmentLocation]] = {}
+        self._scripts: dict[str, list[SourceSegment]] = {}
         for piece in pieces:
             spot = locate_segment(piece)
             if piece.function:
                 functions.setdefault((piece.module, piece.function), []).append(spot)
             else:
-                self._scripts.setdefault(piece.module, []).append(spot)
+                self._scripts.setdefault(piece.module, []).append(piece)
         self._codes: list[tuple[FunctionType, CodeType]] = []
         for (module, name), spots in functions.items():
             function, path = _find_function(module, name), spots[0].path
@@ -211,7 +237,9 @@ class SourceReplacement:
         return entered
 
     def _rewrite(self, name: str, text: str) -> str:
-        return _apply_locations(text, self._scripts.get(name, ()))
+        # The text may be a user's own copy of the script, in which segments are elsewhere.
+        pieces = self._scripts.get(name, ())
+        return _apply_locations(text, [locate_in_text(piece, text, name) for piece in pieces])
 
 
 @functools.cache

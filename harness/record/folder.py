@@ -29,6 +29,7 @@ from parallax.harness.record.layout import (
     POLICY_FILE,
     PROGRESS_FILE,
     RUN_FILE,
+    SCRIPT_DIFF_FILE,
     TRACE_FILE,
 )
 from parallax.harness.record.lock import (
@@ -108,6 +109,10 @@ class RunFolder:
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
         self._remove_leftovers(CHECKPOINT_FOLDER)
+
+    def write_script_diff(self, diff: str) -> None:
+        """Write the differences of a user's own script from the one that it stands in for."""
+        self._lease.write(SCRIPT_DIFF_FILE, make_bytes_writer(diff.encode()))
 
     def tidy(self) -> None:
         """Removes what only a living process needs; nothing that a complete run consists of."""

@@ -22,6 +22,7 @@ POLICY_FILE = "policy.npz"
 PROGRESS_FILE = "progress.json"
 LOG_FILE = "log.txt"
 DIAGNOSIS_FILE = "diagnosis.json"
+SCRIPT_DIFF_FILE = "script.diff"
 LOGGER_FOLDERS = ("tensorboard", "wandb")
 PACKED_SUFFIX = ".parquet"  # of a file of packed runs
 CHECKPOINT_FOLDER = "checkpoint"
@@ -96,6 +97,21 @@ def format_task_name(env: str, kwargs: Mapping[str, Any], wrappers: Sequence[str
 
 def _format_kwarg(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def format_script_label(name: str, sha256: str) -> str:
+    """Return the short name of a user's own script, such as `my_ppo-1a2b3c4d`."""
+    return f"{name.removesuffix('.py')}-{sha256[:8]}"
+
+
+def format_implementation(framework: str, script: str) -> str:
+    """Return the name by which runs are compared: the framework, or a user's script in its place.
+
+    Args:
+        framework: Name of the adapter.
+        script: Label of the user's own script; empty where the framework's code is run.
+    """
+    return f"{framework}@{script}" if script else framework
 
 
 def to_folder_name(name: str) -> str:

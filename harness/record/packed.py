@@ -254,7 +254,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
         "env": escape_unprintable(spec.task_name),
         "algorithm": escape_unprintable(spec.algorithm),
         "hps": escape_unprintable(spec.hps),
-        "framework": escape_unprintable(spec.framework),
+        "framework": escape_unprintable(spec.implementation),
         "seed": spec.seed,
         "completed": True,
         "failed": False,

@@ -158,7 +158,7 @@ class RunReading:
             spec.task_name,
             spec.algorithm,
             spec.hps,
-            spec.framework,
+            spec.implementation,
             by_path.variant,
             spec.seed,
         )

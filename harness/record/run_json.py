@@ -7,7 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from parallax.harness.record.layout import format_task_name
+from parallax.harness.record.layout import (
+    format_implementation,
+    format_script_label,
+    format_task_name,
+)
 from parallax.harness.record.lock import Count, Seconds
 
 SCHEMA = 3
@@ -23,6 +27,14 @@ CHECKSUM_FIELD = "checksum"
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
+
+
+class RecordedScript(Struct, frozen=True):
+    """A user's own script; `harness.contract.own_script.OwnScript` explains each field."""
+
+    name: Name
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    source: str
 
 
 class RecordedSpec(Struct, frozen=True):
@@ -43,6 +55,7 @@ class RecordedSpec(Struct, frozen=True):
     evaluation_seed: Count = 0
     env_kwargs: dict[str, Any] = {}
     env_wrappers: list[str] = []
+    script: RecordedScript | None = None
     wrappers: str = "none"
     n_envs: Positive = 1
     threads: Positive = 1
@@ -59,6 +72,12 @@ class RecordedSpec(Struct, frozen=True):
     def task_name(self) -> str:
         """Return the task's name with what the run changes of it."""
         return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
+
+    @property
+    def implementation(self) -> str:
+        """Return the name by which runs are compared: the framework, with an own script's name."""
+        label = format_script_label(self.script.name, self.script.sha256) if self.script else ""
+        return format_implementation(self.framework, label)
 
 
 class StepCounts(Struct, frozen=True):

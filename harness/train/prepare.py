@@ -18,6 +18,7 @@ from parallax.harness.interventions.catalogue import (
     Intervention,
     apply_settings,
     check_no_conflict,
+    check_segments_in_script,
     make_patches,
     resolve_interventions,
 )
@@ -88,6 +89,7 @@ def prepare_run(
         spec.device,
         spec.patch_constants,
         converts_meanings=spec.alignment in ("exact", "lockstep"),
+        script=spec.script,
     )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
@@ -100,6 +102,9 @@ def prepare_run(
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
+    if spec.script:
+        adapter.check_script(spec.algorithm, native, context)
+        check_segments_in_script(interventions, spec.script)
     if must_learn:
         check_updates(spec, hyperparameters, native)
     return PreparedRun(spec, context, hyperparameters, native, interventions)

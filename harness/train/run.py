@@ -59,6 +59,9 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
     with HeartbeatWriter(folder, lambda: attempt.steps):
         try:
             folder.reserve_space()
+            if prepared.context.script:
+                diff = adapter.diff_script(prepared.spec.algorithm, prepared.context)
+                folder.write_script_diff(diff)
             _record_start(folder, started, attempts)
             outcome = attempt.carry_out()
         except KeyboardInterrupt as error:
@@ -76,13 +79,19 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
                 if outcome["status"] == "completed":
                     outcome |= trouble
                 outcome["provenance"] = collect_provenance() | {
-                    "sources": dict(adapter.sources(prepared.spec.algorithm)),
+                    "sources": _describe_sources(prepared, adapter),
                     "adapter": code,
                 }
                 _record_end(folder, attempt, outcome)
                 if outcome["status"] == "completed":
                     folder.checkpoints.remove()
     return str(outcome["status"])
+
+
+def _describe_sources(prepared: PreparedRun, adapter: Adapter) -> dict[str, str]:
+    if script := prepared.spec.script:
+        return {script.name: script.sha256}
+    return dict(adapter.sources(prepared.spec.algorithm))
 
 
 def _record_start(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:

@@ -31,6 +31,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     - `env_kwargs`: texts with a slash, a colon or at a tilde's or dot's beginning, with which some
       tasks find a file (`xml_file`) or another task's module (`env_id`).
     - `diagnosis.also`: checks; those that an entry point registers need none.
+    - `script`: a user's own copy of a training script, whose text is stored.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
 
     All other fields choose among what is installed, and their values are checked where the
@@ -51,6 +52,8 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     for spec in specs:
         if spec.python not in (None, sys.executable):
             lines.append(f"interpreter: {spec.python}")
+        if spec.script:
+            lines.append(f"script stored in the run: {spec.script.name} ({spec.script.sha256})")
         module, colon, _ = spec.env.partition(":")
         if colon and not _is_installed_task(module):
             lines.append(f"import of the module {module}: env={spec.env}")

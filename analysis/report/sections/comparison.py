@@ -144,6 +144,8 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
         return difference / pair.width if pair.width > 0 else math.inf if difference > 0 else 0.0
 
     known = [pair for pair in pairs if UNKNOWN not in (*pair.frameworks, pair.cell.algorithm)]
+    # A user's own script, `framework@script`, cannot be probed.
+    known = [pair for pair in known if not any("@" in name for name in pair.frameworks)]
     with_interval = [pair for pair in known if pair.width >= 0 and pair.difference != 0]
     candidates = with_interval or [pair for pair in known if abs(pair.difference) > 0]
     if not candidates:

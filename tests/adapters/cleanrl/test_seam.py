@@ -7,6 +7,7 @@ import torch
 
 from parallax.adapters.cleanrl.script_runner import HOOK_NAME, CheckpointHook, compile_script
 from parallax.adapters.cleanrl.scripts import read_script
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.state_codec import StateMismatchError
 
 SCRIPT = """
@@ -16,8 +17,10 @@ if __name__ == "__main__":
     rng = np.random.default_rng(3)
     network = torch.nn.Linear(2, 1)
     seen, total = [], 0.0
+    class envs:
+        step = seen.append
     for step in range(6):
-        seen.append(step)
+        envs.step(step)
         total = noise = total + rng.normal()
         with torch.no_grad():
             network.weight += total
@@ -95,6 +98,7 @@ def lines(code):
 
 @pytest.mark.parametrize("loops", [0, 2])
 def test_script_with_another_number_of_loops_is_refused(loops):
-    source = "if True:\n    pass\n" + "    for i in range(2): pass\n" * loops
-    with pytest.raises(ValueError, match=f"has {loops} loops"):
+    source = 'if __name__ == "__main__":\n    pass\n'
+    source += "    for i in range(2): envs.step(i)\n" * loops
+    with pytest.raises(SpecError, match=f"has {loops or 'no'} loops"):
         compile_script(source, "script.py")

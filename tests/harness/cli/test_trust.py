@@ -1,6 +1,7 @@
 """No command starts what a folder names before somebody has said that it may."""
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -95,7 +96,16 @@ def test_text_is_shown_as_it_is():
 # Every command that acts on runs of a folder
 
 TRAP = "somebodys_code"
+SCRIPT = f"import {TRAP}\n"
 NAMED = {
+    "script": lambda content: with_spec(
+        content,
+        script={
+            "name": f"{TRAP}.py",
+            "sha256": hashlib.sha256(SCRIPT.encode()).hexdigest(),
+            "source": SCRIPT,
+        },
+    ),
     "adapter": lambda content: content | {"adapter": f"{TRAP}:Adapter"},
     "check": lambda content: with_spec(content, diagnosis=watched(f"{TRAP}:CHECK")),
     "task": lambda content: with_spec(content, env=f"{TRAP}:Task-v0"),

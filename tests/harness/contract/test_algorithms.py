@@ -226,7 +226,7 @@ def test_stored_spec_that_is_damaged_is_refused_by_name(changes, message):
 def test_stored_spec_that_lacks_fields_is_refused_by_name():
     stored = spec_to_dict(support.spec())
     later = {"python", "overridden", "diagnosis", "logger", "checkpoint_every", "replay", "patches"}
-    later |= {"env_kwargs", "env_wrappers"}
+    later |= {"env_kwargs", "env_wrappers", "script"}
     later |= {"endpoint", "evaluate_untrained"}
     for name in stored.keys() - RUN_DEFAULTS.keys() - later:
         with pytest.raises(SpecError, match=f"spec lacks {name}"):

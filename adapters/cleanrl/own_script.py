@@ -1,0 +1,353 @@
+"""Recognition of a user's own copy of a CleanRL script, from its text; nothing of it is run.
+
+The bridge stands in for the environments, the command line and the summary writer of a script, and
+takes the networks from its global names. A copy that has these parts can be trained.
+"""
+
+import ast
+import builtins
+import difflib
+import importlib.util
+import symtable
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from parallax.adapters.cleanrl.scripts import read_script
+from parallax.adapters.cleanrl.settings import ALGORITHMS, make_script_arguments
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import NativeConfig
+
+STAND_INS = {
+    "gym": {"RecordEpisodeStatistics"},
+    "gymnasium": {
+        *("FlattenObservation", "RecordEpisodeStatistics", "ClipAction"),
+        *("NormalizeObservation", "TransformObservation", "NormalizeReward", "TransformReward"),
+    },
+}
+"""Wrappers that the bridge knows, by the module that the script imports them from."""
+
+PROVIDED_MODULES = frozenset({"gym", "gymnasium", "tyro", "cleanrl_utils", "argparse"})
+"""Packages that the bridge stands in for, so that they need not be installed."""
+
+_UNUSED_WRAPPERS = {"RecordVideo"}  # of videos, which are never requested
+
+_READ_ATTRIBUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "ppo": {"agent": ("actor_mean",)},
+    "td3": {"actor": ("forward",)},
+    "sac": {"actor": ("forward", "action_scale", "action_bias")},
+    "ddpg": {"actor": ("forward",)},
+    "dqn": {"q_network": ("forward",)},
+}
+"""Attributes of networks that the greedy policy reads, by algorithm and network."""
+
+_DISCRETE_PPO_ATTRIBUTES: Mapping[str, Sequence[str]] = {"agent": ("actor",)}
+
+
+def check_own_script(algorithm: str, native: NativeConfig, context: RunContext) -> None:
+    """Check that a user's own script has the parts that the bridge needs.
+
+    Args:
+        algorithm: Name of the algorithm.
+        native: Settings of the run, which the script's command line must take.
+        context: The run, with the script.
+
+    Raises:
+        SpecError: Names the part that is missing, and the remedy.
+    """
+    script = context.script
+    assert script is not None
+    where = f"script={script.name}"
+    tree = _parse_script(script.source, where)
+    find_main_loop(tree, where)
+    defined = _list_defined_names(script.source, script.name)
+    _check_algorithm(algorithm, defined, where)
+    for name in ("args", "envs", *ALGORITHMS[algorithm].networks):
+        if name not in defined:
+            raise SpecError(
+                f"{where} defines no global variable {name}, which CleanRL's script of "
+                f"algorithm={algorithm} has: name it so at the top level of the block __main__."
+            )
+    _check_undefined_names(script.source, script.name, defined, where)
+    _check_imports(tree, where)
+    _check_wrappers(tree, where)
+    _check_networks(algorithm, bool(context.task.choices), tree, where)
+    _check_options(algorithm, native, tree, where)
+
+
+def _parse_script(source: str, where: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise SpecError(f"{where}{line} is no Python: {error.args[0]}.") from error
+
+
+def find_main_loop(tree: ast.Module, where: str) -> ast.For:
+    """Return the loop over environment steps or updates, at the top level of a script's main block.
+
+    Args:
+        tree: The script.
+        where: Name of the script, for messages.
+
+    Raises:
+        SpecError: There is none, or several, or it does not count.
+    """
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    blocks = [block for block in blocks if "__name__" in _list_read_names(block.test)]
+    if not blocks:
+        raise SpecError(
+            f'{where} has no block `if __name__ == "__main__":` with the training in it, as '
+            "CleanRL's scripts have. Move the training there, out of functions."
+        )
+    inside = [node for block in blocks for node in block.body]
+    loops = [node for node in inside if isinstance(node, ast.For | ast.While)]
+    loops = [node for node in loops if _has_call(node, "envs", "step")]
+    if len(loops) != 1:
+        raise SpecError(
+            f"{where} has {len(loops) or 'no'} loops with envs.step(...) at the top level of the "
+            "block __main__, and needs one, as CleanRL's scripts have."
+        )
+    loop = loops[0]
+    if isinstance(loop, ast.While) or not _is_range(loop.iter):
+        raise SpecError(
+            f"{where}, line {loop.lineno}: the main loop must count with range, such as "
+            "`for global_step in range(args.total_timesteps):`, so that a checkpoint can resume it."
+        )
+    return loop
+
+
+def diff_own_script(algorithm: str, context: RunContext) -> str:
+    """Return the unified diff from the wheel's script to the user's own."""
+    script = context.script
+    assert script is not None
+    path, shipped = read_script(algorithm, bool(context.task.choices))
+    lines = difflib.unified_diff(
+        shipped.splitlines(keepends=True),
+        script.source.splitlines(keepends=True),
+        f"cleanrl/{path.name}",
+        script.name,
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _is_range(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+    )
+
+
+def _has_call(tree: ast.AST, owner: str, method: str) -> bool:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(
+        isinstance(call, ast.Attribute)
+        and call.attr == method
+        and isinstance(call.value, ast.Name)
+        and call.value.id == owner
+        for call in calls
+    )
+
+
+def _list_read_names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _list_defined_names(source: str, name: str) -> set[str]:
+    symbols = symtable.symtable(source, name, "exec").get_symbols()
+    return {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+
+
+def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> None:
+    """Raise an error where a script has the networks of another algorithm.
+
+    Scripts of one algorithm hold names that another needs: TD3's has all of DDPG's and SAC's.
+    """
+    complete = [name for name, known in ALGORITHMS.items() if set(known.networks) <= set(defined)]
+    likeliest = max(complete, key=lambda name: len(ALGORITHMS[name].networks), default=algorithm)
+    mine = set(ALGORITHMS[algorithm].networks)
+    theirs = set(ALGORITHMS[likeliest].networks)
+    missing = sorted(mine - set(defined))
+    lacking = f" (it lacks {', '.join(missing)})" if missing else ""
+    if likeliest != algorithm and (algorithm not in complete or mine < theirs):
+        raise SpecError(
+            f"{where} has the networks of {likeliest} ({', '.join(sorted(theirs))}), and "
+            f"algorithm={algorithm} trains {', '.join(sorted(mine))}{lacking}: use "
+            f"algorithm={likeliest}, or another script."
+        )
+
+
+def _check_undefined_names(source: str, name: str, defined: set[str], where: str) -> None:
+    if any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        for node in ast.walk(ast.parse(source))
+    ):
+        return
+    known = defined | set(vars(builtins)) | {"__file__", "__name__", "__doc__"}
+    table = symtable.symtable(source, name, "exec")
+    for undefined in sorted(_iterate_global_reads(table) - known):
+        raise SpecError(
+            f"{where} uses {undefined}, which it neither defines nor imports: add its definition."
+        )
+
+
+def _iterate_global_reads(table: symtable.SymbolTable) -> set[str]:
+    found = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
+    }
+    return found.union(*map(_iterate_global_reads, table.get_children()))
+
+
+def _check_imports(tree: ast.Module, where: str) -> None:
+    for node in tree.body:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            top = name.partition(".")[0]
+            if top not in PROVIDED_MODULES and importlib.util.find_spec(top) is None:
+                raise SpecError(
+                    f"{where}, line {node.lineno} imports {name}, and {top} is not installed: "
+                    "install it, or put its code into the script (modules beside the script are "
+                    "no part of a run)."
+                )
+
+
+def _check_wrappers(tree: ast.Module, where: str) -> None:
+    """Raise an error for a wrapper of environments that the harness would not build."""
+    modules = _list_environment_modules(tree)
+    for line, alias, kind, name in _iterate_environment_parts(tree, modules):
+        known = (
+            {"SyncVectorEnv"} if kind == "vector" else STAND_INS[modules[alias]] | _UNUSED_WRAPPERS
+        )
+        if name not in known:
+            remedy = (
+                "Use SyncVectorEnv."
+                if kind == "vector"
+                else "Take it out of the script, and set env.wrappers=[module:Class] or "
+                "wrappers=normalized for all frameworks alike."
+            )
+            raise SpecError(
+                f"{where}, line {line} uses {alias}.{kind}.{name}, which the bridge does not "
+                f"build. {remedy}"
+            )
+
+
+def _list_environment_modules(tree: ast.Module) -> dict[str, str]:
+    """Return the modules of environments by the names that the script gives them."""
+    return {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name in STAND_INS
+    }
+
+
+def _iterate_environment_parts(
+    tree: ast.Module, modules: Collection[str]
+) -> Iterator[tuple[int, str, str, str]]:
+    """Yield line, alias, `wrappers` or `vector`, and name of each `gym.wrappers.NAME`."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Attribute)
+            and node.value.attr in ("wrappers", "vector")
+            and isinstance(node.value.value, ast.Name)
+            and node.value.value.id in modules
+        ):
+            yield node.lineno, node.value.value.id, node.value.attr, node.attr
+
+
+def _check_networks(algorithm: str, discrete: bool, tree: ast.Module, where: str) -> None:
+    read = _READ_ATTRIBUTES[algorithm]
+    if discrete and algorithm == "ppo":
+        read = _DISCRETE_PPO_ATTRIBUTES
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for network, attributes in read.items():
+        name = _find_class_of(network, tree, classes)
+        if name is None:
+            continue  # made in a way that only running it would show
+        has = _list_members(classes[name])
+        for attribute in attributes:
+            if attribute not in has:
+                kind = "discrete" if discrete else "continuous"
+                raise SpecError(
+                    f"{where}: class {name}, the {network}, has no {attribute}, which the greedy "
+                    f"policy of algorithm={algorithm} for {kind} actions reads. Name it so, or "
+                    "use a task and algorithm that the script is for."
+                )
+
+
+def _find_class_of(
+    network: str, tree: ast.Module, classes: Mapping[str, ast.ClassDef]
+) -> str | None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and network in map(_get_name, node.targets):
+            found = _list_read_names(node.value) & set(classes)
+            if len(found) == 1:
+                return found.pop()
+    return None
+
+
+def _get_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _list_members(owner: ast.ClassDef) -> set[str]:
+    """Return methods, attributes that are set, and texts, with which buffers are registered."""
+    found = set()
+    for node in ast.walk(owner):
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def _check_options(algorithm: str, native: NativeConfig, tree: ast.Module, where: str) -> None:
+    options = set(list_options(tree))
+    if not options:
+        raise SpecError(
+            f"{where} declares no options, neither with argparse's add_argument nor in a dataclass "
+            "for tyro.cli, as CleanRL's scripts do: its hyperparameters cannot be set."
+        )
+    fields = {row.native_name: row.field for row in native.alignment if row.native_name}
+    for word in make_script_arguments(native)[::2]:
+        name = word.removeprefix("--")
+        if name not in options:
+            field = fields.get(name)
+            what = f" (hyperparameters.{field})" if field else ""
+            raise SpecError(
+                f"{where} has no option {word}{what}, which the script of algorithm={algorithm} "
+                "has: declare it, and use it."
+            )
+
+
+def list_options(tree: ast.Module) -> Sequence[str]:
+    """Return the options of a script's command line, without dashes before them."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _is_method(node.func, "add_argument"):
+            words = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            found += [str(word).lstrip("-").replace("_", "-") for word in words]
+    names = {
+        argument.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _is_method(node.func, "cli")
+        for argument in node.args
+        if isinstance(argument, ast.Name)
+    }
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name in names:
+            fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
+            found += [_get_name(field).replace("_", "-") for field in fields]
+    return found
+
+
+def _is_method(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name

@@ -1,0 +1,204 @@
+"""A user's own copy of a script: bit-equal if unchanged, recognized or refused before training."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import support
+
+from parallax.adapters.cleanrl.scripts import read_script
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.labels import get_label
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.own_script import OwnScript, make_own_script, read_own_script
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.trust import list_named_code
+
+SHORT = {"rollout_steps": 32, "minibatch_size": 16, "epochs": 1}
+PPO = "ppo_continuous_action"
+
+
+def shipped(algorithm="ppo", discrete=False):
+    return read_script(algorithm, discrete)[1]
+
+
+def script(source, name="mine.py"):
+    return OwnScript(name, hashlib.sha256(source.encode()).hexdigest(), source)
+
+
+def own(source, algorithm="ppo", **changes):
+    hyperparameters = SHORT if algorithm == "ppo" else {"learning_starts": 48}
+    values = {"steps": 64, "eval_every": 64, "eval_episodes": 1, "alignment": "exact", **changes}
+    made = source if source is None else script(source)
+    return support.spec(
+        "cleanrl", algorithm, hyperparameters=hyperparameters, script=made, **values
+    )
+
+
+def with_tyro(source):
+    """The script as later versions of CleanRL are: a dataclass in place of argparse."""
+    options = re.findall(
+        r'add_argument\("--([\w-]+)", type=(.*?), default=(.*?)[,)]\s', source + "\n", re.DOTALL
+    )
+    fields = [
+        f"    {name.replace('-', '_')}: {kind if kind in ('int', 'float', 'str') else 'bool'} = "
+        f"{default.partition(', nargs')[0] if 'basename' not in default else repr('mine')}"
+        for name, kind, default in options
+    ]
+    begin, end = source.index("def parse_args"), source.index("def make_env")
+    body = "\n".join(["@dataclasses.dataclass", "class Args:", *fields, "\n\n"])
+    source = "import dataclasses\nimport tyro\n" + source[:begin] + body + source[end:]
+    sizes = "args.batch_size = int(args.num_envs * args.num_steps)\n"
+    sizes += "    args.minibatch_size = int(args.batch_size // args.num_minibatches)"
+    return source.replace("args = parse_args()", f"args = tyro.cli(Args)\n    {sizes}")
+
+
+def test_copies_train_as_their_lines_say(tmp_path):
+    _, wheel = support.run(own(None), tmp_path)
+    spec = own(shipped())
+    folder, copy = support.run(spec, tmp_path)
+    _, later = support.run(own(with_tyro(shipped())), tmp_path)
+    changed = shipped().replace("pg_loss1 = -mb_advantages", "pg_loss1 = -2 * mb_advantages")
+    other, edited = support.run(own(changed), tmp_path)
+
+    assert wheel["status"] == copy["status"] == later["status"] == edited["status"] == "completed"
+    assert wheel["weights_sha256"] == copy["weights_sha256"] == later["weights_sha256"]
+    assert edited["weights_sha256"] != wheel["weights_sha256"]
+    assert (folder / "script.diff").read_text() == ""
+    lines = (other / "script.diff").read_text().splitlines()
+    assert lines[:2] == [f"--- cleanrl/{PPO}.py", "+++ mine.py"]
+    assert [line for line in lines[2:] if line[0] in "+-"] == [
+        "-                pg_loss1 = -mb_advantages * ratio",
+        "+                pg_loss1 = -2 * mb_advantages * ratio",
+    ]
+    digest = hashlib.sha256(shipped().encode()).hexdigest()
+    assert copy["provenance"]["sources"] == {"mine.py": digest}
+    assert copy["spec"]["script"]["source"] == shipped()
+    # Both are implementations of their own, of the same setting as the wheel's.
+    runs = load_runs(tmp_path).runs
+    assert len({run.id.cell for run in runs}) == 1
+    assert f"cleanrl@mine-{digest[:8]}" in {run.id.framework for run in runs}
+    assert get_label(f"cleanrl@mine-{digest[:8]}") == f"CleanRL (mine-{digest[:8]})"
+    assert spec.title.startswith(f"cleanrl@mine-{digest[:8]} ppo")
+
+
+def without(name, source):
+    """The script without the definition of a class."""
+    return re.sub(rf"^class {name}\(.*?(?=^\S)", "", source, flags=re.DOTALL | re.MULTILINE)
+
+
+def in_function(source):
+    head, _, body = source.partition('if __name__ == "__main__":')
+    return f'{head}def main():{body}\n\nif __name__ == "__main__":\n    main()\n'
+
+
+LOOP = "for update in range(1, num_updates + 1):"
+WRONG = {
+    "no Python": (lambda s: s + "\ndef broken(:\n", r"mine\.py, line \d+ is no Python"),
+    "no block": (
+        lambda s: s.partition("if __name__")[0],
+        r"no block `if __name__ == \"__main__\":`",
+    ),
+    "function": (in_function, "has no loops with envs.step"),
+    "while": (lambda s: s.replace(LOOP, "while True:"), "the main loop must count with range"),
+    "bar": (
+        lambda s: s.replace(LOOP, "for update in tqdm(range(num_updates)):"),
+        "the main loop must count with range",
+    ),
+    "renamed": (
+        lambda s: re.sub(r"\bagent\b", "model", s),
+        "defines no global variable agent",
+    ),
+    "class": (lambda s: without("Agent", s), "uses Agent, which it neither defines nor imports"),
+    "import": (
+        lambda s: "import my_networks\n" + s,
+        "line 1 imports my_networks, and my_networks is not installed",
+    ),
+    "wrapper": (
+        lambda s: s.replace("gym.wrappers.ClipAction(env)", "gym.wrappers.FrameStack(env, 4)"),
+        r"gym\.wrappers\.FrameStack, which the bridge does not build",
+    ),
+    "vector": (
+        lambda s: s.replace("SyncVectorEnv", "AsyncVectorEnv"),
+        r"AsyncVectorEnv, .*Use SyncVectorEnv",
+    ),
+    "network": (lambda s: s.replace("actor_mean", "mean"), "class Agent, .* has no actor_mean"),
+    "option": (
+        lambda s: s.replace('"--gae-lambda"', '"--gae"'),
+        r"no option --gae-lambda \(hyperparameters\.gae_lambda\)",
+    ),
+    "patch": (
+        lambda s: s.replace("lr=args.learning_rate, eps=1e-5)", "lr=args.learning_rate)"),
+        r"hyperparameters\.adam_eps, which alignment=exact sets by a patch .*patches=false",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_script_that_cannot_be_recognized_is_refused_before_training(case):
+    change, message = WRONG[case]
+    source = change(shipped())
+    assert source != shipped()
+    changes = {"hps": "sb3"} if case == "patch" else {}
+    spec = own(source, **changes)
+    if case == "patch":
+        eps = dataclasses.replace(spec.hyperparameters, adam_eps=1e-7)
+        spec = dataclasses.replace(spec, hyperparameters=eps)
+    with pytest.raises(SpecError, match=message):
+        prepare_run(spec, load_adapter("cleanrl"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "source"),
+    [("td3", "ddpg"), ("ddpg", "td3"), ("sac", "td3"), ("ppo", "dqn"), ("td3", "ppo")],
+)
+def test_the_script_of_another_algorithm_is_refused(algorithm, source):
+    with pytest.raises(SpecError, match=f"has the networks of {source} .*use algorithm={source}"):
+        prepare_run(own(shipped(source), algorithm), load_adapter("cleanrl"))
+
+
+def test_the_script_of_other_actions_is_refused():
+    with pytest.raises(SpecError, match=r"has no actor_mean, .* continuous actions"):
+        prepare_run(own(shipped(discrete=True)), load_adapter("cleanrl"))
+
+
+def test_only_a_framework_of_scripts_takes_one():
+    spec = support.spec("sb3", script=script(shipped()))
+    with pytest.raises(SpecError, match="framework=sb3 runs no script of its own"):
+        prepare_run(spec, load_adapter("sb3"))
+
+
+def test_a_stored_script_is_code_that_needs_trust():
+    found = list_named_code([own(shipped())])
+    assert len(found) == 1 and found[0].startswith("script stored in the run: mine.py (")
+    assert list_named_code([own(None)]) == []
+
+
+def test_a_script_comes_back_from_a_record_with_its_hash_checked():
+    spec = own(shipped())
+    stored = json.loads(json.dumps(spec_to_dict(spec)))
+    assert spec_from_dict(stored) == spec != own(None)
+    stored["script"]["source"] += "import os\n"
+    with pytest.raises(SpecError, match="does not have the recorded SHA-256"):
+        spec_from_dict(stored)
+    for content in ("mine.py", {}, {"name": "mine.py"}, {**stored["script"], "name": 1}):
+        with pytest.raises(SpecError, match="must be the path of a script"):
+            make_own_script(content)
+    with pytest.raises(SpecError, match="rename the file"):
+        make_own_script({**stored["script"], "name": "../mine.py"})
+
+
+def test_files_that_are_no_scripts_are_refused(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read: No such file"):
+        read_own_script(tmp_path / "none.py")
+    Path(tmp_path / "raw.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match="no text in UTF-8"):
+        read_own_script(tmp_path / "raw.py")
+    Path(tmp_path / "large.py").write_bytes(b"#" * 2**19)
+    with pytest.raises(SpecError, match="larger than 256 KiB"):
+        read_own_script(tmp_path / "large.py")
