@@ -12,7 +12,11 @@ from parallax.harness.cli.arguments import (
     add_probe_argument,
     check_output_folders,
 )
-from parallax.harness.cli.probe_checkouts import compare_checkout, list_changes_in_order
+from parallax.harness.cli.probe_checkouts import (
+    compare_checkout,
+    compare_script,
+    list_changes_in_order,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -110,6 +114,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A..B",
         help="with --path: compare commits of the checkout, in place of its files as they are",
     )
+    add(
+        "--script",
+        type=Path,
+        metavar="FILE",
+        help="compare your own copy of a CleanRL script with the wheel's",
+    )
     add_level_arguments(parser)
 
 
@@ -154,24 +164,29 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def check_checkout_options(options: argparse.Namespace) -> None:
-    """Check `--path` and `--commits` against the other options.
+    """Check `--path`, `--commits` and `--script` against the other options.
 
     Raises:
         SpecError: Options exclude each other, or `--path` is no folder.
     """
-    if options.path is None:
-        if options.commits:
-            raise SpecError("--commits needs --path CHECKOUT, the repository.")
+    if options.commits and not options.path:
+        raise SpecError("--commits needs --path CHECKOUT, the repository.")
+    if not (options.path or options.script):
         return
-    others = ("drift", "answers", "baseline", "intervention", "claims", "details")
+    option = "--path" if options.path else "--script"
+    others: tuple[str, ...] = (
+        *("drift", "answers", "baseline", "intervention", "claims", "details"),
+    )
+    if options.script:
+        others = (*others, "path", "python")
     given = [name for name in others if getattr(options, name)]
     if given or options.seeds > 1:
         raise SpecError(
-            f"--path compares states of one framework's source: drop --{(given or ['seeds'])[0]}."
+            f"{option} compares code of one framework: drop --{(given or ['seeds'])[0]}."
         )
     if options.frameworks is None or len(options.frameworks) != 1:
-        raise SpecError("--path is about one framework: name it with --frameworks.")
-    if not options.path.is_dir():
+        raise SpecError(f"{option} is about one framework: name it with --frameworks.")
+    if options.path and not options.path.is_dir():
         raise SpecError(f"--path {options.path} is no folder: name the top of a checkout.")
 
 
@@ -266,8 +281,8 @@ def run(options: argparse.Namespace) -> int:
         print(*lines, sep="\n")
         return NO_CHANGE_EXIT
     check_output_folders(getattr(options, name) for name in _OUTPUTS)
-    if options.path:
-        return run_checkouts(probes, options)
+    if options.path or options.script:
+        return run_other_code(probes, options)
     new = options.update_baseline and not options.baseline.exists()
     stored = baseline.load_report(options.baseline) if options.baseline and not new else None
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)
@@ -293,13 +308,17 @@ def run(options: argparse.Namespace) -> int:
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
 
 
-def run_checkouts(probes: Sequence[Probe], options: argparse.Namespace) -> int:
-    """Compare states of a framework's source, the changed answers first and all after them.
+def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
+    """Compare a checkout or an own script, the changed answers first and all after them.
 
     Raises:
-        SpecError: The checkout cannot be used.
+        SpecError: The checkout or script cannot be used.
     """
-    found = compare_checkout(parse_request(probes, options), options.path, options.commits)
+    request = parse_request(probes, options)
+    if options.script:
+        found = compare_script(request, options.script)
+    else:
+        found = compare_checkout(request, options.path, options.commits)
     print("", *report.format_report(found, options.all), sep="\n")
     write_output_files(render_files(found, options))
     answers = [answer for result in found.results for answer in result.answers.values()]

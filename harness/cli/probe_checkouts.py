@@ -1,4 +1,4 @@
-"""`parallax probe --path CHECKOUT [--commits A..B]`: answers of a framework's checkout."""
+"""`parallax probe --path CHECKOUT [--commits A..B]` and `--script FILE`: answers of other code."""
 
 import dataclasses
 import hashlib
@@ -16,6 +16,7 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.intervention_check import get_single_framework
 from parallax.harness.probes.results import ProbeReport
@@ -25,6 +26,7 @@ from parallax.harness.probes.runner import (
     make_probe_target,
     run_probes,
 )
+from parallax.harness.record.layout import format_implementation
 
 INSTALLED = "installed"
 _MAX_COMMITS = 200
@@ -74,10 +76,38 @@ def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None)
     found = measure_versions(versions, framework, request)
     for version in versions:
         print(f"{version.label}: {version.description}")
+    _print_changes(found)
+    return found
+
+
+def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
+    """Measure the user's own script and the framework's, and print which answers differ.
+
+    Args:
+        request: Probes and the one framework.
+        path: The script.
+
+    Raises:
+        SpecError: The file is no script, or the framework runs none.
+    """
+    script, framework = read_own_script(path), get_single_framework("--script", request.frameworks)
+    shipped = make_probe_target(framework)
+    if not load_adapter(framework).sources(request.algorithms[0]):
+        raise SpecError(f"--script {path}: framework={framework} runs no scripts: use cleanrl.")
+    shipped = dataclasses.replace(shipped, level=request.level)
+    label = format_implementation(framework, script.label)
+    own = dataclasses.replace(shipped, label=label, script=path.resolve())
+    with CommandProgress(2 * len(request.probes)) as progress:
+        found = run_probes(request.probes, ProbeTargets((shipped, own)), progress.advance)
+    print(f"{label}: {path}")
+    _print_changes(found)
+    return found
+
+
+def _print_changes(found: ProbeReport) -> None:
     changes = list_changes_in_order(found)
     print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
     print(*(f"  {change}\n" for change in changes), sep="", end="")
-    return found
 
 
 def list_changes_in_order(found: ProbeReport) -> list[str]:

@@ -10,6 +10,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import Adapter, Array, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.probing.protocol import (
     POLICY_LOSS,
     Parameters,
@@ -29,6 +30,7 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.catalogue import (
     Intervention,
+    check_segments_in_script,
     make_patches,
     make_replacement,
 )
@@ -142,6 +144,7 @@ class ExperimentCache:
         seed: Seed of all scripted numbers.
         interventions: Changes that each run of one of their algorithms is made with.
         level: Alignment of the hyperparameters.
+        script: The user's own copy of the framework's script, which is run in its place.
     """
 
     def __init__(
@@ -150,11 +153,13 @@ class ExperimentCache:
         seed: int = 0,
         interventions: Sequence[Intervention] = (),
         level: AlignmentLevel = OWN_DEFAULTS,
+        script: OwnScript | None = None,
     ) -> None:
         self.adapter = adapter
         self.seed = seed
         self.interventions = tuple(interventions)
         self.level = level
+        self.script = script
         self._runs: dict[str, ProbeRun] = {}
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
@@ -218,7 +223,7 @@ class ExperimentCache:
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
         algorithm, steps = experiment.algorithm, len(experiment.scripted_data.rewards)
         task, seed = experiment.scripted_data.task, experiment.seed
-        context = RunContext(task, steps, seed, experiment.n_envs)
+        context = RunContext(task, steps, seed, experiment.n_envs, script=self.script)
         hyperparameters, native = self._translate_settings(algorithm, context, experiment.changes)
         world, monitor = ScriptedWorld(experiment.scripted_data), ProbeMonitor()
         lines = self._source_lines.setdefault(algorithm, {})
@@ -233,6 +238,9 @@ class ExperimentCache:
         )
         changes = [item for item in self.interventions if algorithm in item.algorithms]
         changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
+        if self.script:
+            self.adapter.check_script(algorithm, native, context)
+            check_segments_in_script(changes, self.script)
         try:
             with silence_output(), make_replacement(changes).apply_replacement():
                 record = self.adapter.probe(algorithm, native, context, script, monitor)

@@ -106,6 +106,7 @@ class ProbeTarget:
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
         source: Folder that the framework's package is imported from; None for the installed one.
+        script: File of the user's own script that is run in place of the framework's.
     """
 
     label: str
@@ -115,6 +116,7 @@ class ProbeTarget:
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
     source: Path | None = None
+    script: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +302,7 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(t.entry, file, t.intervention, t.level, t.seed).text
+            WorkerTask(t.entry, file, t.intervention, t.level, t.seed, t.script).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)

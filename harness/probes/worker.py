@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, get_training_modules
 from parallax.harness.contract.interpreter import has_other_threads, import_modules
+from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (
     Intervention,
@@ -46,6 +47,7 @@ class WorkerTask:
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
+        script: File of the user's own script that is run in place of the framework's.
     """
 
     entry: str
@@ -53,18 +55,21 @@ class WorkerTask:
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
+    script: Path | None = None
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE`."""
-        entry, file, seed, intervention, *level = text.split("@")
-        return cls(entry, int(file), intervention, AlignmentLevel(*level), int(seed))
+        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@SCRIPT`."""
+        entry, file, seed, intervention, level, hps, script = text.split("@", 6)
+        path = Path(script) if script else None
+        return cls(entry, int(file), intervention, AlignmentLevel(level, hps), int(seed), path)
 
     @property
     def text(self) -> str:
         """Inverse of `from_text`."""
-        level = self.level.name, self.level.hps
-        return "@".join((self.entry, str(self.file), str(self.seed), self.intervention, *level))
+        level, script = (self.level.name, self.level.hps), str(self.script or "")
+        words = (self.entry, str(self.file), str(self.seed), self.intervention, *level, script)
+        return "@".join(words)
 
     def load_adapter(self) -> Adapter:
         """Return the framework's adapter."""
@@ -176,7 +181,8 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         if task.level.name == "lockstep":
             form = [item for name in algorithms for item in list_reference_form(adapter, name)]
             changes += [item for item in form if item not in changes]
-        cache = ExperimentCache(adapter, task.seed, changes, task.level)
+        script = read_own_script(task.script) if task.script else None
+        cache = ExperimentCache(adapter, task.seed, changes, task.level, script)
         for name in names:
             cache.drop_other_algorithms(known[name].algorithm)
             _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})

@@ -12,6 +12,7 @@ import support
 from parallax.adapters.cleanrl.scripts import read_script
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import get_label
+from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript, make_own_script, read_own_script
@@ -202,3 +203,21 @@ def test_files_that_are_no_scripts_are_refused(tmp_path):
     Path(tmp_path / "large.py").write_bytes(b"#" * 2**19)
     with pytest.raises(SpecError, match="larger than 256 KiB"):
         read_own_script(tmp_path / "large.py")
+
+
+def test_probes_find_the_changed_line(tmp_path, capsys):
+    path = tmp_path / "a@b" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(shipped().replace("v_loss = 0.5 * ", "v_loss = 1.0 * "))
+    words = ["probe", "--probe", "ppo.value_loss_factor", "--script", str(path)]
+    assert main([*words, "--frameworks", "cleanrl"]) == 1
+    first = capsys.readouterr().out.partition("\n\n")[0]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+    assert f"cleanrl -> cleanrl@mine-{digest}  ppo.value_loss_factor: " in first
+    for more, message in (
+        ([], "--script is about one framework"),
+        (["--frameworks", "sb3"], "runs no scripts"),
+        (["--frameworks", "cleanrl", "--path", "."], "drop --path"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
