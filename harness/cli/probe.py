@@ -174,11 +174,8 @@ def check_checkout_options(options: argparse.Namespace) -> None:
     if not (options.path or options.script):
         return
     option = "--path" if options.path else "--script"
-    others: tuple[str, ...] = (
-        *("drift", "answers", "baseline", "intervention", "claims", "details"),
-    )
-    if options.script:
-        others = (*others, "path", "python")
+    others = ["drift", "answers", "baseline", "intervention", "claims", "details"]
+    others += ["path", "python"] if options.script else []
     given = [name for name in others if getattr(options, name)]
     if given or options.seeds > 1:
         raise SpecError(
