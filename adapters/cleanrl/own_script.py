@@ -9,7 +9,7 @@ import builtins
 import difflib
 import importlib.util
 import symtable
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from parallax.adapters.cleanrl.scripts import read_script
 from parallax.adapters.cleanrl.settings import ALGORITHMS, make_script_arguments
@@ -152,8 +152,27 @@ def _list_read_names(tree: ast.AST) -> set[str]:
 
 
 def _list_defined_names(source: str, name: str) -> set[str]:
-    symbols = symtable.symtable(source, name, "exec").get_symbols()
-    return {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    return _collect_global_names(
+        symtable.symtable(source, name, "exec"),
+        lambda symbol, is_module: (
+            (symbol.is_assigned() or symbol.is_imported())
+            and (is_module or symbol.is_declared_global())
+        ),
+    )
+
+
+def _collect_global_names(
+    table: symtable.SymbolTable, is_wanted: Callable[[symtable.Symbol, bool], bool]
+) -> set[str]:
+    """Return wanted names of a scope and of those inside it.
+
+    Args:
+        table: The scope.
+        is_wanted: Takes a name and whether the scope is the module's.
+    """
+    is_module = table.get_type() == "module"
+    found = {s.get_name() for s in table.get_symbols() if is_wanted(s, is_module)}
+    return found.union(*(_collect_global_names(c, is_wanted) for c in table.get_children()))
 
 
 def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> None:
@@ -166,7 +185,8 @@ def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> No
     mine = set(ALGORITHMS[algorithm].networks)
     theirs = set(ALGORITHMS[likeliest].networks)
     missing = sorted(mine - set(defined))
-    lacking = f" (it lacks {', '.join(missing)})" if missing else ""
+    some = 0 < len(missing) < len(mine)
+    lacking = f" (it lacks {', '.join(missing)})" if some else ""
     if likeliest != algorithm and (algorithm not in complete or mine < theirs):
         raise SpecError(
             f"{where} has the networks of {likeliest} ({', '.join(sorted(theirs))}), and "
@@ -182,20 +202,14 @@ def _check_undefined_names(source: str, name: str, defined: set[str], where: str
     ):
         return
     known = defined | set(vars(builtins)) | {"__file__", "__name__", "__doc__"}
-    table = symtable.symtable(source, name, "exec")
-    for undefined in sorted(_iterate_global_reads(table) - known):
+    read = _collect_global_names(
+        symtable.symtable(source, name, "exec"),
+        lambda symbol, is_module: symbol.is_referenced() and (is_module or symbol.is_global()),
+    )
+    for undefined in sorted(read - known):
         raise SpecError(
             f"{where} uses {undefined}, which it neither defines nor imports: add its definition."
         )
-
-
-def _iterate_global_reads(table: symtable.SymbolTable) -> set[str]:
-    found = {
-        symbol.get_name()
-        for symbol in table.get_symbols()
-        if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
-    }
-    return found.union(*map(_iterate_global_reads, table.get_children()))
 
 
 def _check_imports(tree: ast.Module, where: str) -> None:
@@ -270,7 +284,9 @@ def _check_networks(algorithm: str, discrete: bool, tree: ast.Module, where: str
         name = _find_class_of(network, tree, classes)
         if name is None:
             continue  # made in a way that only running it would show
-        has = _list_members(classes[name])
+        has = _list_members(classes[name], classes)
+        if has is None:
+            continue
         for attribute in attributes:
             if attribute not in has:
                 kind = "discrete" if discrete else "continuous"
@@ -296,9 +312,21 @@ def _get_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _list_members(owner: ast.ClassDef) -> set[str]:
-    """Return methods, attributes that are set, and texts, with which buffers are registered."""
-    found = set()
+def _list_members(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str] | None:
+    """Return methods, attributes that are set, and texts, with which buffers are registered.
+
+    None for a class that inherits from one that the script does not define.
+    """
+    found: set[str] = set()
+    others = {name: node for name, node in classes.items() if name != owner.name}
+    for base in owner.bases:
+        if _get_name(base) in others:
+            inherited = _list_members(others[_get_name(base)], others)
+            if inherited is None:
+                return None
+            found |= inherited
+        elif not _is_module_class(base):
+            return None
     for node in ast.walk(owner):
         if isinstance(node, ast.FunctionDef):
             found.add(node.name)
@@ -347,6 +375,10 @@ def list_options(tree: ast.Module) -> Sequence[str]:
             fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
             found += [_get_name(field).replace("_", "-") for field in fields]
     return found
+
+
+def _is_module_class(node: ast.expr) -> bool:
+    return _is_method(node, "Module") or _get_name(node) in ("Module", "object")
 
 
 def _is_method(node: ast.expr, name: str) -> bool:

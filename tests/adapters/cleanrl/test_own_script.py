@@ -154,6 +154,22 @@ def test_a_script_that_cannot_be_recognized_is_refused_before_training(case):
         prepare_run(spec, load_adapter("cleanrl"))
 
 
+def test_unusual_but_complete_scripts_are_recognized():
+    source = shipped().replace("class Agent(nn.Module):", "class Base(nn.Module):")
+    source = source.replace("\nif __name__", "\nclass Agent(Base):\n    pass\n\n\nif __name__")
+    source = source.replace(
+        "def make_env", "def count():\n    global calls\n    calls = 1\n\n\ndef make_env"
+    )
+    source = source.replace(
+        "    args = parse_args()\n", "    args = parse_args()\n    count()\n    print(calls)\n"
+    )
+    source = source.replace(
+        "    envs.close()", "    for name in ('a', 'b'):\n        print(name)\n    envs.close()"
+    )
+    assert source.count("Base") == 2 and "print(calls)" in source
+    prepare_run(own(source), load_adapter("cleanrl"))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "source"),
     [("td3", "ddpg"), ("ddpg", "td3"), ("sac", "td3"), ("ppo", "dqn"), ("td3", "ppo")],
