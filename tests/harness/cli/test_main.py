@@ -12,7 +12,7 @@ import pytest
 from parallax.harness.cli import main as cli
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
-MAX_COMMANDS = 39
+MAX_COMMANDS = 40
 
 
 def python(*arguments):
