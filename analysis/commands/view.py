@@ -151,6 +151,8 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 return _PAGES[page](self.server.library, query)
         except (KeyError, ValueError):
             return _make_problem(HTTPStatus.NOT_FOUND, "No such study or run is in the folder.")
+        except (CommandError, OSError) as error:  # the folder may have been moved meanwhile
+            return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing: the terminal shows the address."""
