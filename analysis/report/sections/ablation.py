@@ -334,11 +334,11 @@ def _format_explanation(
 def _format_short_explanation(
     one: AblationReport, effect: InterventionEffect, gap: FrameworkGap, _: AblationRow
 ) -> str:
-    cell = one.item.cell
+    cell, share = one.item.cell, effect.shares[gap.other]
     return (
         f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env} closes "
-        f"{_format_share(effect.shares[gap.other], effect)} of its gap to {get_label(gap.other)} "
-        f"(n = {format_count(effect.result.n, 'pair')}) with the change"
+        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its gap to "
+        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')}) with the change"
     )
 
 
