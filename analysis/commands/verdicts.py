@@ -22,7 +22,10 @@ from parallax.analysis.commands.common import (
 from parallax.analysis.labels import format_number, format_setting, get_label
 from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.render_markdown import score_table_to_markdown
-from parallax.analysis.report.sections.consistency import describe_intention_to_treat
+from parallax.analysis.report.sections.consistency import (
+    describe_intention_to_treat,
+    name_statement,
+)
 from parallax.analysis.report.sections.overall import format_omnibus
 from parallax.analysis.report.sections.scores import (
     make_score_tables,
@@ -93,7 +96,7 @@ def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
         interval = f" [{format_number(item.low)}, {format_number(item.high)}]" if known else ""
         lines.append(
             f"  {get_label(first.framework)} and {get_label(second.framework)}: "
-            f"{item.statement.text or 'too few seeds'}, difference {format_number(item.difference)}"
+            f"{name_statement(item)}, difference {format_number(item.difference)}"
             f"{interval}, n = {counts}{', same algorithm' if item.is_same_algorithm else ''}"
         )
     return lines

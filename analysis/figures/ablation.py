@@ -34,15 +34,15 @@ def make_ablation_figure_spec(item: AblationVerdict) -> FigureSpec:
     pairs = sorted({effect.result.n for effect in item.effects})
     count = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
     gaps = ", ".join(
-        f"{get_label(gap.other)} as it is: {gap.result.difference:+.4g} ({gap.result.n} pairs)"
+        f"unchanged {get_label(gap.other)}: {gap.result.difference:+.4g} ({gap.result.n} pairs)"
         for gap in item.gaps
     )
     caption = (
-        f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): return with each "
-        f"intervention less that without, mean over {count} pairs of seeds, with 95% intervals of "
-        "Student's paired test. Red: significant after Holm's correction; green: within the margin "
-        f"of equivalence; grey: inconclusive. Dashed lines: the gap that was there, shaded by its "
-        f"interval. {gaps}"
+        f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): {item.score_name} "
+        f"with each intervention - without, mean over {count} pairs of seeds, with 95% intervals "
+        "of Student's paired test. Red: significant after Holm's correction; green: within the "
+        "margin of equivalence; grey: inconclusive. Dashed lines: gap to another framework, "
+        f"shaded by its interval. {gaps}"
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, item.framework, cell.variant)
     name = make_file_name("ablation", *place)

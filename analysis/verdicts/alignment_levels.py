@@ -150,7 +150,10 @@ def judge_alignment_levels(
     spreads = list_level_spreads(groups, options)
     if not spreads:
         return ()
-    secondary = list_level_spreads([_rescore_group(one) for one in groups if one.runs], options)
+    secondary = list_level_spreads(
+        [_rescore_group(one) for one in groups if one.runs],
+        dataclasses.replace(options, endpoint=SECONDARY_ENDPOINT),
+    )
     found = []
     for study in sorted({spread.task.study for spread in spreads}):
         own, other = (

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.stats import two_sample
+from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.equivalence import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell
@@ -126,18 +127,35 @@ def count_failed_as_bottom(
         groups: Scores of complete runs.
         options: Given ranges.
     """
+    final_options = dataclasses.replace(options, endpoint=FINAL)
     bottoms = {
-        cell: find_bottom_score(members, options)
+        cell: (
+            find_bottom_score(members, options),
+            find_bottom_score([group.final_group for group in members], final_options),
+        )
         for cell, members in group_by_cell(groups).items()
         if any(group.failed for group in members)
     }
-    return tuple(_impute_failed_runs(group, bottoms.get(group.cell)) for group in groups)
+    return tuple(
+        _impute_failed_runs(group, *bottoms.get(group.cell, (None, None))) for group in groups
+    )
 
 
-def _impute_failed_runs(group: ScoreGroup, bottom: float | None) -> ScoreGroup:
+def _impute_failed_runs(
+    group: ScoreGroup, bottom: float | None, final_bottom: float | None
+) -> ScoreGroup:
+    finals = group.final_group.scores
     if not group.failed or bottom is None or group.scores is None:
         return group
     scores = np.concatenate([group.scores, np.full(group.failed, bottom)])
     return dataclasses.replace(
-        group, scores=scores, moments=compute_moments(scores), runs=(), censored=None
+        group,
+        scores=scores,
+        moments=compute_moments(scores),
+        runs=(),
+        censored=None,
+        # Runs below a threshold are counted by their final returns, whatever the endpoint is.
+        final_scores=None
+        if finals is None or final_bottom is None
+        else np.concatenate([finals, np.full(group.failed, final_bottom)]),
     )

@@ -48,6 +48,7 @@ class ScoreGroup:
         seeds: Seed of each score.
         failed: Number of runs whose training failed or diverged, and which have no score.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
+        final_scores: float[n], final returns of groups without `runs`; None if unknown.
     """
 
     cell: StudyCell
@@ -62,6 +63,7 @@ class ScoreGroup:
     source: str = ""
     failed: int = 0
     censored: CensoredTimes | None = None
+    final_scores: FloatArray | None = None
     n: int = dataclasses.field(init=False)
     seeds: tuple[int | None, ...] = dataclasses.field(init=False)
 
@@ -120,8 +122,10 @@ class ScoreGroup:
 
     @property
     def final_group(self) -> "ScoreGroup":
-        """The same runs with their final returns as scores; unchanged without runs."""
-        return self.replace_scores(run.final_score for run in self.runs) if self.runs else self
+        """The same runs with their final returns as scores; unchanged where these are unknown."""
+        if self.runs:
+            return self.replace_scores(run.final_score for run in self.runs)
+        return self if self.final_scores is None else self.replace_scores(self.final_scores)
 
 
 def group_runs(

@@ -27,7 +27,8 @@ DIFFERENT_IN_MEAN = "different in mean"
 DIFFERENT_IN_DISTRIBUTION = "different in distribution"
 EQUIVALENT_UNLESS = "equivalent unless more than {rate} of runs fail"
 CONDITIONAL_PREFIX = "equivalent unless"
-# Fisher's test is a second chance for "different in distribution": a share of the level is its own.
+# Fisher's test is a second chance for "different in distribution", at this share of the level.
+# Together with the first, at the whole level, false ones come in at most 1 + FISHER_SHARE times it.
 FISHER_SHARE = 0.2
 
 
@@ -97,8 +98,8 @@ def state_pairs(
     """
     p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
     p_tost_holm = two_sample.adjust_holm(p_tost)
-    rooms = np.array([_compute_room(pair, options) for pair in pairs])
-    rates = compute_tolerated_failures(contrast, margins, rooms, options.alpha)
+    distances = np.array([_compute_distance_to_end(pair, options) for pair in pairs])
+    rates = compute_tolerated_failures(contrast, margins, distances, options.alpha)
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
@@ -119,14 +120,14 @@ def state_pairs(
     return found
 
 
-def _compute_room(pair: GroupPair, options: VerdictOptions) -> float:
+def _compute_distance_to_end(pair: GroupPair, options: VerdictOptions) -> float:
     """Largest distance of a mean from an end of the range of scores."""
     ends, means = find_score_range(pair, options), [float(group.moments.mean) for group in pair]
     return max(max(means) - ends.low, ends.high - min(means))
 
 
 def compute_tolerated_failures(
-    contrast: MeanContrast, margins: FloatArray, rooms: FloatArray, alpha: float
+    contrast: MeanContrast, margins: FloatArray, distances: FloatArray, alpha: float
 ) -> FloatArray:
     """Compute the failure rate of one framework up to which means stay within the margin.
 
@@ -137,17 +138,17 @@ def compute_tolerated_failures(
     Args:
         contrast: Differences of means of the observed runs.
         margins: float[pairs], margins of equivalence.
-        rooms: float[pairs], largest distance of a mean from an end of the range of scores.
+        distances: float[pairs], largest distance of a mean from an end of the range of scores.
         alpha: Level of the one-sided limit of the difference.
 
     Returns:
-        float[pairs]; negative where the limit exceeds the margin, NaN without room.
+        float[pairs]; negative where the limit exceeds the margin, NaN at the end of the range.
     """
     limits = np.abs(contrast.difference) + (
         stats.t.isf(alpha, contrast.degrees_of_freedom) * contrast.error
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rooms > 0, (margins - limits) / rooms, np.nan)
+        return np.where(distances > 0, (margins - limits) / distances, np.nan)
 
 
 def format_rate(rate: float) -> str:

@@ -1,4 +1,4 @@
-"""How long released bugs lived: from the first release that has one to the first without it."""
+"""Months that released bugs stayed: from the first release that has one to the first without it."""
 
 import dataclasses
 import itertools
@@ -24,25 +24,25 @@ class BugLifetime:
         does: What the code did, in a sentence.
         algorithms: Algorithms that have it.
         release: Its releases.
-        born: Date of the first release that has it; None if that is not known.
+        introduced: Date of the first release that has it; None if that is not known.
         last: Date of the last release that has it; None if that is not known.
-        repaired: Date of the first release without it; None if there is none, or no date of it.
+        fixed: Date of the first release without it; None if there is none, or no date of it.
     """
 
     name: str
     does: str
     algorithms: tuple[str, ...]
     release: BugRelease
-    born: date | None
+    introduced: date | None
     last: date | None
-    repaired: date | None
+    fixed: date | None
 
     def count_months(self, today: date) -> float | None:
-        """Return the months from birth to repair, or until today; None if a date is not known."""
-        end = self.repaired if self.release.first_good else today
-        if self.born is None or end is None:
+        """Return the months until the fix, or until today; None if a date is not known."""
+        end = self.fixed if self.release.first_good else today
+        if self.introduced is None or end is None:
             return None
-        return (end - self.born).days / DAYS_PER_MONTH
+        return (end - self.introduced).days / DAYS_PER_MONTH
 
 
 def list_bug_lifetimes(adapter: Adapter, dates: Mapping[str, date]) -> list[BugLifetime]:
@@ -54,7 +54,7 @@ def list_bug_lifetimes(adapter: Adapter, dates: Mapping[str, date]) -> list[BugL
     ]
     groups = itertools.groupby(sorted(bugs, key=_get_key), _get_key)
     found = [_merge_entries(list(group), dates) for _, group in groups]
-    return sorted(found, key=lambda bug: (bug.repaired or date.max, bug.name))
+    return sorted(found, key=lambda bug: (bug.fixed or date.max, bug.name))
 
 
 def _get_key(bug: Intervention) -> tuple[str, str, str]:
@@ -79,4 +79,4 @@ def _merge_entries(entries: list[Intervention], dates: Mapping[str, date]) -> Bu
 def iterate_known_dates(bugs: list[BugLifetime]) -> Iterator[date]:
     """Yield all dates of bugs that are known."""
     for bug in bugs:
-        yield from filter(None, (bug.born, bug.last, bug.repaired))
+        yield from filter(None, (bug.introduced, bug.last, bug.fixed))

@@ -20,7 +20,7 @@ from parallax.harness.versions.history import ReleaseHistory, list_answer_change
 FIRST_COLOR, UNMEASURED_COLOR = "#c8ccd0", "white"
 CHANGED_COLORS = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#0072b2")
 """Colours of the second and later answers: Okabe and Ito's, which all readers can distinguish."""
-BUG_COLOR, BORN_COLOR, REPAIRED_COLOR = "#666666", "#d55e00", "#009e73"
+BUG_COLOR, INTRODUCED_COLOR, FIXED_COLOR = "#666666", "#d55e00", "#009e73"
 WIDTH, ROW_HEIGHT, MARGIN_HEIGHT = 9.0, 0.235, 1.55  # inches
 LABEL_GAP = 0.021
 """Smallest distance of two releases' labels, as a share of the width."""
@@ -107,7 +107,7 @@ def plot_history(
     """Return the figure of a history; see `draw_history`."""
     versions = [v for v in sort_versions(list(history.releases)) if v in dates]
     rows = list_answer_rows(history, versions)
-    shown = [bug for bug in bugs if bug.last or bug.repaired]
+    shown = [bug for bug in bugs if bug.last or bug.fixed]
     height = ROW_HEIGHT * (len(rows) + len(shown) + 1) + MARGIN_HEIGHT
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     panels: Any = figure.subplots(
@@ -214,21 +214,21 @@ def spread_labels(at: Any, gap: float, end: float) -> Any:
 def _plot_bugs(ax: Axes, bugs: Sequence[BugLifetime], today: date) -> None:
     for place, bug in enumerate(bugs):
         is_open = not bug.release.first_good
-        start: Any = bug.born or bug.last or bug.repaired
-        end: Any = today if is_open else (bug.repaired or bug.last)
-        style = "-" if bug.born else ":"
+        start: Any = bug.introduced or bug.last or bug.fixed
+        end: Any = today if is_open else (bug.fixed or bug.last)
+        style = "-" if bug.introduced else ":"
         ax.plot([start, end], [place, place], style, color=BUG_COLOR, linewidth=1.6)
-        if bug.born:
-            ax.plot([start], [place], "X", color=BORN_COLOR, markersize=6)
+        if bug.introduced:
+            ax.plot([start], [place], "X", color=INTRODUCED_COLOR, markersize=6)
         if is_open:
-            ax.plot([end], [place], ">", color=BORN_COLOR, markersize=6)
-        elif bug.repaired:
-            ax.plot([end], [place], "D", color=REPAIRED_COLOR, markersize=4.5)
+            ax.plot([end], [place], ">", color=INTRODUCED_COLOR, markersize=6)
+        elif bug.fixed:
+            ax.plot([end], [place], "D", color=FIXED_COLOR, markersize=4.5)
     _set_rows(ax, [f"{'/'.join(bug.algorithms).upper()} {bug.name}" for bug in bugs])
     for marker, color, label in (
-        ("X", BORN_COLOR, "bug born"),
-        ("D", REPAIRED_COLOR, "repaired"),
-        (">", BORN_COLOR, "open"),
+        ("X", INTRODUCED_COLOR, "introduced"),
+        ("D", FIXED_COLOR, "fixed"),
+        (">", INTRODUCED_COLOR, "open"),
     ):
         ax.plot([], [], marker, color=color, linestyle="none", markersize=5, label=label)
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.06), ncols=3, borderaxespad=1.4)

@@ -283,7 +283,7 @@ def _compare_releases(
     compared, changed = 0, list[str]()
     for result in report.results:
         old, new = result.answers.get(before), result.answers.get(after)
-        if result.algorithm == algorithm and old and new and not (old.failed or new.failed):
+        if result.algorithm == algorithm and old and new and not (old.unmeasured or new.unmeasured):
             compared += 1
             changed += [result.probe] * bool(describe_change(result, old, new))
     return compared, tuple(changed)
@@ -306,7 +306,7 @@ def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str
 
     Args:
         versions: Releases, oldest first. The answer is taken to change once.
-        is_changed: Asked about as few releases as possible, the last one first. Releases that
+        is_changed: Called for as few releases as possible, the last one first. Releases that
             cannot be measured are left out.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The page of all stored histories: changed answers by release, and how long bugs lived."""
+"""The page of all stored histories: changed answers by release, and how long bugs stayed."""
 
 import dataclasses
 import statistics
@@ -44,14 +44,15 @@ before 2.4 Gymnasium 0.29.1, TorchRL the tensordict of its time. So a difference
 releases is one of the library, not of PyTorch. What an old release did together with the PyTorch of
 its time is not measured. Each release keeps its own defaults, except for what a probe sets.
 
-An answer *changed* if its relation to the paper did, or its numbers by more than 0.1%. One change
-of the code may change several answers.
+An answer *changed* if its relation to the paper did, or its numbers by more than 0.1%. Answers that
+follow the paper before and after, on other numbers, are listed apart and not counted. One change of
+the code may change several answers.
 
 As a control, releases after each other are compared whose update code is the same: the modules of
 the algorithm, its policy and its loss, without comments, types and imports. Nothing should change
 between them but defaults and what other modules do.
 
-A bug was *born* in the first release that has its line, and *repaired* in the first one without
+A bug was *introduced* in the first release that has its line, and *fixed* in the first one without
 it, by the tags of the repository. Releases before the first one on the package index do not count.
 Dates are those of the tags, or of the files in the wheel.
 """
@@ -81,7 +82,11 @@ class LibraryHistory:
         return sort_versions(list(self.history.releases)) if self.history else []
 
     def list_changes(self, follows_paper: bool = False) -> list[AnswerChange]:
-        """Return the changed answers; those that follow the paper before and after, if asked."""
+        """Return the changed answers.
+
+        Args:
+            follows_paper: Those that follow the paper before and after, and no others.
+        """
         if self.history is None:
             return []
         changes = list_answer_changes(self.history, self.versions)
@@ -130,7 +135,7 @@ def render_page(libraries: Sequence[LibraryHistory], today: date) -> str:
 
     Args:
         libraries: The libraries.
-        today: Date to which open bugs live.
+        today: Date up to which open bugs are counted.
     """
     parts = [_INTRODUCTION, *_list_headlines(libraries, today), "", *_render_overview(libraries)]
     for library in libraries:
@@ -168,7 +173,7 @@ def _list_headlines(libraries: Sequence[LibraryHistory], today: date) -> list[st
     ]
     if months:
         lines.append(
-            f"Of {len(months)} bugs whose dates are known, half lived longer than "
+            f"Of {len(months)} bugs whose dates are known, half stayed longer than "
             f"{statistics.median(months):.0f} months."
         )
     return lines
@@ -189,7 +194,10 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
         pairs = list_control_pairs(history, versions)
         seconds = [history.releases[v].cpu_seconds for v in measured]
         recorded = [number for number in seconds if number]
-        counts = [sum(v in r.answers for r in history.report.results) for v in measured]
+        counts = [
+            sum(v in r.answers and not r.answers[v].unmeasured for r in history.report.results)
+            for v in measured
+        ]
         changed = len(library.list_changes())
         lines.append(
             f"| {library.name} | {len(measured)} | {versions[0]}, {versions[-1]} | "
@@ -210,7 +218,7 @@ def _render_library(library: LibraryHistory) -> list[str]:
         "Above: one row per question whose answer changed, and one for the others of each "
         "algorithm. Grey is the answer of the first release; another colour is another answer, and "
         "a bar marks the release in which it changed. Hatched: not measured. Below: bugs "
-        "with the releases in which they were born and repaired; dotted where the birth is not "
+        "with the releases in which they were introduced and fixed; dotted where the first is not "
         "known.",
         "",
     ]
@@ -241,20 +249,24 @@ def _render_library(library: LibraryHistory) -> list[str]:
 
 def _render_bugs(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
     lines = [
-        "## Bugs, and how long they lived",
-        "| library | algorithms | what the code did | born | repaired | months |",
+        "## Bugs, and how long they stayed",
+        "| library | algorithms | what the code did | introduced | fixed | months |",
         "|---|---|---|---|---|---|",
     ]
     for library in libraries:
         for bug in library.bugs:
             release, months = bug.release, bug.count_months(today)
-            born = f"{release.first_bad} ({bug.born})" if bug.born else "not known"
-            good = f"{release.first_good} ({bug.repaired or 'no date'})"
+            introduced = (
+                f"{release.first_bad} ({bug.introduced})" if bug.introduced else "not known"
+            )
+            good = f"{release.first_good} ({bug.fixed or 'no date'})"
             until = good if release.first_good else "open"
-            lived = "" if months is None else f"{'' if release.first_good else 'over '}{months:.0f}"
+            months_open = (
+                "" if months is None else f"{'' if release.first_good else 'over '}{months:.0f}"
+            )
             lines.append(
                 f"| {library.name} | {', '.join(bug.algorithms)} | {_format_cell(bug.does)} | "
-                f"{born} | {until} | {lived} |"
+                f"{introduced} | {until} | {months_open} |"
             )
     lines += ["", "[Released bugs](../reference/released-bugs.md) says which of them probes see."]
     return lines

@@ -213,7 +213,8 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
         "typical; a dash means that half of the runs do not get there, or that a run did not "
         "record its CPU time. Removed by lockstep: known differences in code, which the level of "
-        "equal updates removes; that a framework has one does not make it the cause of a score.",
+        "equal updates removes, from its runs or else from training in lockstep; that a framework "
+        "has one does not make it the cause of a score.",
     )
 
 
@@ -279,7 +280,7 @@ def _list_code_differences(
             if (row["algorithm"], row["framework"]) == (algorithm, name):
                 changes = set(row["interventions"].split("+")) - {"none"}
     if changes is None:
-        return "no runs at lockstep"
+        return "not known"
     return join_words([(Code(one),) for one in sorted(changes)], ", ") or "nothing"
 
 

@@ -52,7 +52,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import RandomVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
-from parallax.analysis.verdicts.statements import CONDITIONAL_PREFIX
+from parallax.analysis.verdicts.statements import CONDITIONAL_PREFIX, DIFFERENT_IN_DISTRIBUTION
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _FAMILY_PHRASES = {
@@ -136,13 +136,21 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     )
 
 
+def name_statement(item: PairVerdict) -> str:
+    """Return what is shown of a pair in words that do not contradict the counts of verdicts."""
+    text = item.statement.text
+    if item.verdict == INCONCLUSIVE and text == DIFFERENT_IN_DISTRIBUTION:
+        return "inconclusive with different failure rates"
+    return text or "too few seeds"
+
+
 def describe_statements(items: Sequence[PairVerdict]) -> str:
     """Return the counts of what is shown of means, distributions and algorithms; may be empty."""
     counts = collections.Counter(
         f"{CONDITIONAL_PREFIX} more runs fail"
         if item.statement.is_conditional
         # Equivalent and inconclusive stand in the counts of verdicts.
-        else item.statement.text
+        else name_statement(item)
         for item in items
         if item.statement.text not in (EQUIVALENT, INCONCLUSIVE)
     )
@@ -172,16 +180,20 @@ def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
         alone = complete.get((item.cell, *names))
         found.append(
             f"{format_setting(item.cell, cells)}, {' and '.join(map(get_label, names))}, with "
-            f"failed runs ({failed}) at the bottom of the task's range: {_format_result(item)}. "
+            f"failed runs ({failed}) at the bottom of {_name_range(item)}: {_format_result(item)}. "
             f"Complete runs alone: {_format_result(alone) if alone else 'one has none'}."
         )
     return tuple(found)
 
 
+def _name_range(item: PairVerdict) -> str:
+    return "the task's range" if item.range.known else "the setting's scores"
+
+
 def _format_result(item: PairVerdict) -> str:
     interval = f"[{format_number(item.low)}, {format_number(item.high)}]"
     return (
-        f"{item.statement.text or 'too few seeds'}, difference {format_number(item.difference)}"
+        f"{name_statement(item)}, difference {format_number(item.difference)}"
         f"{'' if math.isnan(item.low) else f' {interval}'}, n = {item.first.n} and {item.second.n}"
     )
 
@@ -654,7 +666,7 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
             f"[{format_number(item.low)}, {format_number(item.high)}]",
             f"{item.first.n} and {item.second.n}",
             format_bare_p_value(item.p_holm),
-            item.statement.text + (", same algorithm" if item.is_same_algorithm else ""),
+            name_statement(item) + (", same algorithm" if item.is_same_algorithm else ""),
             format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
         )
         for item in pairs

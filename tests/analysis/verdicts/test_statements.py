@@ -9,7 +9,10 @@ import pytest
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.sections.comparison import compare_frameworks, format_score_lines
-from parallax.analysis.report.sections.consistency import describe_intention_to_treat
+from parallax.analysis.report.sections.consistency import (
+    describe_intention_to_treat,
+    name_statement,
+)
 from parallax.analysis.report.sections.headline import select_headline_findings
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
@@ -259,3 +262,27 @@ def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
     make_run(env="Unknown-v1")
     with pytest.raises(UnknownScaleError, match="give --range Unknown-v1=LOW:HIGH"):
         group_runs(load_runs(results), VerdictOptions(endpoint="steps-90"))
+
+
+def test_runs_below_the_threshold_are_counted_by_final_returns_with_failed_runs_too(
+    results, make_run
+):
+    for seed in range(4):
+        make_run(framework="sb3", seed=seed)
+        make_run(framework="cleanrl", seed=seed)
+    make_run(framework="sb3", seed=4, status="failed")
+    options = VerdictOptions(endpoint="auc", ranges=((PENDULUM, 0.0, 1000.0),))
+    groups = group_runs(load_runs(results), options)
+    plain = {one.framework: one for one in groups}
+    treated = {one.framework: one for one in count_failed_as_bottom(groups, options)}
+    assert plain["sb3"].failed == 1 and treated["sb3"].n == plain["sb3"].n + 1
+    *finals, bottom = treated["sb3"].final_group.scores
+    assert finals == list(plain["sb3"].final_group.scores) and bottom < min(finals)
+    assert treated["cleanrl"].final_group.scores is not None
+
+
+def test_other_rates_of_failure_do_not_make_an_inconclusive_pair_different_on_pages():
+    item = state([1000.0 - seed for seed in range(20)], [1000.0] * 12 + [5.0] * 8)
+    text = dataclasses.replace(item.statement, text=DIFFERENT_IN_DISTRIBUTION)
+    item = dataclasses.replace(item, verdict="inconclusive", statement=text)
+    assert name_statement(item) == "inconclusive with different failure rates"

@@ -66,9 +66,9 @@ def test_dates_of_bugs_and_releases_are_known_and_in_order(framework):
     assert dates and all(isinstance(day, datetime.date) for day in dates.values())
     for bug in list_bug_lifetimes(adapter, dates):
         if bug.release.first_bad:
-            assert bug.born, bug
+            assert bug.introduced, bug
         if bug.release.first_good:
-            assert bug.repaired, bug
+            assert bug.fixed, bug
         months = bug.count_months(TODAY)
         assert months is None or months > 0, bug
 
