@@ -22,6 +22,7 @@ from parallax.adapters.cleanrl.scripts import read_script
 from parallax.adapters.torch_common.prioritized_buffer import ReplaySamples
 from parallax.adapters.torch_common.state import TORCH_CODECS, TYPES
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor
+from parallax.harness.contract.events import TrainingError
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.state_codec import (
     State,
@@ -187,6 +188,12 @@ def run_script(
     )
     try:
         exec(code, namespace)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise TrainingError(
+                f"script={code.co_filename} ended with sys.exit({end.code!r}). If its options were "
+                "refused (see its output): options must take a value each."
+            ) from None
     finally:
         torch.backends.cudnn.deterministic = deterministic
 
@@ -225,8 +232,11 @@ def _fill_dataclass(cls: type[Any], arguments: Sequence[str]) -> Any:
 
 def _make_argparse_facade(arguments: Sequence[str]) -> SimpleNamespace:
     class ArgumentParser(argparse.ArgumentParser):
-        def parse_args(self) -> argparse.Namespace:  # type: ignore[override]
-            return super().parse_args(list(arguments))
+        def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+            return super().parse_args(list(arguments), namespace)
+
+        def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+            return super().parse_known_args(list(arguments), namespace)
 
     # Formatters and actions that own scripts may name; checkpoints can hold classes, not modules.
     classes = {name: getattr(argparse, name) for name in argparse.__all__ if name[0].isupper()}
@@ -238,17 +248,17 @@ def _make_tensorboard_facade(monitor: Monitor) -> SimpleNamespace:
     class SummaryWriter:
         """Stand-in for the summary writer: passes losses to the monitor and writes no files."""
 
-        def __init__(self, log_dir: str) -> None:
+        def __init__(self, *_: Any, **__: Any) -> None:
             pass
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            if name in METRICS:
-                monitor.record({METRICS[name]: float(value)})
+        def add_scalar(self, tag: str, scalar_value: float, *_: Any, **__: Any) -> None:
+            if tag in METRICS:
+                monitor.record({METRICS[tag]: float(scalar_value)})
 
-        def add_text(self, name: str, text: str) -> None:
+        def _ignore(self, *_: Any, **__: Any) -> None:
             pass
 
-        def close(self) -> None:
-            pass
+        add_text = add_scalars = add_hparams = add_histogram = add_graph = _ignore
+        add_figure = add_image = add_images = add_video = flush = close = _ignore
 
     return SimpleNamespace(SummaryWriter=SummaryWriter)

@@ -4,6 +4,7 @@ Names come from runs of others: the template escapes every value, and pages have
 """
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -61,9 +62,10 @@ class BrowsedRun:
         """Return every setting, hyperparameters one by one, as text."""
         if not isinstance(self.source, CompletedRun):
             return {}
+        script = self.source.spec.get("script")
         values = dict(self.source.spec) | {
             "hyperparameters": self.source.effective_hyperparameters,
-            "script": (self.source.spec.get("script") or {}).get("name"),
+            "script": f"{script['name']} ({script['sha256'][:8]})" if script else None,
         }
         found: dict[str, Any] = {}
         for name in sorted(values.keys() - {"overridden", "seed", "study"}):
@@ -118,14 +120,13 @@ class RunLibrary:
 
     def read(self) -> None:
         """Read all runs again."""
+        files = self.root.glob(f"*{PACKED_SUFFIX}") if self.root.is_dir() else ()
         found = []
-        for file in sorted(self.root.glob(f"*{PACKED_SUFFIX}")) if self.root.is_dir() else ():
-            try:
+        for file in sorted(file for file in files if file.is_file() and not file.is_symlink()):
+            with contextlib.suppress(UnusableError):  # a table of something else
                 found.append(read_runs(file))
-            except UnusableError:
-                continue  # a table of something else
         try:
-            found.append(read_results(self.root))
+            found.insert(0, read_results(self.root))
         except CommandError:
             if not found:
                 raise
@@ -134,9 +135,12 @@ class RunLibrary:
         for part in found:
             items: tuple[CompletedRun | ExcludedRun, ...] = (*part.runs, *part.excluded)
             for item in items:
-                runs[item.id.cell.study].append(make_browsed_run(part.root, item))
+                study = item.id.cell.study
                 if part.root.is_file():
-                    self._files[item.id.cell.study] = part.root
+                    if study in runs and study not in self._files:
+                        continue  # packed from the folder of that name, which has its report, too
+                    self._files[study] = part.root
+                runs[study].append(make_browsed_run(part.root, item))
         self.studies = {name: tuple(runs[name]) for name in sorted(runs)}
         self._by_key = {run.key: run for group in self.studies.values() for run in group}
 

@@ -32,6 +32,8 @@ class SeedSweep:
         envs: Tasks.
         frameworks: Frameworks.
         seeds: Seeds.
+        script: Name and first digits of the SHA-256 of the user's own script that is trained; None
+            where the framework's code is.
     """
 
     settings: tuple[str, ...]
@@ -40,6 +42,7 @@ class SeedSweep:
     envs: tuple[str, ...]
     frameworks: tuple[str, ...]
     seeds: tuple[int, ...]
+    script: tuple[str, str] | None = None
 
     def command(self) -> str:
         """Return the command line, for a POSIX shell."""
@@ -52,7 +55,11 @@ class SeedSweep:
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
         arguments = shlex.join([*words, *self.settings])
-        return f"${{PYTHON:-python}} -m parallax train --multirun {arguments}"
+        command = f"${{PYTHON:-python}} -m parallax train --multirun {arguments}"
+        if self.script is None:
+            return command
+        name, digest = map(shlex.quote, self.script)  # the file may have been edited since
+        return f"sha256sum {name} | grep -q ^{digest} && {command}"
 
 
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
@@ -70,6 +77,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
             (_find_pattern(need, loaded.runs).spec["env"],),
             (need.framework.partition("@")[0],),
             need.seeds,
+            _find_script(need),
         )
         for need in needs
     ]
@@ -122,13 +130,20 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
     kwargs, wrappers = values.pop("env_kwargs", {}), values.pop("env_wrappers", ())
     values |= {f"env.kwargs.{name}": kwargs[name] for name in kwargs}
     values |= {"env.wrappers": wrappers} if wrappers else {}
-    script = values.pop("script", None)
+    values.pop("script", None)
     if run.id.framework == need.framework:
         values |= {"framework.python": spec["python"]} if spec.get("python") else {}
-        values |= {"script": script["name"]} if script else {}
+    if script := _find_script(need):
+        values |= {"script": script[0]}
     place = _find_results_dir(run)
     values |= {"results_dir": str(place)} if place else {}
     return tuple(f"{name}={_format_value(value)}" for name, value in values.items())
+
+
+def _find_script(need: SeedNeed) -> tuple[str, str] | None:
+    """Return name and first digits of the hash of the own script that a need is about."""
+    stem, _, digest = need.framework.partition("@")[2].rpartition("-")
+    return (f"{stem}.py", digest) if stem else None
 
 
 def _find_pattern(need: SeedNeed, runs: Sequence[CompletedRun]) -> CompletedRun:

@@ -78,9 +78,11 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["python"] = values["framework"].get("python")
     flat["env_kwargs"] = values["env"].get("kwargs") or {}
     flat["env_wrappers"] = values["env"].get("wrappers") or ()
-    flat["script"] = (
-        read_own_script(Path(str(path)).expanduser()) if (path := values.get("script")) else None
-    )
+    path = values.get("script")
+    try:
+        flat["script"] = read_own_script(Path(str(path)).expanduser()) if path else None
+    except RuntimeError:
+        raise SpecError(f"script={path}: ~ names no user's folder here: write a path.") from None
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])

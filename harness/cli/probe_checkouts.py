@@ -200,8 +200,17 @@ def list_commits(checkout: Path, package: str, commits: str) -> list[SourceVersi
         _run_git(checkout, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         for name in (first, last)
     )
-    where = _find_package_folder(checkout, package) / package
-    later = _run_git(checkout, "rev-list", "--reverse", f"{start}..{end}", "--", str(where))
+    try:
+        _run_git(checkout, "merge-base", "--is-ancestor", start, end)
+    except SpecError:
+        raise SpecError(
+            f"--commits {commits}: {last} does not come after {first}: swap them, or fetch the "
+            "whole history."
+        ) from None
+    _find_package_folder(checkout, package)
+    order = ("--reverse", "--topo-order", "--first-parent")  # each is compared with the one before
+    places = (package, f"src/{package}")  # it may have moved in between
+    later = _run_git(checkout, "rev-list", *order, f"{start}..{end}", "--", *places)
     hashes = [start, *later.split()]
     if len(hashes) > _MAX_COMMITS:
         raise SpecError(
@@ -221,10 +230,21 @@ def _unpack_commit(checkout: Path, package: str, commit: str) -> SourceVersion:
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             unpacked = Path(temporary) / commit
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(unpacked, filter="data")
-            unpacked.rename(folder)
+                try:
+                    archive.extractall(unpacked, filter="data")
+                except tarfile.TarError as error:
+                    raise SpecError(
+                        f"--path {checkout}: commit {commit} cannot be unpacked: {error}. Name "
+                        "a range without it."
+                    ) from error
+            try:
+                unpacked.rename(folder)
+            except OSError:  # another process may have been first
+                if not folder.is_dir():
+                    raise
     title = _run_git(top, "log", "-1", "--format=%h %s", commit)
-    return SourceVersion(title.partition(" ")[0], _find_package_folder(folder, package), title)
+    inside = folder / _run_git(checkout, "rev-parse", "--show-prefix")
+    return SourceVersion(title.partition(" ")[0], _find_package_folder(inside, package), title)
 
 
 def _run_git(folder: Path, *words: str) -> str:

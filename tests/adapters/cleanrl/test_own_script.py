@@ -12,6 +12,9 @@ import support
 from parallax.adapters.cleanrl.scripts import read_script
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import get_label
+from parallax.analysis.plan.planning import SeedNeed
+from parallax.analysis.plan.sweeps import make_sweeps
+from parallax.harness.cli.hydra_app import spec_from_values
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -86,6 +89,14 @@ def test_copies_train_as_their_lines_say(tmp_path):
     assert f"cleanrl@mine-{digest[:8]}" in {run.id.framework for run in runs}
     assert get_label(f"cleanrl@mine-{digest[:8]}") == f"CleanRL (mine-{digest[:8]})"
     assert spec.title.startswith(f"cleanrl@mine-{digest[:8]} ppo")
+    # Plans name the script also where no run of it can be repeated, and check that it is that one.
+    loaded = load_runs(tmp_path)
+    frameworks = [f"cleanrl@a-b-{sha}" for sha in ("00000000", "11111111")]
+    needs = [SeedNeed(loaded.runs[0].id.cell, name, (0,), 0, 0, 1.0) for name in frameworks]
+    commands = [sweep.command() for sweep in make_sweeps(needs, loaded)]
+    assert len(commands) == 2 and "framework=cleanrl " in commands[1]
+    assert commands[1].startswith("sha256sum a-b.py | grep -q ^11111111 && ")
+    assert " script=a-b.py" in commands[1]
 
 
 def without(name, source):
@@ -154,6 +165,33 @@ def test_a_script_that_cannot_be_recognized_is_refused_before_training(case):
         prepare_run(spec, load_adapter("cleanrl"))
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda s: s.replace("parser.parse_args()", "parser.parse_known_args()[0]"), "completed"),
+        (lambda s: s + "    import sys\n    sys.exit()\n", "completed"),
+        (lambda s: s + "    import sys\n    sys.exit('bad')\n", "failed"),
+        (
+            lambda s: s.replace(
+                "writer.close()",
+                "writer.add_histogram('a', [1])\n    writer.add_scalar('a', 1)\n"
+                "    writer.flush()\n    writer.close()",
+            ).replace('f"runs/{run_name}")', 'log_dir="a", flush_secs=1)'),
+            "completed",
+        ),
+    ],
+)
+def test_ordinary_ways_of_scripts_train_with_the_settings_of_the_run(change, status, tmp_path):
+    source = change(shipped())
+    assert source != shipped()
+    _, record = support.run(own(source), tmp_path)
+    assert record["status"] == status
+    if status == "completed":
+        assert record["steps"]["taken"] == 64
+    else:
+        assert "mine.py ended with sys.exit('bad')" in record["failure"]
+
+
 def test_unusual_but_complete_scripts_are_recognized():
     source = shipped().replace("class Agent(nn.Module):", "class Base(nn.Module):")
     source = source.replace("\nif __name__", "\nclass Agent(Base):\n    pass\n\n\nif __name__")
@@ -211,6 +249,9 @@ def test_a_script_comes_back_from_a_record_with_its_hash_checked():
 
 
 def test_files_that_are_no_scripts_are_refused(tmp_path):
+    values = {name: {"name": "a"} for name in ("framework", "algorithm", "env", "hps", "study")}
+    with pytest.raises(SpecError, match="names no user's folder"):
+        spec_from_values(values | {"script": "~nobody-here/x.py"})
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         read_own_script(tmp_path / "none.py")
     Path(tmp_path / "raw.py").write_bytes(b"\xff\xfe")

@@ -13,6 +13,7 @@ import pytest
 from parallax.analysis.commands.common import CommandError
 from parallax.analysis.commands.run_browser import RunLibrary
 from parallax.analysis.commands.view import RunServer
+from parallax.harness.cli.main import main
 
 EVIL = "<script>alert(1)</script>"
 REQUIRED = os.environ.get("PARALLAX_REQUIRE_CHROMIUM")
@@ -138,6 +139,18 @@ def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
     (tmp_path / "report.html").write_text("outside")
     assert get(server, "report?study=other")[0] == 404
     place.unlink()
+
+
+def test_a_packed_file_beside_its_folder_is_not_read_twice(tmp_path, write_run_folder):
+    write_run_folder(tmp_path)
+    before = RunLibrary(tmp_path).describe_size()
+    packed = tmp_path / "a.parquet"
+    assert main(["study", "pack", str(tmp_path / "demo"), "--output", str(packed)]) == 0
+    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "link.parquet").symlink_to(packed)
+    library = RunLibrary(tmp_path)
+    assert library.describe_size() == before
+    assert library.get_location("demo") == tmp_path / "demo"
 
 
 def test_runs_of_now_are_read_again(server, folder, write_run_folder):

@@ -57,12 +57,31 @@ def test_commits_are_unpacked_once_and_without_a_trace(checkout):
     assert list_commits(checkout, "stable_baselines3", "HEAD~2..HEAD")[1] == second
 
 
+def test_a_package_that_moved_is_followed_below_the_top(checkout):
+    (checkout / "sub" / "src").mkdir(parents=True)
+    git(checkout, "mv", "stable_baselines3", "sub/stable_baselines3")
+    git(checkout, "commit", "-qm", "into sub")
+    git(checkout, "mv", "sub/stable_baselines3", "sub/src/stable_baselines3")
+    git(checkout, "commit", "-qm", "into src")
+    found = list_commits(checkout / "sub", "stable_baselines3", "HEAD~1..HEAD")
+    assert [version.folder.name for version in found] == ["sub", "src"]
+
+
+def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
+    (checkout / "stable_baselines3" / "outside").symlink_to("/etc")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "link")
+    with pytest.raises(SpecError, match=r"commit \w+ cannot be unpacked"):
+        list_commits(checkout, "stable_baselines3", "HEAD~1..HEAD")
+
+
 @pytest.mark.parametrize(
     ("commits", "message"),
     [
         ("HEAD", "write two commits"),
         ("HEAD...HEAD", "write two commits"),
         ("..HEAD", "write two commits"),
+        ("HEAD..HEAD~1", "HEAD~1 does not come after HEAD: swap them"),
         ("no-such-tag..HEAD", "git rev-parse says"),
         ("--help..HEAD", "git rev-parse says"),
     ],
