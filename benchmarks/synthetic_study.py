@@ -96,6 +96,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "n_envs": plan.n_envs,
         "threads": 1,
         "intervention": "none",
+        "script": None,
         "save_policy": "last",
         "replay": {"name": "uniform"},
         "device": "cpu",

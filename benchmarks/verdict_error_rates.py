@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from parallax.analysis.stats import stratified, two_sample
+from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import compute_moments, stack_moments
 from parallax.analysis.stats.unobserved_failures import (
     compute_difference_p,
@@ -356,7 +356,7 @@ def main() -> int:
     parser.add_argument("--suites", type=int, default=200, help="suites of two frameworks per cell")
     parser.add_argument("--families", type=int, default=12, help="suites of six per cell")
     options = parser.parse_args()
-    stratified.PERMUTATIONS = SUITE_SPLITS
+    pooling.PERMUTATIONS = SUITE_SPLITS
     if options.repeats:
         print_pairs(options.repeats)
     if options.suites:

@@ -150,6 +150,7 @@ def make_report_document(
                 *draw("verdicts", "highlights", "intervals", "consistency"),
                 make_consistency_table(verdicts),
                 make_defaults_table(verdicts) if verdicts.defaults else "",
+                make_intention_to_treat_table(verdicts) if verdicts.intention_to_treat else "",
                 *_make_next_step(verdicts, loaded.root),
             ),
             "consistency",

@@ -184,8 +184,10 @@ def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_name_that_no_file_system_can_have_is_told_as_without_slurm(fake, tmp_path):
-    specs = [support.spec(study="x" * 300)]
+def test_folder_that_cannot_be_made_is_told_as_without_slurm(fake, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "taken").write_text("a file where the study's folder would be")
+    specs = [support.spec(study="taken")]
     with pytest.raises(SpecError, match=r"results_dir: .* cannot be written"):
         launch_sweep(specs, tmp_path / "results", load_settings("default", {}))
     assert not fake.calls("sbatch")

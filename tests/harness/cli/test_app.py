@@ -60,7 +60,7 @@ def statuses(folder):
         (["results_dir=/proc/none", *TINY], "cannot be written"),
         (["--multirun", "seed=0,0", *TINY], "names the same run more than once"),
         (["--multirun", "seed=0,-1", *TINY], "seed=-1 must be at least 0"),
-        (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "cannot be written (File name too"),
+        (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "must have at most 200 bytes"),
         (["--multirun", *TINY, "results_dir=a,b"], "results_dir=a,b cannot be swept"),
         (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
         ([*TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number of runs"),

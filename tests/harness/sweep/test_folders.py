@@ -22,8 +22,11 @@ def contents(folder):
     return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
 
 
-def too_long():
-    return support.spec(study="x" * 300)
+def take_folder(root):
+    """A file stands where the run's study would be."""
+    root.mkdir(exist_ok=True)
+    (root / "taken").write_text("of the user")
+    return support.spec(study="taken")
 
 
 def test_all_folders_are_pending(tmp_path):
@@ -46,10 +49,11 @@ def test_run_under_way_is_told_and_left_alone(tmp_path):
 @pytest.mark.parametrize("first", [True, False])
 def test_nothing_is_left_where_a_folder_cannot_be_made(first, tmp_path):
     specs = [support.spec(seed=0), support.spec(seed=1)]
-    specs.insert(0 if first else 2, too_long())
+    specs.insert(0 if first else 2, take_folder(tmp_path / "results"))
+    before = contents(tmp_path)
     with pytest.raises(SpecError, match="cannot be written"):
         initialize_runs(runs(tmp_path / "results", *specs))
-    assert not (tmp_path / "results").exists()
+    assert contents(tmp_path) == before
 
 
 def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_path):
@@ -57,10 +61,11 @@ def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_pat
     initialize_runs(asked)
     failed = asked[0][0]
     recorded.edit(failed, status="failed", failure="x")
+    other = take_folder(tmp_path)
     before = contents(tmp_path)
     for _ in range(2):
         with pytest.raises(SpecError, match="cannot be written"):
-            initialize_runs([*asked, *runs(tmp_path, too_long())])
+            initialize_runs([*asked, *runs(tmp_path, other)])
         assert contents(tmp_path) == before
 
 
