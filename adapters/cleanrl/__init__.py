@@ -35,11 +35,13 @@ class CleanRLAdapter(Adapter):
         """Return whether `module` is the script that is run."""
         return module == get_script_module(algorithm, bool(context.task.choices))
 
-    def check_script(self, algorithm: str, native: NativeConfig, context: RunContext) -> None:
+    def check_script(
+        self, algorithm: str, native: NativeConfig, context: RunContext, here: bool = True
+    ) -> None:
         """See `parallax.adapters.cleanrl.own_script`."""
         from parallax.adapters.cleanrl.own_script import check_own_script
 
-        check_own_script(algorithm, native, context)
+        check_own_script(algorithm, native, context, here)
 
     def diff_script(self, algorithm: str, context: RunContext) -> str:
         """Return the unified diff from the wheel's script to the user's own."""

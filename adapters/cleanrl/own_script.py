@@ -12,7 +12,7 @@ import symtable
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from parallax.adapters.cleanrl.scripts import read_script
-from parallax.adapters.cleanrl.settings import ALGORITHMS, make_script_arguments
+from parallax.adapters.cleanrl.settings import ALGORITHMS, BUFFER_SETTING, make_script_arguments
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig
@@ -29,6 +29,15 @@ STAND_INS = {
 PROVIDED_MODULES = frozenset({"gym", "gymnasium", "tyro", "cleanrl_utils", "argparse"})
 """Packages that the bridge stands in for, so that they need not be installed."""
 
+BUFFER_MODULE = "stable_baselines3.common.buffers"
+"""Module that the scripts import their buffer from."""
+
+COPIED_BUFFER_MODULE = "cleanrl_utils.buffers"
+"""Module of later scripts, which is a copy of that one."""
+
+_PLAIN = ("make", "spaces")
+_ENVIRONMENT_PARTS = (*_PLAIN, "wrappers", "vector")  # of the modules in STAND_INS
+
 _UNUSED_WRAPPERS = {"RecordVideo"}  # of videos, which are never requested
 
 _READ_ATTRIBUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -43,13 +52,16 @@ _READ_ATTRIBUTES: Mapping[str, Mapping[str, Sequence[str]]] = {
 _DISCRETE_PPO_ATTRIBUTES: Mapping[str, Sequence[str]] = {"agent": ("actor",)}
 
 
-def check_own_script(algorithm: str, native: NativeConfig, context: RunContext) -> None:
+def check_own_script(
+    algorithm: str, native: NativeConfig, context: RunContext, here: bool = True
+) -> None:
     """Check that a user's own script has the parts that the bridge needs.
 
     Args:
         algorithm: Name of the algorithm.
         native: Settings of the run, which the script's command line must take.
         context: The run, with the script.
+        here: Whether this interpreter trains, and so must have what the script imports.
 
     Raises:
         SpecError: Names the part that is missing, and the remedy.
@@ -68,18 +80,24 @@ def check_own_script(algorithm: str, native: NativeConfig, context: RunContext) 
                 f"algorithm={algorithm} has: name it so at the top level of the block __main__."
             )
     _check_undefined_names(script.source, script.name, defined, where)
-    _check_imports(tree, where)
+    if here:
+        _check_imports(tree, where)
+    _check_environment_imports(tree, where)
     _check_wrappers(tree, where)
+    if BUFFER_SETTING in native.settings:
+        _check_buffer(tree, context.replay.name, where)
     _check_networks(algorithm, bool(context.task.choices), tree, where)
     _check_options(algorithm, native, tree, where)
 
 
 def _parse_script(source: str, where: str) -> ast.Module:
     try:
+        compile(source, where, "exec", dont_inherit=True)  # finds more errors than the parser
         return ast.parse(source)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise SpecError(f"{where}{line} is no Python: {error.args[0]}.") from error
+        reason = error.args[0] if error.args else type(error).__name__
+        raise SpecError(f"{where}{line} is no Python: {reason}.") from error
 
 
 def find_main_loop(tree: ast.Module, where: str) -> ast.For:
@@ -221,7 +239,7 @@ def _check_imports(tree: ast.Module, where: str) -> None:
             names = [node.module or ""]
         for name in names:
             top = name.partition(".")[0]
-            if top not in PROVIDED_MODULES and importlib.util.find_spec(top) is None:
+            if top not in PROVIDED_MODULES and not _is_importable(top):
                 raise SpecError(
                     f"{where}, line {node.lineno} imports {name}, and {top} is not installed: "
                     "install it, or put its code into the script (modules beside the script are "
@@ -229,9 +247,65 @@ def _check_imports(tree: ast.Module, where: str) -> None:
                 )
 
 
+def _is_importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # a module of this process that has no spec, such as __main__
+        return True
+
+
+def _check_environment_imports(tree: ast.Module, where: str) -> None:
+    """Raise an error for an import that goes past the stand-ins for modules of environments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if "." in alias.name]
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            if node.module == "gymnasium.spaces":
+                continue
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [n for n in names if n not in {f"{m}.{p}" for m in STAND_INS for p in _PLAIN}]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            if top in STAND_INS:
+                raise SpecError(
+                    f"{where}, line {node.lineno} imports {name}, for which the bridge cannot "
+                    f"stand in: write `import {top} as gym`, and gym.{rest} where it is used."
+                )
+
+
+def _check_buffer(tree: ast.Module, replay: str, where: str) -> None:
+    """Raise an error for a script whose buffer the bridge cannot replace."""
+    imports = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module in (BUFFER_MODULE, COPIED_BUFFER_MODULE)
+        and "ReplayBuffer" in (alias.name for alias in node.names)
+        for node in ast.walk(tree)
+    )
+    defines = any(
+        isinstance(node, ast.ClassDef) and node.name == "ReplayBuffer" for node in ast.walk(tree)
+    )
+    if defines or not imports:
+        raise SpecError(
+            f"replay={replay}: {where} has a replay buffer of its own, which the bridge cannot "
+            f"replace: write `from {BUFFER_MODULE} import ReplayBuffer`, or use replay=uniform."
+        )
+
+
 def _check_wrappers(tree: ast.Module, where: str) -> None:
     """Raise an error for a wrapper of environments that the harness would not build."""
     modules = _list_environment_modules(tree)
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and _get_name(node.value) in modules
+            and node.attr not in _ENVIRONMENT_PARTS
+        ):
+            raise SpecError(
+                f"{where}, line {node.lineno} uses {_get_name(node.value)}.{node.attr}, which the "
+                f"bridge does not have: it has {', '.join(_ENVIRONMENT_PARTS)}. Take it out."
+            )
     for line, alias, kind, name in _iterate_environment_parts(tree, modules):
         known = (
             {"SyncVectorEnv"} if kind == "vector" else STAND_INS[modules[alias]] | _UNUSED_WRAPPERS

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from parallax.adapters.cleanrl import script_runner
+from parallax.adapters.cleanrl.own_script import BUFFER_MODULE, COPIED_BUFFER_MODULE
 from parallax.adapters.cleanrl.script_runner import CheckpointHook
 from parallax.adapters.cleanrl.settings import (
     ALGORITHMS,
@@ -28,12 +29,6 @@ from parallax.adapters.torch_common.prioritized_buffer import (
 from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
 from parallax.harness.contract.adapter import MakeEnv, Monitor, Policy, RunContext, Weights
 from parallax.harness.contract.translation import NativeConfig
-
-BUFFER_MODULE = "stable_baselines3.common.buffers"
-"""Module that the scripts import their buffer from."""
-
-COPIED_BUFFER_MODULE = "cleanrl_utils.buffers"
-"""Module of later scripts, which is a copy of that one."""
 
 
 @contextlib.contextmanager

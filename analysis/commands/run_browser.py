@@ -107,7 +107,10 @@ class RunLibrary:
     Attributes:
         root: The folder or file.
         studies: Runs by the name of their study, in order.
+        report_prefix: Text before the addresses of reports.
     """
+
+    report_prefix = ""
 
     def __init__(self, root: Path) -> None:
         """Read the runs.
@@ -177,7 +180,8 @@ class RunLibrary:
 
     def link_report(self, study: str) -> str:
         """Return the address of a study's report, or an empty string."""
-        return f"report?{urlencode({'study': study})}" if self.find_report(study) else ""
+        address = f"{self.report_prefix}report?{urlencode({'study': study})}"
+        return address if self.find_report(study) else ""
 
 
 def render_index(library: RunLibrary, text: str) -> str:

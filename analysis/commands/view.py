@@ -2,15 +2,18 @@
 
 import argparse
 import secrets
+import sys
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from parallax.analysis.commands.common import CommandError
 from parallax.analysis.commands.run_browser import (
+    MAX_COMPARED,
     RunLibrary,
     render_comparison,
     render_index,
@@ -78,6 +81,7 @@ class RunServer(ThreadingHTTPServer):
     """Server on this machine's loopback address.
 
     Its pages are below a random path, since other users of a login node reach the port, too.
+    Reports are below another one, which opens nothing else: their scripts may give it away.
     """
 
     daemon_threads = True
@@ -90,12 +94,19 @@ class RunServer(ThreadingHTTPServer):
         """
         super().__init__((ADDRESS, port), _RequestHandler)
         self.library, self.secret = library, secrets.token_urlsafe(16)
+        self.report_secret = secrets.token_urlsafe(16)
+        library.report_prefix = f"../{self.report_secret}/"
         self.lock = threading.Lock()
 
     @property
     def url(self) -> str:
         """Return the address of the first page."""
         return f"http://{ADDRESS}:{self.server_port}/{self.secret}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing where a browser has closed the connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def is_own_host(self, host: str | None) -> bool:
         """Return whether a request names this server, not a domain that was pointed at it."""
@@ -136,17 +147,23 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def _make_response(self) -> tuple[HTTPStatus, bytes, str]:
         if not self.server.is_own_host(self.headers.get("Host")):
-            return _make_problem(HTTPStatus.MISDIRECTED_REQUEST, "The Host header is another's.")
+            return _make_problem(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "The address names another host or port than parallax view printed. Through a "
+                f"tunnel, use the same port at both ends: "
+                f"ssh -L {self.server.server_port}:{ADDRESS}:{self.server.server_port} HOST",
+            )
         parts = urllib.parse.urlsplit(self.path)
         _, secret, page, *rest = (*parts.path.split("/"), "", "")
-        if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
+        needed = self.server.report_secret if page == "report" else self.server.secret
+        if not secrets.compare_digest(secret.encode(), needed.encode()):
             return _make_problem(
                 HTTPStatus.FORBIDDEN, "Open the whole address that parallax view printed."
             )
         if page not in _PAGES or any(rest):
             return _make_problem(HTTPStatus.NOT_FOUND, "There is no such page.")
         try:
-            query = urllib.parse.parse_qs(parts.query, max_num_fields=200)
+            query = urllib.parse.parse_qs(parts.query, max_num_fields=1000)
             with self.server.lock:  # the runs are read once, by whoever comes first
                 return _PAGES[page](self.server.library, query)
         except (KeyError, ValueError):
@@ -178,6 +195,9 @@ def _show_study(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, s
 
 
 def _show_runs(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+    if "run" not in query:
+        text = f"No run is ticked: tick 1 to {MAX_COMPARED}, then compare."
+        return _make_problem(HTTPStatus.NOT_FOUND, text)
     return _make_page(render_comparison(library, query["run"]))
 
 

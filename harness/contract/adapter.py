@@ -269,8 +269,16 @@ class Adapter:
         """
         return True
 
-    def check_script(self, algorithm: str, native: NativeConfig, context: RunContext) -> None:
+    def check_script(
+        self, algorithm: str, native: NativeConfig, context: RunContext, here: bool = True
+    ) -> None:
         """Check that the user's own script can stand in for upstream's; runs nothing of it.
+
+        Args:
+            algorithm: Name of the algorithm.
+            native: Settings of the run.
+            context: The run, with the script.
+            here: Whether this interpreter trains, and so must have what the script imports.
 
         Raises:
             SpecError: It cannot, or this adapter runs no scripts; says what is missing.

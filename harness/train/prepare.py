@@ -103,7 +103,7 @@ def prepare_run(
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
     if spec.script:
-        adapter.check_script(spec.algorithm, native, context)
+        adapter.check_script(spec.algorithm, native, context, here=spec.python is None)
         check_segments_in_script(interventions, spec.script)
     if must_learn:
         check_updates(spec, hyperparameters, native)

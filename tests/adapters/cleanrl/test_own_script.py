@@ -19,10 +19,12 @@ from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript, make_own_script, read_own_script
+from parallax.harness.contract.replay import make_replay_config
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.trust import list_named_code
 
+ADAPTER = load_adapter("cleanrl")
 SHORT = {"rollout_steps": 32, "minibatch_size": 16, "epochs": 1}
 PPO = "ppo_continuous_action"
 
@@ -112,6 +114,18 @@ def in_function(source):
 LOOP = "for update in range(1, num_updates + 1):"
 WRONG = {
     "no Python": (lambda s: s + "\ndef broken(:\n", r"mine\.py, line \d+ is no Python"),
+    "compiler": (lambda s: s + "\nreturn 1\n", r"mine\.py, line \d+ is no Python"),
+    "parser": (lambda s: s + "\n" + "-" * 100_000 + "1\n", "is no Python"),
+    "from": (
+        lambda s: "from gymnasium.wrappers import NormalizeObservation\n" + s,
+        r"line 1 imports gymnasium\.wrappers\.NormalizeObservation, .*`import gymnasium as gym`",
+    ),
+    "from top": (lambda s: "from gymnasium import vector\n" + s, r"imports gymnasium\.vector"),
+    "dotted": (lambda s: "import gymnasium.wrappers\n" + s, r"imports gymnasium\.wrappers"),
+    "part": (
+        lambda s: s + "\n    gym.register('a')\n",
+        r"line \d+ uses gym\.register, which the bridge does not have",
+    ),
     "no block": (
         lambda s: s.partition("if __name__")[0],
         r"no block `if __name__ == \"__main__\":`",
@@ -163,6 +177,31 @@ def test_a_script_that_cannot_be_recognized_is_refused_before_training(case):
         spec = dataclasses.replace(spec, hyperparameters=eps)
     with pytest.raises(SpecError, match=message):
         prepare_run(spec, load_adapter("cleanrl"))
+
+
+def test_imports_are_those_of_the_interpreter_that_trains():
+    source = "import my_networks\nfrom gymnasium.spaces import Box\n" + shipped()
+    prepared = prepare_run(own("from gymnasium.spaces import Box\n" + shipped()), ADAPTER)
+    context = dataclasses.replace(prepared.context, script=script(source))
+    ADAPTER.check_script("ppo", prepared.native, context, here=False)
+    with pytest.raises(SpecError, match="my_networks is not installed"):
+        ADAPTER.check_script("ppo", prepared.native, context)
+
+
+def test_a_buffer_that_cannot_be_replaced_is_refused():
+    replay = make_replay_config("per")
+    spec = own(shipped("td3"), "td3", replay=replay)
+    prepare_run(spec, ADAPTER)
+    line = "from stable_baselines3.common.buffers import ReplayBuffer"
+    for change in (
+        lambda s: s.replace(
+            line,
+            "from stable_baselines3.common import buffers\nReplayBuffer = buffers.ReplayBuffer",
+        ),
+        lambda s: s.replace(line, line + "\n\n\nclass ReplayBuffer:\n    pass\n"),
+    ):
+        with pytest.raises(SpecError, match=r"replay=per: .* or use replay=uniform"):
+            prepare_run(dataclasses.replace(spec, script=script(change(shipped("td3")))), ADAPTER)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def server(folder):
 def get(server, path, host=None, method="GET", secret=None):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
     headers = {} if host is None else {"Host": host}
-    prefix = f"/{server.secret if secret is None else secret}"
+    own = server.report_secret if path.startswith("report") else server.secret
+    prefix = f"/{own if secret is None else secret}"
     connection.request(method, f"{prefix}/{path}", headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), answer.headers
@@ -112,7 +113,8 @@ def test_requests_of_others_are_refused(server):
     assert server.server_address[0] == "127.0.0.1"
     assert get(server, "", host=f"localhost:{port}")[0] == 200
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
-        assert get(server, "", host=host)[0] == 421
+        status, text, _ = get(server, "", host=host)
+        assert status == 421 and f"ssh -L {port}:127.0.0.1:{port}" in text
     for secret in ("", "x", server.secret[:-1], server.secret + "x"):
         status, text, _ = get(server, "", secret=secret)
         assert status == 403 and "demo" not in text
@@ -141,6 +143,19 @@ def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
     place.unlink()
 
 
+def test_the_address_of_a_report_opens_nothing_else(server):
+    assert f'href="../{server.report_secret}/report?study=demo"' in get(server, "")[1]
+    assert get(server, "report?study=demo", secret=server.secret)[0] == 403
+    for path in ("", "study?study=demo", "runs"):
+        assert get(server, path, secret=server.report_secret)[0] == 403
+
+
+def test_a_comparison_of_nothing_says_what_to_do(server):
+    assert "No run is ticked: tick 1 to 12" in get(server, "runs")[1]
+    key = find_keys(get(server, "study?study=demo")[1])[0]
+    assert get(server, "runs?" + "&".join([f"run={key}"] * 500))[0] == 200
+
+
 def test_a_packed_file_beside_its_folder_is_not_read_twice(tmp_path, write_run_folder):
     write_run_folder(tmp_path)
     before = RunLibrary(tmp_path).describe_size()
@@ -151,6 +166,15 @@ def test_a_packed_file_beside_its_folder_is_not_read_twice(tmp_path, write_run_f
     library = RunLibrary(tmp_path)
     assert library.describe_size() == before
     assert library.get_location("demo") == tmp_path / "demo"
+
+
+def test_a_closed_connection_prints_nothing(server, capsys):
+    for error, printed in ((BrokenPipeError(), False), (ValueError(), True)):
+        try:
+            raise error
+        except (BrokenPipeError, ValueError):
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == printed
 
 
 def test_runs_of_now_are_read_again(server, folder, write_run_folder):
@@ -183,6 +207,7 @@ def test_pages_in_a_real_browser(server, tmp_path):
         page.open(f"{server.url}runs?{chosen}", 390)
         assert page.evaluate("document.querySelectorAll('polyline').length") >= 4
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.open(f"{server.url}report?study=demo", 1280)
+        report = server.url.replace(server.secret, server.report_secret) + "report?study=demo"
+        page.open(report, 1280)
         assert page.evaluate("document.title") == "ran"
         assert page.evaluate("window.origin") == "null"  # it cannot read the other pages
