@@ -79,7 +79,7 @@ def check_own_script(
                 f"{where} defines no global variable {name}, which CleanRL's script of "
                 f"algorithm={algorithm} has: name it so at the top level of the block __main__."
             )
-    _check_undefined_names(script.source, script.name, defined, where)
+    _check_undefined_names(tree, script.source, defined, where)
     if here:
         _check_imports(tree, where)
     _check_environment_imports(tree, where)
@@ -213,15 +213,14 @@ def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> No
         )
 
 
-def _check_undefined_names(source: str, name: str, defined: set[str], where: str) -> None:
+def _check_undefined_names(tree: ast.Module, source: str, defined: set[str], where: str) -> None:
     if any(
-        isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
-        for node in ast.walk(ast.parse(source))
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
     ):
         return
     known = defined | set(vars(builtins)) | {"__file__", "__name__", "__doc__"}
     read = _collect_global_names(
-        symtable.symtable(source, name, "exec"),
+        symtable.symtable(source, where, "exec"),
         lambda symbol, is_module: symbol.is_referenced() and (is_module or symbol.is_global()),
     )
     for undefined in sorted(read - known):

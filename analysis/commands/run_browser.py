@@ -6,6 +6,7 @@ Names come from runs of others: the template escapes every value, and pages have
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import shlex
@@ -22,7 +23,7 @@ from parallax.analysis.data.load import read_runs
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
 from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
 from parallax.harness.record.files import UnusableError, escape_unprintable
-from parallax.harness.record.layout import PACKED_SUFFIX
+from parallax.harness.record.layout import PACKED_SUFFIX, format_script_label
 
 REPORT_NAME = "report.html"
 MAX_ROWS = 500
@@ -65,7 +66,7 @@ class BrowsedRun:
         script = self.source.spec.get("script")
         values = dict(self.source.spec) | {
             "hyperparameters": self.source.effective_hyperparameters,
-            "script": f"{script['name']} ({script['sha256'][:8]})" if script else None,
+            "script": format_script_label(script["name"], script["sha256"]) if script else None,
         }
         found: dict[str, Any] = {}
         for name in sorted(values.keys() - {"overridden", "seed", "study"}):
@@ -207,7 +208,9 @@ def render_index(library: RunLibrary, text: str) -> str:
                 "runs": len(runs),
             }
             rows.append(row | summary)
-    return _render("index", rows=rows, text=text, size=library.describe_size(), root=library.root)
+    return _render_page(
+        "index", rows=rows, text=text, size=library.describe_size(), root=library.root
+    )
 
 
 def render_study(library: RunLibrary, study: str, chosen: Mapping[str, str]) -> str:
@@ -228,7 +231,7 @@ def render_study(library: RunLibrary, study: str, chosen: Mapping[str, str]) -> 
     if order in ("score", "seconds"):
         values = {run.key: getattr(run, order) for run in matching}
         matching.sort(key=lambda run: (math.isnan(values[run.key]), -values[run.key]))
-    return _render(
+    return _render_page(
         "study",
         study=study,
         name=escape_unprintable(study),
@@ -257,7 +260,7 @@ def render_comparison(library: RunLibrary, keys: Sequence[str]) -> str:
     names = dict.fromkeys(name for found in settings for name in found)
     rows = {name: [found.get(name, MISSING) for found in settings] for name in names}
     studies = sorted({run.source.id.cell.study for run in runs})
-    return _render(
+    return _render_page(
         "runs",
         runs=runs,
         left_out=len(chosen) - len(runs),
@@ -270,7 +273,7 @@ def render_comparison(library: RunLibrary, keys: Sequence[str]) -> str:
 
 def render_problem(text: str) -> str:
     """Return a page with one sentence, for requests that are refused."""
-    return _render("problem", text=text)
+    return _render_page("problem", text=text)
 
 
 def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | None:
@@ -316,7 +319,14 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     }
 
 
-def _render(page: str, **values: Any) -> str:
+def _render_page(page: str, **values: Any) -> str:
+    template, style = _load_template()
+    return template.render(page=page, style=style, **values)
+
+
+@functools.cache
+def _load_template() -> tuple[jinja2.Template, str]:
+    """Load the template and the style of all pages, once for all requests."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -326,4 +336,4 @@ def _render(page: str, **values: Any) -> str:
     )
     environment.filters["number"] = format_number
     style = (files("parallax.analysis.report") / "style.css").read_text("utf-8")
-    return environment.get_template("run_browser.html").render(page=page, style=style, **values)
+    return environment.get_template("run_browser.html"), style

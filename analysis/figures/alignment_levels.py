@@ -36,13 +36,24 @@ _LOWEST, _HIGHEST = -0.6, 1.3  # of the axis, however far intervals go
 
 def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return one figure per study with runs at several levels of alignment."""
+    return [
+        _make_level_figure_spec(one, name)
+        for one, name in name_level_figures(material, LEVELS_NAME)
+    ] or [MissingFigure(LEVELS_NAME, "no study has runs at more than one level of alignment")]
+
+
+def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelResults, str]]:
+    """Return each study with several levels of alignment, and the name of its figure.
+
+    Args:
+        material: The judged runs.
+        name: Name of the figure; the study's follows where there are several.
+    """
     several = len(material.levels) > 1
     return [
-        _make_level_figure_spec(
-            one, make_file_name(LEVELS_NAME, one.spreads[0].task.study if several else "")
-        )
+        (one, make_file_name(name, one.spreads[0].task.study if several else ""))
         for one in material.levels
-    ] or [MissingFigure(LEVELS_NAME, "no study has runs at more than one level of alignment")]
+    ]
 
 
 def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:

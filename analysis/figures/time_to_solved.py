@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from parallax.analysis.figures.alignment_levels import LEVEL_LABELS
+from parallax.analysis.figures.alignment_levels import LEVEL_LABELS, name_level_figures
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, draw_legend, make_panel_grid
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
-from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.labels import get_label
 from parallax.analysis.stats.endpoints import find_first_reach
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.survival import CensoredTimes, SurvivalCurve, estimate_survival
@@ -29,10 +29,9 @@ _APART = 0.012  # of the axis, between curves of the same share
 
 def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return one figure per study with runs at several levels of alignment."""
-    several = len(material.levels) > 1
     return [
-        _make_spec(one, make_file_name(REACHED_NAME, one.spreads[0].task.study if several else ""))
-        for one in material.levels
+        _make_spec(one, name)
+        for one, name in name_level_figures(material, REACHED_NAME)
         if any(spread.scale for spread in one.spreads)
     ] or [MissingFigure(REACHED_NAME, "no study has several levels of alignment and solved scores")]
 

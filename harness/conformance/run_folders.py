@@ -49,6 +49,20 @@ _SMALL_DISK_COMMAND = ("unshare", "--user", "--map-root-user", "--mount", "sh", 
 _SMALL_DISK_SCRIPT = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
 
 
+def check_last_evaluation_again(folder: Path) -> None:
+    """Check that the saved policy of a run plays its last evaluation again.
+
+    Args:
+        folder: A complete run; the test is skipped where no policy can be loaded.
+    """
+    try:
+        policy = load_policy(folder)
+    except NotLoadableError as reason:
+        pytest.skip(str(reason))
+    again = evaluate_loaded_policy(policy, EvaluationConditions())
+    assert has_same_returns(again, get_recorded_returns(policy))
+
+
 class RunFolderConformance:
     """Run folders after success, errors, divergence, Ctrl-C and a full disk."""
 
@@ -81,13 +95,7 @@ class RunFolderConformance:
         """A saved policy acts as before once it is loaded into the framework's own networks."""
         done = record_run(self.framework, algorithm)
         assert read_run(done.folder).complete, done.outcome.failure
-        try:
-            policy = load_policy(done.folder)
-        except NotLoadableError as reason:
-            pytest.skip(str(reason))
-        assert has_same_returns(
-            evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
-        )
+        check_last_evaluation_again(done.folder)
 
     @pytest.mark.parametrize("fault", ["raises", "nan"])
     def test_accident_in_the_task_leaves_a_failed_run_that_says_so(

@@ -9,7 +9,11 @@ import pytest
 
 from parallax.envs.scripted import IMAGE_ENV_ID
 from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import prepare_scripted_run, record_run
+from parallax.harness.conformance.run_folders import (
+    check_last_evaluation_again,
+    prepare_scripted_run,
+    record_run,
+)
 from parallax.harness.conformance.trainings import (
     SCRIPTED_TASKS,
     make_base_hyperparameters,
@@ -18,13 +22,6 @@ from parallax.harness.conformance.trainings import (
     translate_hyperparameters,
 )
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.policies.evaluation import (
-    EvaluationConditions,
-    evaluate_loaded_policy,
-    get_recorded_returns,
-    has_same_returns,
-)
-from parallax.harness.policies.loading import NotLoadableError, load_policy
 from parallax.harness.record.reading import read_run
 
 
@@ -43,13 +40,7 @@ class ImageConformance:
             self.framework, image_algorithm, hyperparameters, env_id=IMAGE_ENV_ID
         )
         assert read_run(done.folder).content["weights_sha256"] == bare.digest
-        try:
-            policy = load_policy(done.folder)
-        except NotLoadableError as reason:
-            pytest.skip(str(reason))
-        assert has_same_returns(
-            evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
-        )
+        check_last_evaluation_again(done.folder)
 
     def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
         """Networks and targets have the configured kernels, over all channels, and they learn."""
@@ -107,12 +98,7 @@ class ExtraActionConformance:
             choices = done.prepared.context.task.choices
             assert bare.greedy.dtype == np.int64
             assert set(bare.greedy.tolist()) <= set(range(choices))
-        try:
-            policy = load_policy(done.folder)
-        except NotLoadableError as reason:
-            pytest.skip(str(reason))
-        again = evaluate_loaded_policy(policy, EvaluationConditions())
-        assert has_same_returns(again, get_recorded_returns(policy))
+        check_last_evaluation_again(done.folder)
 
     def test_updates_of_further_actions_are_counted(self, further_actions: tuple[str, str]) -> None:
         """As many updates are made as the translation announces, and a learning rate matters."""

@@ -85,7 +85,7 @@ def load_json(file: Path, kind: type[Content], what: str) -> Content:
 
 
 def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]:
-    """Load a file with a value on each line; NaN is allowed. None if the file does not exist.
+    """Load a file with a value on each line; NaN is allowed. No values if there is no file.
 
     Args:
         file: The file.
