@@ -18,10 +18,13 @@ from typing import Any
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
+from parallax.harness.interventions.catalogue import LEAVE_OUT_PREFIX
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
+    LockstepSide,
     LockstepTrainings,
     WeightDistance,
+    compare_implementations,
     list_update_counts,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, UPDATES_PER_CYCLE
@@ -46,7 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for algorithm in () if options.report else options.algorithms.split(","):
         key = f"{algorithm}, {'float64' if options.float64 else 'float32'}"
-        measured[key] = measure_algorithm(algorithm, options)
+        if options.necessity:
+            found = {item["left_out"]: item for item in measured[key].get("necessity", ())}
+            found |= {item["left_out"]: item for item in measure_necessity(algorithm, options)}
+            measured[key]["necessity"] = list(found.values())
+        else:
+            kept = {k: v for k, v in measured.get(key, {}).items() if k == "necessity"}
+            measured[key] = measure_algorithm(algorithm, options) | kept
         write_text(options.output, json.dumps(measured, indent=1) + "\n")
     print(render_table(measured))
     if options.markdown:
@@ -64,6 +73,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--frameworks", default=",".join(FRAMEWORKS), metavar="A,B")
     add("--updates", type=int, default=200, metavar="N")
     add("--float64", action="store_true", help="train in float64; sbx cannot")
+    add("--necessity", action="store_true", help="leave out one intervention at a time")
     add("--report", action="store_true", help="only report what FILE has")
     add("--markdown", type=Path, metavar="PAGE", help="write the tables")
     add("--figure", type=Path, metavar="FILE", help="draw the distances, as SVG")
@@ -98,6 +108,37 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
         "sides": {side.framework: [item.name for item in side.interventions] for side in sides},
         "refused": refused,
         "pairs": pairs,
+    }
+
+
+def measure_necessity(algorithm: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare each implementation with itself without one intervention of its reference form."""
+    how = LockstepOptions(options.float64, shared_stream=algorithm != "ppo", level=LEVEL)
+    found = []
+    for name in options.frameworks.split(","):
+        whole = make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name)
+        for item in whole.interventions:
+            left_out = f"{LEAVE_OUT_PREFIX}{item.name}"
+            other = make_lockstep_side(name, left_out, algorithm, LEVEL.name)
+            result = _compare_without(whole, other, algorithm, options.updates, how)
+            found.append({"left_out": f"{name}: {item.name}", **result})
+            print(f"{algorithm} {found[-1]}", flush=True)
+    return found
+
+
+def _compare_without(
+    whole: LockstepSide, other: LockstepSide, algorithm: str, updates: int, how: LockstepOptions
+) -> dict[str, Any]:
+    try:
+        result = compare_implementations(whole, other, algorithm, updates, options=how)
+    except SpecError as error:
+        return {"updates": 0, "point": f"not compared: {error}", "probes": []}
+    return {
+        "updates": result.distances[-1].updates,
+        "point": "" if result.divergence_point is None else str(result.divergence_point),
+        "variant": result.variant,
+        "probes": list(result.probes),
+        "equal": result.is_equal,
     }
 
 
@@ -169,8 +210,27 @@ def render_page(measured: Mapping[str, Any]) -> str:
             _COMMANDS,
             render_table(measured) + "\n",
             f"Not compared: {_list_missing_pairs(measured)}.\n",
+            "## Which differences matter\n",
+            "Each implementation in the reference form beside itself without one of the "
+            "interventions that make it:\n",
+            render_necessity(measured) + "\n",
         )
     )
+
+
+def render_necessity(measured: Mapping[str, Any]) -> str:
+    """Return a table with one row per intervention of a reference form that was left out."""
+    rows = ["| algorithm | left out | first difference | probes |", "|---|---|---|---|"]
+    for name, content in measured.items():
+        for item in content.get("necessity", ()):
+            where = item["point"] or f"update {item['updates']}"
+            if item.get("variant"):
+                where += f" (with {item['variant']})"
+            if item.get("equal"):
+                where = f"none in {item['updates']} updates"
+            probes = ", ".join(f"`{probe}`" for probe in item["probes"]) or "-"
+            rows.append(f"| {name} | {item['left_out']} | {where} | {probes} |")
+    return "\n".join(rows)
 
 
 def _list_missing_pairs(measured: Mapping[str, Any]) -> str:

@@ -8,16 +8,16 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
-from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, Endpoint
+from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError, escape_unprintable
@@ -192,14 +192,7 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "setting: those of one task, algorithm and recipe; all: every pair; example: "
         "--family setting (default: %(default)s)",
     )
-    add(
-        "--endpoint",
-        metavar="NAME",
-        default=default.endpoint,
-        help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
-        "learning curve) or steps-P (steps until P%% of the way to a solved task); example: "
-        "--endpoint last-3 (default: the one that the study's configuration fixed)",
-    )
+    add_endpoint_argument(add)
     add(
         "--power",
         type=float,
@@ -214,6 +207,22 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         default=default.seed,
         help="random seed of bootstrap and permutations; example: --rng-seed 1 "
         "(default: %(default)s)",
+    )
+
+
+def add_endpoint_argument(add: Callable[..., Any]) -> None:
+    """Declare `--endpoint`.
+
+    Args:
+        add: The `add_argument` of a parser or group.
+    """
+    add(
+        "--endpoint",
+        metavar="NAME",
+        default="",
+        help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
+        "learning curve) or steps-P (steps until P%% of the way to a solved task); example: "
+        "--endpoint last-3 (default: the one that the study's configuration fixed)",
     )
 
 
@@ -257,11 +266,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         value = getattr(arguments, name.replace("-", "_"))
         if not low < value < high:
             raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
-    if arguments.endpoint:
-        try:
-            Endpoint(arguments.endpoint)
-        except ValueError:
-            raise CommandError(f"--endpoint={arguments.endpoint}: give {ENDPOINT_FORMS}.") from None
+    check_endpoint(arguments.endpoint)
     return VerdictOptions(
         endpoint=arguments.endpoint,
         alpha=arguments.alpha,
@@ -273,6 +278,18 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         failed_share=arguments.failed_below,
         ranges=tuple(_parse_range(text) for text in arguments.range),
     )
+
+
+def check_endpoint(name: str) -> None:
+    """Check the name of an endpoint; an empty one stands for the study's own.
+
+    Raises:
+        CommandError: There is no endpoint of that name.
+    """
+    try:
+        Endpoint(name or FINAL)
+    except ValueError:
+        raise CommandError(f"--endpoint={name}: give {ENDPOINT_FORMS}.") from None
 
 
 def _parse_range(text: str) -> tuple[str, float, float]:

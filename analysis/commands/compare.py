@@ -8,8 +8,10 @@ import numpy as np
 from rich.text import Text
 
 from parallax.analysis.commands.common import (
+    add_endpoint_argument,
     add_folder_arguments,
     add_interval_argument,
+    check_endpoint,
     get_analysis_folder,
     load_results,
     make_console,
@@ -28,6 +30,8 @@ from parallax.analysis.report.sections.comparison import (
     make_notes,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, make_panels
+from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
@@ -38,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     add_folder_arguments(parser)
     add_interval_argument(parser)
+    add_endpoint_argument(parser.add_argument)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,11 +57,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to compare or nowhere to write.
     """
+    check_endpoint(options.endpoint)
     loaded = load_results(options.results)
+    settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
     output = options.output or get_analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
-    comparisons = compare_frameworks(loaded, options.interval, rng)
-    notes = make_notes(loaded, comparisons, options.interval)
+    comparisons = compare_frameworks(loaded, settled, options.interval, rng)
+    notes = make_notes(loaded, comparisons, settled, options.interval)
     panels = make_panels(loaded, options.interval, rng)
     document = make_comparison_document(loaded, comparisons, notes)
     with open_output_folder(output):

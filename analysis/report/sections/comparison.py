@@ -1,10 +1,10 @@
-"""Comparison of final scores: a table of means with intervals, and notes on it."""
+"""Comparison of scores: a table of means with intervals, and notes on it."""
 
 import dataclasses
 import itertools
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from parallax.analysis.report.document import (
     Listing,
     ReportSection,
 )
+from parallax.analysis.stats.endpoints import FINAL, Endpoint
 from parallax.analysis.stats.intervals import (
     ConfidenceInterval,
     compute_interval,
@@ -52,13 +53,15 @@ class FrameworkScore:
 
     Attributes:
         group: The framework's runs in the setting.
-        final: Their final score over seeds, in units of return.
+        mean: Their score over seeds, in units of the endpoint.
         with_failed: The same with failed runs at the bottom of the task's range; None without any.
+        final: Their final return over seeds, in units of return.
     """
 
     group: ScoreGroup
+    mean: ConfidenceInterval
+    with_failed: ConfidenceInterval | None
     final: ConfidenceInterval
-    with_failed: ConfidenceInterval | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +86,14 @@ class SettingComparison:
     Attributes:
         cell: The setting.
         scores: One per framework, by name.
-        furthest: None if fewer than two frameworks have a run that is used.
+        largest_difference: None if fewer than two frameworks have a run that is used.
+        endpoint: Endpoint of the scores.
     """
 
     cell: StudyCell
     scores: tuple[FrameworkScore, ...]
     largest_difference: LargestDifference | None
+    endpoint: Endpoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +103,7 @@ class FrameworkPair:
     Attributes:
         cell: The setting.
         frameworks: Their names.
-        difference: Of the means, in units of return.
+        difference: Of the means, in units of the endpoint.
         width: Of its interval; NaN where there is none.
         alignment: Level of alignment of their runs; empty where it is not known.
     """
@@ -161,29 +166,35 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
 
 
 def compare_frameworks(
-    loaded: LoadedRuns, method: str, rng: np.random.Generator
+    loaded: LoadedRuns, options: VerdictOptions, method: str, rng: np.random.Generator
 ) -> tuple[SettingComparison, ...]:
     """One comparison per setting that has a folder, whether or not its runs are used.
 
     Args:
         loaded: What was found.
+        options: Endpoint of the scores, and given ranges.
         method: One of `INTERVAL_METHODS`, for the intervals of each framework.
         rng: Source of bootstrap resamples.
+
+    Raises:
+        UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
-    cells = group_by_cell(group_runs(loaded))
-    return tuple(_compare_cell(cell, groups, method, rng) for cell, groups in cells.items())
+    cells = group_by_cell(group_runs(loaded, options))
+    return tuple(
+        _compare_cell(cell, groups, options, method, rng) for cell, groups in cells.items()
+    )
 
 
-def find_largest_difference(finals: Mapping[str, FloatArray]) -> LargestDifference | None:
+def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifference | None:
     """Return the pair of frameworks with the largest difference of means.
 
     The interval belongs to this pair alone: it is not widened for the pair having been
     chosen because it differs most.
 
     Args:
-        finals: float[n] final scores by framework; empty ones are passed over.
+        scores: float[n] scores by framework; empty ones are passed over.
     """
-    present = {name: values for name, values in sorted(finals.items()) if len(values)}
+    present = {name: values for name, values in sorted(scores.items()) if len(values)}
     if len(present) < 2:
         return None
     higher, lower = max(
@@ -194,24 +205,31 @@ def find_largest_difference(finals: Mapping[str, FloatArray]) -> LargestDifferen
 
 
 def _compare_cell(
-    cell: StudyCell, groups: Sequence[ScoreGroup], method: str, rng: np.random.Generator
+    cell: StudyCell,
+    groups: Sequence[ScoreGroup],
+    options: VerdictOptions,
+    method: str,
+    rng: np.random.Generator,
 ) -> SettingComparison:
-    finals = {group.framework: group.scores for group in groups if group.scores is not None}
+    found = {group.framework: group.scores for group in groups if group.scores is not None}
     treated = {
         group.framework: group.scores
-        for group in count_failed_as_bottom(groups, VerdictOptions())
+        for group in count_failed_as_bottom(groups, options)
         if group.failed and group.scores is not None and group.n
     }
     scores = []
     for group in groups:
         name = group.framework
-        final = compute_interval(finals[name], method, rng)
+        mean = compute_interval(found[name], method, rng)
         known = name in treated and len(treated[name]) > group.n
-        # A generator of its own, so that failed runs change no other interval.
+        # A generator of its own, so that further lines change no other interval.
         own = np.random.default_rng(0)
         lower = compute_interval(treated[name], method, own) if known else None
-        scores.append(FrameworkScore(group, final, lower))
-    return SettingComparison(cell, tuple(scores), find_largest_difference(finals))
+        finals = np.array([run.final_score for run in group.runs])
+        final = compute_interval(finals, method, own)
+        scores.append(FrameworkScore(group, mean, lower, final))
+    endpoint = options.chosen_endpoint
+    return SettingComparison(cell, tuple(scores), find_largest_difference(found), endpoint)
 
 
 # These may differ between runs that are compared.
@@ -234,9 +252,19 @@ class ComparisonNotes:
 
 
 def make_notes(
-    loaded: LoadedRuns, comparisons: Sequence[SettingComparison], method: str
+    loaded: LoadedRuns,
+    comparisons: Sequence[SettingComparison],
+    options: VerdictOptions,
+    method: str,
 ) -> ComparisonNotes:
-    """Return all remarks on a table of comparisons."""
+    """Return all remarks on a table of comparisons.
+
+    Args:
+        loaded: What was found.
+        comparisons: Rows of the table.
+        options: Those that it was made with.
+        method: Method of the intervals.
+    """
     found: dict[str, list[StudyCell]] = {}
     for row in comparisons:
         runs = [run for run in loaded.runs if run.id.cell == row.cell]
@@ -247,19 +275,20 @@ def make_notes(
         for row in comparisons
     }
     general = (
-        *_list_general_notes(comparisons, method),
+        *_list_general_notes(comparisons, options, method),
         *(f"{text}." for text in loaded.conflicts),
     )
     return ComparisonNotes(general, tuple(found), marks)
 
 
-def _list_general_notes(comparisons: Sequence[SettingComparison], method: str) -> list[str]:
+def _list_general_notes(
+    comparisons: Sequence[SettingComparison], options: VerdictOptions, method: str
+) -> list[str]:
     sizes = sorted(
         {score.group.n for row in comparisons for score in row.scores if score.group.n > 1}
     )
     notes = [
-        "A seed's final score is the mean return over the episodes of its last evaluation. "
-        "Shown: mean over seeds, 95% interval, n = used/requested.",
+        _describe_score(options),
         f"Interval: {method}, {INTERVAL_FORMULAS[method]}.",
         "Furthest apart: the largest difference between two means, with Welch's 95% interval "
         "for that pair. The pair was picked for being largest; its interval does not allow for it.",
@@ -278,6 +307,16 @@ def _list_general_notes(comparisons: Sequence[SettingComparison], method: str) -
     if sizes and sizes[0] == 2:
         notes.append(_warn_of_two_seeds(method))
     return notes
+
+
+def _describe_score(options: VerdictOptions) -> str:
+    endpoint = options.chosen_endpoint
+    source = f" ({options.endpoint_source})" if options.endpoint_source else ""
+    final = "" if endpoint.name == FINAL else " Final: mean return of the last evaluation."
+    return (
+        f"A seed's score is its {endpoint.description}{source}. Shown: mean over seeds, 95% "
+        f"interval, n = used/requested.{final}"
+    )
 
 
 def _warn_of_two_seeds(method: str) -> str:
@@ -330,6 +369,7 @@ def make_comparison_document(
 ) -> Document:
     """Return the table, its notes and the runs that are not used."""
     cells = [row.cell for row in comparisons]
+    endpoints = {row.endpoint.name for row in comparisons}
     names = sorted({score.group.framework for row in comparisons for score in row.scores})
     rows = tuple(
         (
@@ -354,15 +394,16 @@ def make_comparison_document(
     absent = tuple(map(str, loaded.missing_seeds))
     if absent:
         blocks.append(ReportSection(_NO_FOLDER_HEADING, (Listing(absent),)))
-    return Document(_format_title(cells), tuple(blocks))
+    return Document(_format_title(cells, endpoints), tuple(blocks))
 
 
-def _format_title(cells: Sequence[StudyCell]) -> str:
+def _format_title(cells: Sequence[StudyCell], endpoints: Collection[str]) -> str:
     """Return a heading with what all settings have in common of study and variant."""
+    title = "Final score" if set(endpoints) <= {FINAL} else f"Score: {', '.join(endpoints)}"
     studies = {cell.study for cell in cells}
     parts = [f"study {study}" for study in studies] if len(studies) == 1 else []
     parts += find_common_parts(cells)
-    return f"Final score ({', '.join(parts)})" if parts else "Final score"
+    return f"{title} ({', '.join(parts)})" if parts else title
 
 
 def _format_setting(cell: StudyCell, cells: Sequence[StudyCell], notes: ComparisonNotes) -> str:
@@ -381,8 +422,10 @@ def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
     if score.group.n == 0:
         lines = ["no run used", _format_size(score)]
     else:
-        final = score.final
-        lines = [format_number(final.mean), format_interval_bounds(final), _format_size(score)]
+        mean = score.mean
+        lines = [format_number(mean.mean), format_interval_bounds(mean), _format_size(score)]
+        if row.endpoint.name != FINAL:
+            lines.append(f"final: {format_number(score.final.mean)}")
     if (lower := score.with_failed) is not None:
         lines.append(f"with {score.group.failed} failed: {format_number(lower.mean)}")
         lines.append(format_interval_bounds(lower))
@@ -419,6 +462,8 @@ _NUMBER_COLUMNS = (
     "mean_with_failed",
     "low_with_failed",
     "high_with_failed",
+    "endpoint",
+    "final_mean",
 )
 _NO_FOLDER_HEADING = "No folder, though another framework has the seed"
 CSV_COLUMNS = (*_SETTING_COLUMNS, "framework", *_NUMBER_COLUMNS)
@@ -433,17 +478,17 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
     for row in comparisons:
         setting = [getattr(row.cell, name) for name in _SETTING_COLUMNS]
         for score in row.scores:
-            final = score.final
-            values = (final.mean, final.low, final.high)
-            numbers = ["" if math.isnan(value) else repr(value) for value in values]
+            mean, lower = score.mean, score.with_failed
             sizes = (score.group.requested, score.group.completed, score.group.n)
             last = ";".join(map(str, score.group.steps))
-            lower = score.with_failed
             ends = (lower.mean, lower.low, lower.high) if lower else (math.nan,) * 3
-            extra = [
-                score.group.failed,
-                *("" if math.isnan(value) else repr(value) for value in ends),
-            ]
-            row_values = [*numbers, final.method, *sizes, last, *extra]
+            numbers = _format_numbers(mean.mean, mean.low, mean.high)
+            extra = [score.group.failed, *_format_numbers(*ends), row.endpoint.name]
+            extra += _format_numbers(score.final.mean)
+            row_values = [*numbers, mean.method, *sizes, last, *extra]
             lines.append([*setting, score.group.framework, *row_values])
     return format_csv(lines)
+
+
+def _format_numbers(*values: float) -> list[str]:
+    return ["" if math.isnan(value) else repr(value) for value in values]

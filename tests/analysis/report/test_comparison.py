@@ -17,12 +17,15 @@ from parallax.analysis.report.sections.comparison import (
     make_comparison_document,
     make_notes,
 )
+from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.options import VerdictOptions
 
 
-def render(results, kind, width=100):
+def render(results, kind, width=100, endpoint="final"):
     loaded = load_runs(results)
-    rows = compare_frameworks(loaded, "t", np.random.default_rng(0))
-    notes = make_notes(loaded, rows, "t")
+    options = settle_endpoint(loaded, VerdictOptions(endpoint=endpoint))
+    rows = compare_frameworks(loaded, options, "t", np.random.default_rng(0))
+    notes = make_notes(loaded, rows, options, "t")
     if kind == "csv":
         return comparison_to_csv(rows)
     if kind == "markdown":
@@ -148,3 +151,19 @@ def test_several_variants_have_different_labels(results, make_run):
     assert first.split("|")[1].strip() == "Hopper-v5, ppo, original"
     assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=exact"
     assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")
+
+
+def test_the_endpoint_of_the_study_is_compared_with_final_returns_beside_it(results, make_run):
+    for seed in range(3):
+        returns = [[0.0, 0.0], [8.0, 8.0], [10.0 + seed, 10.0 + seed]]
+        make_run(seed=seed, timesteps=[0, 10, 20], scheduled=20, returns=returns, endpoint="auc")
+    (row,) = csv.DictReader(io.StringIO(render(results, "csv", endpoint="")))
+    assert row["endpoint"] == "auc"
+    assert float(row["mean"]) == pytest.approx((0 / 2 + 8 + 11 / 2) / 2)
+    assert float(row["final_mean"]) == pytest.approx(11)
+    text = render(results, "markdown", endpoint="")
+    assert text.startswith("# Score: auc")
+    assert "final: 11.00" in text and "fixed in the study's configuration" in text
+    (row,) = csv.DictReader(io.StringIO(render(results, "csv", endpoint="last-2")))
+    assert (row["endpoint"], float(row["mean"])) == ("last-2", pytest.approx(9.5))
+    assert render(results, "markdown", endpoint="final").startswith("# Final score")

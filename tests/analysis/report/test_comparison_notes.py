@@ -9,22 +9,26 @@ from parallax.analysis.report.sections.comparison import (
     find_largest_difference,
     make_notes,
 )
+from parallax.analysis.verdicts.options import VerdictOptions
+
+OPTIONS = VerdictOptions()
 
 
 def compared(results, method="t"):
-    return compare_frameworks(load_runs(results), method, np.random.default_rng(0))
+    return compare_frameworks(load_runs(results), OPTIONS, method, np.random.default_rng(0))
 
 
 def noted(results, method="t"):
     loaded = load_runs(results)
-    return make_notes(loaded, compare_frameworks(loaded, method, np.random.default_rng(0)), method)
+    rows = compare_frameworks(loaded, OPTIONS, method, np.random.default_rng(0))
+    return make_notes(loaded, rows, OPTIONS, method)
 
 
 def test_the_final_score_is_the_mean_of_the_last_evaluation(results, make_run):
     make_run(seed=0, timesteps=[10, 20], scheduled=20, returns=[[99, 99], [1, 3]])
     make_run(seed=1, timesteps=[10, 20], scheduled=20, returns=[[99, 99], [5, 7]])
     ((score,),) = [row.scores for row in compared(results)]
-    assert score.final.mean == 4
+    assert score.mean.mean == 4
     assert (score.group.requested, score.group.completed, score.group.n) == (2, 2, 2)
     assert score.group.steps == (20,)
 
@@ -46,7 +50,7 @@ def test_a_framework_without_a_used_run_is_still_there(results, make_run):
         ("cleanrl", 0),
         ("sb3", 1),
     ]
-    assert math.isnan(row.scores[0].final.mean)
+    assert math.isnan(row.scores[0].mean.mean)
     assert row.largest_difference is None
 
 

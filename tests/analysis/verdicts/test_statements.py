@@ -139,7 +139,7 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     (text,) = describe_intention_to_treat(verdicts)
     assert "(2 of SB3) at the bottom" in text and "n = 5 and 5. Complete runs alone" in text
     assert text.endswith("n = 5 and 3.")
-    (row,) = compare_frameworks(load_runs(results), "t", np.random.default_rng(0))
+    (row,) = compare_frameworks(load_runs(results), OPTIONS, "t", np.random.default_rng(0))
     assert "with 2 failed: 541.8" in format_score_lines(row, "sb3")
     assert row.scores[0].with_failed is None
 
