@@ -17,7 +17,7 @@ from typing import Any
 
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import NO_INTERVENTION
+from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import LEAVE_OUT_PREFIX
 from parallax.harness.lockstep.comparison import (
     LockstepOptions,
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(render_table(measured))
     if options.markdown:
         write_text(options.markdown, render_page(measured))
+    if options.forms:
+        write_text(options.forms, render_forms(measured))
     if options.figure:
         write_text(options.figure, draw_figure(measured))
     return 0
@@ -76,6 +78,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--necessity", action="store_true", help="leave out one intervention at a time")
     add("--report", action="store_true", help="only report what FILE has")
     add("--markdown", type=Path, metavar="PAGE", help="write the tables")
+    add("--forms", type=Path, metavar="CSV", help="write the interventions of equal frameworks")
     add("--figure", type=Path, metavar="FILE", help="draw the distances, as SVG")
     return parser
 
@@ -216,6 +219,24 @@ def render_page(measured: Mapping[str, Any]) -> str:
             render_necessity(measured) + "\n",
         )
     )
+
+
+def render_forms(measured: Mapping[str, Any]) -> str:
+    """Return algorithm, framework and interventions of implementations equal to all others."""
+    lines = {"algorithm,framework,interventions": None}
+    for name, content in measured.items():
+        algorithm = name.partition(",")[0]
+        for framework, changes in content["sides"].items():
+            own = [
+                pair["distances"]
+                for pair in content["pairs"]
+                if framework in (pair["first"], pair["second"])
+            ]
+            distances = [WeightDistance.from_dict(item) for pair in own for item in pair]
+            if own and all(item.is_rounding for item in distances):
+                text = INTERVENTION_SEPARATOR.join(sorted(changes)) or NO_INTERVENTION
+                lines[f"{algorithm},{framework},{text}"] = None
+    return "\n".join(lines) + "\n"
 
 
 def render_necessity(measured: Mapping[str, Any]) -> str:

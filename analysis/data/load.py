@@ -236,6 +236,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
         evaluation_seconds=get_duration(record.timings.evaluation_seconds),
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
+        interventions=frozenset(record.interventions),
     )
 
 

@@ -170,6 +170,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
         evaluation_seconds=get_duration(record.timings.evaluation_seconds),
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
+        interventions=frozenset(record.interventions),
     )
 
 

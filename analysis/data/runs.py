@@ -69,6 +69,7 @@ class CompletedRun:
             settings, so that `variant` had to be extended.
         record: Text of its `run.json`, if it was read from a packed file.
         imported: Origin of a run that another tool made.
+        interventions: Names of all changes that were applied, patches included.
         final_score: Mean return over the episodes of the last evaluation.
     """
 
@@ -86,6 +87,7 @@ class CompletedRun:
     evaluation_seconds: float = math.nan
     training_cpu_seconds: float = math.nan
     imported: ImportSource | None = None
+    interventions: frozenset[str] = frozenset()
     final_score: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

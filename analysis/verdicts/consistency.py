@@ -16,7 +16,8 @@ from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats import effect_size_and_power, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
 from parallax.analysis.stats.survival import compute_log_rank_p
-from parallax.analysis.verdicts.caveats import find_caveats, is_same_algorithm
+from parallax.analysis.verdicts.caveats import find_caveats
+from parallax.analysis.verdicts.code_differences import is_same_algorithm
 from parallax.analysis.verdicts.equivalence import (
     EquivalenceMargin,
     ScoreRange,

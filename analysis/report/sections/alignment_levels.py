@@ -3,12 +3,10 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.packed import read_record_text
-from parallax.analysis.data.published import read_csv_rows
 from parallax.analysis.figures.alignment_levels import (
     LEVEL_LABELS,
     format_share,
@@ -37,9 +35,9 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     find_common_frameworks,
 )
+from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
-from parallax.harness.record.reading import decode_record
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
@@ -267,18 +265,16 @@ def _count_converged(tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> s
 def _list_code_differences(
     algorithm: str, name: str, tasks: Sequence[Mapping[str, LevelSpread]]
 ) -> Words:
-    """Return the interventions of runs at `lockstep`, or else those of the form compared before."""
+    """Return the interventions of runs at `lockstep`, or else those of the reference form."""
     found = [
         _read_interventions(levels["lockstep"].groups[name])
         - _read_interventions(levels[_COMPARED].groups.get(name))
         for levels in tasks
         if "lockstep" in levels and name in levels["lockstep"].groups
     ]
-    changes = set().union(*found) if found else None
+    changes: Collection[str] | None = set().union(*found) if found else None
     if changes is None:
-        for row in read_csv_rows("lockstep/common_forms"):
-            if (row["algorithm"], row["framework"]) == (algorithm, name):
-                changes = set(row["interventions"].split("+")) - {"none"}
+        changes = list_remaining_differences(algorithm, name, ())
     if changes is None:
         return "not known"
     return join_words([(Code(one),) for one in sorted(changes)], ", ") or "nothing"
@@ -286,11 +282,7 @@ def _list_code_differences(
 
 def _read_interventions(group: ScoreGroup | None) -> set[str]:
     """Return the names of all interventions of a group's runs, patches included."""
-    return {
-        name
-        for run in (group.runs if group else ())
-        for name in decode_record(read_record_text(run)).get("interventions") or {}
-    }
+    return {name for run in (group.runs if group else ()) for name in run.interventions}
 
 
 def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:

@@ -427,6 +427,7 @@ def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Ta
         make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         make_text_column("statement", "statement", lambda i: i.statement.text),
         make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
+        make_csv_column("code_differences", _format_code_differences),
         make_csv_column("p_mean", lambda i: i.statement.p_mean),
         make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
         make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
@@ -668,11 +669,21 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
             format_bare_p_value(item.p_holm),
             name_statement(item) + (", same algorithm" if item.is_same_algorithm else ""),
             format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
+            _format_code_differences(item) or "none",
         )
         for item in pairs
     )
-    heads = ("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed")
+    heads = (
+        *("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed"),
+        "differences in code, by the interventions that remove them",
+    )
     return Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
+
+
+def _format_code_differences(item: PairVerdict) -> str:
+    """Return what each framework lacks of the reference form, in which all are equal."""
+    sides = [group.runs for group in (item.first, item.second) if group.runs]
+    return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
 
 
 def _describe_inconclusive(

@@ -24,6 +24,7 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
+from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
 from parallax.harness.record.reading import decode_record
 
@@ -90,7 +91,8 @@ def describe_pair_differences(
 ) -> tuple[Inline, ...]:
     """Return the differences between two frameworks in words; empty where there are none.
 
-    These are hyperparameters, and counts recorded by the runs.
+    These are hyperparameters, counts recorded by the runs, and interventions of the reference form
+    that the runs lack.
     """
     of: ValuesByFramework = {}
     for run in (*first, *second):
@@ -108,7 +110,24 @@ def describe_pair_differences(
         for words, by_name in _count_updates([*first, *second]).items()
         if len(by_name) == 2 and _is_count_different(*by_name.values())
     ]
-    return (*text, *(f"; {words}" for words in counted))
+    return (*text, *(f"; {words}" for words in counted), *_describe_code(first, second))
+
+
+def _describe_code(
+    first: Sequence[CompletedRun], second: Sequence[CompletedRun]
+) -> tuple[Inline, ...]:
+    found = [format_remaining_differences(runs) for runs in (first, second) if runs]
+    known = ", ".join(text for text in found if text)
+    return (f"; in code, by the interventions that remove it: {known}",) if known else ()
+
+
+def format_remaining_differences(runs: Sequence[CompletedRun]) -> str:
+    """Return the known differences in code of a framework's runs; empty where there are none."""
+    run = runs[0]
+    names = list_remaining_differences(run.id.cell.algorithm, run.id.framework, runs)
+    if names is None:
+        return f"{get_label(run.id.framework)} not measured"
+    return f"{get_label(run.id.framework)} {' + '.join(names)}" if names else ""
 
 
 def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:

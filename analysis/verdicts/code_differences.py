@@ -1,0 +1,99 @@
+"""Known differences between implementations: what is left of them in runs.
+
+Lockstep training found the implementations of an algorithm equal to rounding in two forms, each a
+set of interventions per framework. What a run lacks of its framework's set still separates it from
+the others.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from parallax.analysis.data.published import read_csv_rows
+from parallax.analysis.data.runs import CompletedRun
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+
+REFERENCE_FORMS = "lockstep/reference_forms"  # alignment=lockstep, docs/reference/lockstep-pairs.md
+_COMMON_FORMS = "lockstep/common_forms"  # docs/how-to/lockstep.md
+_PATCH_PREFIX = "patch."
+FormKey = tuple[str, str]  # algorithm, framework
+# Lockstep training was done without these; with them, equality is not shown.
+_OFF: Mapping[str, tuple[Any, ...]] = {
+    "max_grad_norm": (None,),
+    "learning_rate_schedule": ("constant", None),
+    "clip_range_schedule": ("constant", None),
+    "policy_weight_decay": (0, None),
+    "critic_weight_decay": (0, None),
+}
+
+
+@functools.cache
+def _read_forms(table: str) -> Mapping[FormKey, frozenset[str]]:
+    """Return the interventions of each implementation in a form."""
+    return {
+        (row["algorithm"], row["framework"]): _split_names(row["interventions"])
+        for row in read_csv_rows(table)
+    }
+
+
+def _split_names(text: str) -> frozenset[str]:
+    return frozenset(text.split(INTERVENTION_SEPARATOR)) - {NO_INTERVENTION}
+
+
+def list_remaining_differences(
+    algorithm: str, framework: str, runs: Iterable[CompletedRun]
+) -> tuple[str, ...] | None:
+    """List the interventions of a framework's reference form that its runs do not have.
+
+    Each names a known difference between the framework's update and the reference form.
+
+    Args:
+        algorithm: Algorithm of the runs.
+        framework: Framework of the runs.
+        runs: Runs of one setting; none for the framework as it is.
+
+    Returns:
+        Names in alphabetical order; None where no reference form of the framework was measured.
+    """
+    form = _read_forms(REFERENCE_FORMS).get((algorithm, framework))
+    if form is None:
+        return None
+    applied = [_list_applied(run) for run in runs]
+    return tuple(sorted(form - frozenset.intersection(*applied) if applied else form))
+
+
+def _list_applied(run: CompletedRun) -> frozenset[str]:
+    """Return the names of a run's interventions without patches, which only set values."""
+    names = run.interventions or _split_names(str(run.spec.get("intervention", NO_INTERVENTION)))
+    return frozenset(name for name in names if not name.startswith(_PATCH_PREFIX))
+
+
+def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
+    """Return whether lockstep shows two groups of runs to compute the same updates.
+
+    Both must have been trained in a form that lockstep found equal to rounding, with the same
+    value of every hyperparameter, and with none that lockstep training left out.
+
+    Args:
+        first: Runs of one framework.
+        second: Runs of another.
+    """
+    runs = (*first.runs, *second.runs)
+    if not (first.runs and second.runs) or first.framework == second.framework:
+        return False
+    values = runs[0].effective_hyperparameters
+    return (
+        bool(values)
+        and any(_are_in_form(runs, table) for table in (_COMMON_FORMS, REFERENCE_FORMS))
+        and all(run.effective_hyperparameters == values for run in runs)
+        and all(values.get(name) in allowed for name, allowed in _OFF.items())
+        and all(run.spec.get("replay", {"name": "uniform"}) == {"name": "uniform"} for run in runs)
+    )
+
+
+def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
+    forms = _read_forms(table)
+    return all(
+        forms.get((run.id.cell.algorithm, run.id.framework)) == _list_applied(run) for run in runs
+    )

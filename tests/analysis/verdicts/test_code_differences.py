@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.code_differences import (
+    is_same_algorithm,
+    list_remaining_differences,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.interventions.catalogue import list_reference_form
+
+CELL = StudyCell("s", "Pendulum-v1", "sac", "original", "")
+VALUES = {"gamma": 0.99, "tau": 0.005}
+SB3 = {"critic-loss-x1", "exact-squash-correction"}
+TIANSHOU = {"exact-squash-correction"}
+
+
+def make_group(framework, interventions=(), values=None, **spec):
+    zeros = np.zeros((1, 1))
+    runs = tuple(
+        CompletedRun(
+            *(RunId(CELL, framework, seed), Path(), np.array([1000]), zeros, zeros.astype(int)),
+            spec,
+            effective_hyperparameters=VALUES | (values or {}),
+            interventions=frozenset(interventions),
+        )
+        for seed in range(2)
+    )
+    return ScoreGroup(CELL, framework, compute_moments(np.zeros(2)), 0.0, None, runs, 2, 2, (1000,))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (make_group("sb3", SB3), make_group("tianshou", TIANSHOU), True),
+        (make_group("sb3", SB3 | {"patch.tau"}), make_group("tianshou", TIANSHOU), True),
+        (make_group("sb3", SB3), make_group("tianshou"), False),
+        (make_group("sb3", SB3), make_group("sb3", SB3), False),
+        (make_group("sb3", SB3), make_group("tianshou", TIANSHOU, {"gamma": 0.9}), False),
+        (
+            make_group("sb3", SB3, {"max_grad_norm": 1.0}),
+            make_group("tianshou", TIANSHOU, {"max_grad_norm": 1.0}),
+            False,
+        ),
+        # Runs from before names of interventions were recorded.
+        (
+            make_group("sb3", intervention="exact-squash-correction+critic-loss-x1"),
+            make_group("tianshou", intervention="exact-squash-correction"),
+            True,
+        ),
+    ],
+)
+def test_pairs_in_one_form_with_equal_values_are_the_same_algorithm(first, second, same):
+    assert is_same_algorithm(first, second) is same
+
+
+def test_what_runs_lack_of_the_reference_form_is_listed():
+    def remaining(framework, interventions=()):
+        return list_remaining_differences(
+            "sac", framework, make_group(framework, interventions).runs
+        )
+
+    assert remaining("sb3") == ("critic-loss-x1", "exact-squash-correction")
+    assert remaining("sb3", {"critic-loss-x1"}) == ("exact-squash-correction",)
+    assert remaining("sb3", SB3) == ()
+    assert list_remaining_differences("sac", "sb3", ()) == tuple(sorted(SB3))
+    assert list_remaining_differences("sac", "another", ()) is None
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "td3", "sac", "ddpg", "dqn"])
+@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx"])
+def test_the_table_has_the_form_that_runs_get(framework, algorithm):
+    listed = list_remaining_differences(algorithm, framework, ())
+    form = list_reference_form(load_adapter(framework), algorithm)
+    assert listed is None or set(listed) == {item.name for item in form}
