@@ -422,7 +422,7 @@ _TITLE_WIDTH = 44  # characters, about the width of a panel
 def format_panel_title(panel: CurvePanel, panels: Sequence[CurvePanel]) -> str:
     """Return the setting, without what all panels share."""
     cell, cells = panel.cell, [other.cell for other in panels]
-    first = [cell.env, cell.algorithm]
+    first = [cell.env, get_label(cell.algorithm)]
     if len({other.hps for other in cells}) > 1:
         first.append(cell.hps)
     lines = [", ".join(first)]
@@ -451,7 +451,7 @@ def format_caption(panels: Sequence[CurvePanel], method: str) -> str:
     if any(compute_return_limits(panel.curves)[2] for panel in panels if panel.curves):
         parts.append("The return axes follow the curves and cut wide intervals off.")
     if any(curve.left_out for curve in curves):
-        names = ", ".join(sorted({curve.framework for curve in curves if curve.left_out}))
+        names = ", ".join(sorted({get_label(one.framework) for one in curves if one.left_out}))
         parts.append(
             f"Seeds of {names} were evaluated at different steps: "
             "mean and interval are drawn only where all of them were."
@@ -469,7 +469,7 @@ def _has_same_sizes(panels: Sequence[CurvePanel]) -> bool:
 
 
 def _format_sizes(panel: CurvePanel) -> str:
-    return ", ".join(f"{name} {size}" for name, size in panel.sizes.items())
+    return ", ".join(f"{get_label(name)} {size}" for name, size in panel.sizes.items())
 
 
 def _describe_shared_settings(panels: Sequence[CurvePanel]) -> str:
@@ -509,7 +509,7 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
         for row, drawn in zip(axes, grid, strict=True):
             row[[panel is not None for panel in drawn].index(True)].set_ylabel("mean return")
         names = list_mark_names(one for panel in panels for one in _list_panel_marks(panel))
-        handles = [_make_legend_line(name, look) for name, look in styles.items()]
+        handles = [_make_legend_line(get_label(name), look) for name, look in styles.items()]
         handles += make_mark_handles(names)
         columns = min(len(handles), int(width / _LEGEND_ENTRY_WIDTH))
         figure.legend(handles=handles, loc="outside upper center", ncols=columns)

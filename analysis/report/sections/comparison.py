@@ -21,6 +21,7 @@ from parallax.analysis.labels import (
     format_number,
     format_run_counts,
     format_steps,
+    get_label,
     shorten_run_path,
 )
 from parallax.analysis.report.document import (
@@ -311,7 +312,7 @@ def _list_general_notes(
 
 def _describe_score(options: VerdictOptions) -> str:
     endpoint = options.chosen_endpoint
-    source = f" ({options.endpoint_source})" if options.endpoint_source else ""
+    source = f", {options.endpoint_source}" if options.endpoint_source else ""
     final = "" if endpoint.name == FINAL else " Final: mean return of the last evaluation."
     return (
         f"A seed's score is its {endpoint.description}{source}. Shown: mean over seeds, 95% "
@@ -340,7 +341,8 @@ def _note_different_ends(row: SettingComparison) -> list[str]:
     if len(names) < 2 and all(len(ends) == 1 for ends in names):
         return []
     ends = ", ".join(
-        f"{' or '.join(map(format_steps, at))} ({', '.join(names[at])})" for at in sorted(names)
+        f"{' or '.join(map(format_steps, at))} ({', '.join(map(get_label, names[at]))})"
+        for at in sorted(names)
     )
     return [f"The last evaluations are not at the same environment step: {ends}."]
 
@@ -381,7 +383,7 @@ def make_comparison_document(
     )
     numbered = [f"[{i}] {text}" for i, text in enumerate(notes.numbered_notes, 1)]
     blocks: list[Block] = [
-        Grid(("setting", *names, "furthest apart"), rows),
+        Grid(("setting", *map(get_label, names), "furthest apart"), rows),
         *numbered,
         *notes.general,
         format_run_counts(loaded),
@@ -409,7 +411,7 @@ def _format_title(cells: Sequence[StudyCell], endpoints: Collection[str]) -> str
 def _format_setting(cell: StudyCell, cells: Sequence[StudyCell], notes: ComparisonNotes) -> str:
     """Return a setting without what the title says already, and the numbers of its notes."""
     study = [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
-    parts = [cell.env, cell.algorithm, cell.hps, *study, *find_own_parts(cell, cells)]
+    parts = [cell.env, get_label(cell.algorithm), cell.hps, *study, *find_own_parts(cell, cells)]
     marks = "".join(f" [{mark}]" for mark in notes.note_numbers[cell])
     return ", ".join(part for part in parts if part) + marks
 
@@ -440,7 +442,7 @@ def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
     return [
         format_number(gap.mean),
         format_interval_bounds(gap),
-        f"({furthest.higher} - {furthest.lower})",
+        f"({get_label(furthest.higher)} - {get_label(furthest.lower)})",
     ]
 
 

@@ -38,7 +38,7 @@ def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(r
     assert curve.steps.tolist() == [10, 30]
     assert curve.mean.tolist() == [2, 4]
     assert curve.left_out == 2
-    assert "Seeds of sb3 were evaluated at different steps" in format_caption(panels, "t")
+    assert "Seeds of SB3 were evaluated at different steps" in format_caption(panels, "t")
 
 
 @pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
@@ -102,7 +102,7 @@ def test_the_caption_names_method_and_runs_per_framework(results, make_run):
     panels = panels_of(results)
     text = format_caption(panels, "t")
     assert "95% interval, t (" in text
-    assert "used/requested: sb3 1/2" in text
+    assert "used/requested: SB3 1/2" in text
     assert "Fewer than three seeds have no shade" in text
     assert text.startswith("Study demo, hyperparameters original, steps=20000.")
 
@@ -112,7 +112,7 @@ def test_titles_carry_the_numbers_of_runs_where_they_differ(results, make_run):
     make_run(env="Hopper-v5")
     make_run(env="Hopper-v5", framework="cleanrl", status="running")
     panels = panels_of(results)
-    assert format_panel_title(panels[1], panels) == "Hopper-v5, ppo\ncleanrl 0/1, sb3 1/1"
+    assert format_panel_title(panels[1], panels) == "Hopper-v5, PPO\nCleanRL 0/1, SB3 1/1"
     assert "see titles" in format_caption(panels, "t")
 
 

@@ -73,7 +73,7 @@ def test_the_terminal_table_fits_and_holds_every_number(results, make_run, width
     three_frameworks(make_run)
     text = render(results, "terminal", width)
     assert max(map(len, text.splitlines())) <= width
-    for word in ("cleanrl", "-12963", "315.0", "12963", "(n=2/2)", "furthest"):
+    for word in ("CleanRL", "-12963", "315.0", "12963", "(n=2/2)", "furthest"):
         assert word in text
     assert "25926" in text  # 12963 - (-12963)
     assert "(torchrl - sb3)" in " ".join(text.split()) or width < 100
@@ -147,7 +147,7 @@ def test_markdown_columns_stay_apart_whatever_names_hold(results, make_run):
 def test_several_variants_have_different_labels(results, make_run):
     make_run()
     make_run(variant="steps=20000,alignment=exact")
-    first, second, *_ = [line for line in render(results, "markdown").splitlines() if "ppo" in line]
+    first, second, *_ = [line for line in render(results, "markdown").splitlines() if "PPO" in line]
     assert first.split("|")[1].strip() == "Hopper-v5, ppo, original"
     assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=exact"
     assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")

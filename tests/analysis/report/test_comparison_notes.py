@@ -87,7 +87,7 @@ def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results
     notes = noted(results)
     assert notes.numbered_notes == (
         "The last evaluations are not at the same environment step: "
-        "18,432 (cleanrl), 20,480 (sb3, torchrl).",
+        "18,432 (CleanRL), 20,480 (SB3, TorchRL).",
     )
     assert set(notes.note_numbers.values()) == {(1,)}
 
