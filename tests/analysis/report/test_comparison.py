@@ -76,7 +76,7 @@ def test_the_terminal_table_fits_and_holds_every_number(results, make_run, width
     for word in ("CleanRL", "-12963", "315.0", "12963", "(n=2/2)", "furthest"):
         assert word in text
     assert "25926" in text  # 12963 - (-12963)
-    assert "(torchrl - sb3)" in " ".join(text.split()) or width < 100
+    assert "(TorchRL - SB3)" in " ".join(text.split()) or width < 100
 
 
 def test_long_variants_and_many_frameworks_still_fit(results, make_run):
@@ -148,8 +148,8 @@ def test_several_variants_have_different_labels(results, make_run):
     make_run()
     make_run(variant="steps=20000,alignment=exact")
     first, second, *_ = [line for line in render(results, "markdown").splitlines() if "PPO" in line]
-    assert first.split("|")[1].strip() == "Hopper-v5, ppo, original"
-    assert second.split("|")[1].strip() == "Hopper-v5, ppo, original, alignment=exact"
+    assert first.split("|")[1].strip() == "Hopper-v5, PPO, original"
+    assert second.split("|")[1].strip() == "Hopper-v5, PPO, original, alignment=exact"
     assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")
 
 
