@@ -1,8 +1,8 @@
 """The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, over today's.
 
-gym 0.23 (TD3, SAC): one call per step, a 4-tuple, a list of infos, the last observation of an
-episode in `terminal_observation`, and a reset in the same step. gymnasium 0.28: the
-others.
+gym 0.23 (TD3 and SAC; in cleanrl 1.1.0 DDPG and DQN too): one call per step, a 4-tuple, a list of
+infos, the last observation of an episode in `terminal_observation`, and a reset in the same step.
+gymnasium 0.28: the others.
 """
 
 import copy
@@ -80,7 +80,7 @@ class GymSyncVectorEnv:
 def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
     """Return a stand-in for the module `gym` in the script."""
     return SimpleNamespace(
-        make=lambda env_id, **options: SeedableEnv(make_env()),
+        make=lambda env_id, **options: SeedableEnv(_cast_to_float32(make_env())),
         spaces=gymnasium.spaces,
         wrappers=SimpleNamespace(RecordEpisodeStatistics=RecordEpisodeStatistics),
         vector=SimpleNamespace(SyncVectorEnv=GymSyncVectorEnv),

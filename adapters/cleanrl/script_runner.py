@@ -178,6 +178,7 @@ def run_script(
         "tyro": _make_tyro_facade(arguments),
         "gym": make_gym_facade(make_env),
         "gymnasium": make_gymnasium_facade(make_env),
+        "pybullet_envs": SimpleNamespace(),  # scripts of 1.1.0 import it to register its tasks
         "torch.utils.tensorboard": _make_tensorboard_facade(monitor),
     }
     deterministic = torch.backends.cudnn.deterministic

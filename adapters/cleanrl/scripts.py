@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from parallax.adapters.cleanrl.settings import ALGORITHMS
+from parallax.adapters.cleanrl.versions import SCRIPTS_BEFORE_1_2, is_before_1_2
 from parallax.harness.contract.fields import SpecError
 
 INSTALL_COMMAND = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
 
 def get_script_file(algorithm: str, discrete: bool = False) -> tuple[str, str]:
-    """Name of an algorithm's script in cleanrl 1.2.0, and the hash of its bytes.
+    """Name of an algorithm's script in the installed cleanrl, and the hash of its bytes.
 
     Args:
         algorithm: Name of the algorithm.
         discrete: Whether actions are discrete, for which PPO has a script of its own.
     """
-    return ALGORITHMS[algorithm].get_script(discrete)
+    name, digest = ALGORITHMS[algorithm].get_script(discrete)
+    return name, SCRIPTS_BEFORE_1_2[name] if is_before_1_2() else digest
 
 
 def get_script_module(algorithm: str, discrete: bool) -> str:
@@ -32,7 +34,7 @@ def get_script_module(algorithm: str, discrete: bool) -> str:
 
 
 def check_installed() -> None:
-    """Look for the scripts of cleanrl 1.2.0.
+    """Look for the scripts of cleanrl 1.2.0 or 1.1.0.
 
     Raises:
         SpecError: A script is missing or is not the one that was tested.
@@ -56,7 +58,7 @@ def read_script(algorithm: str, discrete: bool = False) -> tuple[Path, str]:
     actual = hashlib.sha256(content).hexdigest()
     if actual != expected:
         raise SpecError(
-            f"framework=cleanrl: {name} is not the script of cleanrl 1.2.0 "
+            f"framework=cleanrl: {name} is not the script of cleanrl's wheel "
             f"(sha256 {actual[:12]}..., expected {expected[:12]}...). Run: {INSTALL_COMMAND}"
         )
     return path, content.decode()

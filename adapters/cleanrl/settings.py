@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from parallax.adapters.cleanrl.versions import is_before_1_2
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
@@ -325,7 +326,10 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("buffer_size", "buffer-size")
     note = "actions before it follow the schedule, too"
     t.set_option("learning_starts", "learning-starts", note=note)
-    t.set_option("tau", "tau")
+    if is_before_1_2():
+        t.declare_constant("tau", 1.0)
+    else:
+        t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     require_single_env(context)
     t.set_option("train_freq", "train-frequency")

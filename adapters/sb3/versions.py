@@ -8,6 +8,7 @@ VERSIONS = VersionRange(
     "stable-baselines3",
     "2.0",
     "2.10",
+    why_not_older="Before 2.0 tasks are those of gym, not of Gymnasium.",
     companions={"2.4": ("gymnasium==0.29.1",)},
     update_modules={
         "ppo": ("stable_baselines3.ppo.ppo", _POLICIES),

@@ -1,5 +1,7 @@
 """Trains with sbx's public classes; nothing of sbx is replaced."""
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,8 +23,10 @@ from parallax.adapters.jax_common.parameters import (
     weights_from_states,
 )
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.sbx.versions import LATER_ARGUMENTS
 from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig
 
 METRICS = {
@@ -89,9 +93,24 @@ def build_model(
     model_class: type[BaseAlgorithm] = getattr(sbx, algorithm.upper())
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    return model_class(
-        "MlpPolicy", envs, **resolve_arguments(native.settings, context.task.action_size)
-    )
+    arguments = resolve_arguments(native.settings, context.task.action_size)
+    return model_class("MlpPolicy", envs, **drop_later_arguments(model_class, arguments))
+
+
+def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the installed release takes.
+
+    Raises:
+        SpecError: It lacks an argument, and does something else than the argument says.
+    """
+    known = inspect.signature(model_class).parameters
+    for name in arguments.keys() - known.keys():
+        if name not in LATER_ARGUMENTS or arguments[name] != LATER_ARGUMENTS[name]:
+            raise SpecError(
+                f"framework=sbx: {model_class.__name__} has no argument {name} in this release, "
+                f"and {name}={arguments[name]} is not what it does. Install a later one."
+            )
+    return {name: value for name, value in arguments.items() if name in known}
 
 
 def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:

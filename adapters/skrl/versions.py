@@ -3,11 +3,11 @@
 from parallax.harness.contract.versions import VersionRange
 
 _MODELS = {"ppo": "gaussian", "sac": "gaussian"}
-# Options are dictionaries and models take other inputs before 2.0.
 VERSIONS = VersionRange(
     "skrl",
     "2.0",
     "2.2",
+    why_not_older="Before 2.0 options are dictionaries, and models take other inputs.",
     update_modules={
         name: (
             f"skrl.agents.torch.{name}.{name}",

@@ -2,11 +2,11 @@
 
 from parallax.harness.contract.versions import VersionRange
 
-# Algorithms are policies with other arguments before 2.0.
 VERSIONS = VersionRange(
     "tianshou",
     "2.0",
     "2.1",
+    why_not_older="Before 2.0 there are policies and trainers in the place of algorithms.",
     update_modules={
         "ppo": ("tianshou.algorithm.modelfree.ppo", "tianshou.algorithm.modelfree.a2c"),
         "td3": ("tianshou.algorithm.modelfree.td3", "tianshou.algorithm.modelfree.ddpg"),

@@ -38,7 +38,7 @@ def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
 
     Names are `Component.argument`, as native settings have them. Arguments that some call of a
     component takes from elsewhere are left out. Algorithms without a script have
-    none.
+    none, and so has a release whose wheel has no scripts.
     """
     given: dict[str, dict[str, list[Any]]] = {}
     for name, keywords in _find_component_calls(algorithm):
@@ -68,7 +68,10 @@ _NOT_CONSTANT = object()
 def _find_component_calls(algorithm: str) -> Iterator[tuple[str, list[ast.keyword]]]:
     folder = importlib.metadata.distribution("torchrl").locate_file("sota-implementations")
     for file in SCRIPT_FILES.get(algorithm, ()):
-        tree = ast.parse((Path(str(folder)) / file).read_text())
+        path = Path(str(folder)) / file
+        if not path.is_file():  # wheels before 0.10 have no scripts
+            return
+        tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))

@@ -2,12 +2,12 @@
 
 from parallax.harness.contract.versions import VersionRange
 
-# Each minor version loads with its own tensordict only. 0.7 refuses gymnasium 1, and before it the
-# losses lack what the recipes call.
+# Each minor version loads with its own tensordict only.
 VERSIONS = VersionRange(
     "torchrl",
     "0.9",
     "0.15",
+    why_not_older="Up to 0.7 they refuse Gymnasium 1, or losses lack options; 0.8 was not tried.",
     companions={
         "0.10": ("tensordict==0.9.1",),
         "0.11": ("tensordict==0.10.0",),

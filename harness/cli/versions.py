@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
@@ -36,6 +37,9 @@ from parallax.harness.versions.history import (
     measure_release,
     sort_versions,
 )
+
+if TYPE_CHECKING:
+    from parallax.harness.versions.page import BugEffect
 
 _EPILOG = """\
 exit codes:
@@ -217,7 +221,7 @@ def run_bisection(options: argparse.Namespace) -> int:
     def describe(version: str) -> list[str] | None:
         measured.add(version)
         history = measurement.measure(version, progress)
-        failures = list_failures(history, version)
+        failures = list_failures(history, version, [name])
         if failures:
             print(f"{version} is left out: {failures[0]}")
             return None
@@ -244,9 +248,42 @@ def run_bisection(options: argparse.Namespace) -> int:
 
 def run_page(options: argparse.Namespace) -> int:
     """Write the page of stored histories and its figures."""
-    from parallax.harness.versions.page import render_files  # loads Matplotlib
+    from parallax.harness.versions.page import TRAININGS_FILE, render_files  # loads Matplotlib
 
-    texts = render_files(options.page)
+    trainings = options.page / TRAININGS_FILE
+    effects = load_bug_effects(trainings) if trainings.is_file() else []
+    texts = render_files(options.page, effects)
     write_texts_atomically(texts)
     print(*texts, sep="\n")
     return 0
+
+
+def load_bug_effects(trainings: Path) -> list["BugEffect"]:
+    """Return the effects of released bugs on packed trainings, largest effects first.
+
+    Raises:
+        CommandError: The file holds no runs.
+    """
+    from parallax.analysis.commands.common import load_results
+    from parallax.analysis.verdicts.ablation import judge_ablations
+    from parallax.analysis.verdicts.options import VerdictOptions
+    from parallax.harness.versions.page import BugEffect
+
+    found = judge_ablations(load_results(trainings), VerdictOptions())
+    return [
+        BugEffect(
+            item.framework,
+            item.cell.algorithm,
+            effect.name.removeprefix("bug."),
+            f"{item.cell.env}, {max(effect.changed.steps):,} steps",
+            effect.result.n,
+            float(effect.baseline.moments.mean),
+            effect.result.difference,
+            effect.result.low,
+            effect.result.high,
+            effect.p_holm,
+            effect.verdict,
+        )
+        for item in found
+        for effect in item.single_effects
+    ]

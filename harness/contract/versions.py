@@ -25,6 +25,7 @@ class VersionRange:
         companions: By the first version that needs no companions of earlier entries: packages,
             `name==version`, that must be installed beside it in place of today's.
         update_modules: By algorithm, the modules whose code turns transitions into new weights.
+        why_not_older: Why releases before `oldest` are not driven, a sentence.
     """
 
     package: str
@@ -32,6 +33,7 @@ class VersionRange:
     before: str
     companions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     update_modules: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    why_not_older: str = ""
 
     def __str__(self) -> str:
         """Return the range as a requirement."""
@@ -49,7 +51,9 @@ class VersionRange:
             SpecError: The version is not in the range.
         """
         if not self.contains(text):
-            raise SpecError(f"{self.package}=={text} is not supported. Use {self}.")
+            is_older = parse_version(text) < parse_version(self.oldest)
+            reason = f" {self.why_not_older}" if is_older and self.why_not_older else ""
+            raise SpecError(f"{self.package}=={text} is not supported. Use {self}.{reason}")
         number = parse_version(text)
         bounds = sorted(self.companions, key=parse_version)
         beside = next((self.companions[b] for b in bounds if number < parse_version(b)), ())

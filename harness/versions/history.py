@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import json
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -227,9 +227,12 @@ def extend_history(history: ReleaseHistory, new: ReleaseHistory) -> ReleaseHisto
 def find_missing_probes(
     history: ReleaseHistory, version: str, probes: Sequence[Probe]
 ) -> list[Probe]:
-    """Return the probes that a history has no answer to for a release."""
-    results = history.report.results
-    answered = {result.probe for result in results if version in result.answers}
+    """Return the probes that a history has no answer to for a release, or one that failed."""
+    answered = {
+        result.probe
+        for result in history.report.results
+        if version in result.answers and not result.answers[version].failed
+    }
     return [probe for probe in probes if probe.name not in answered]
 
 
@@ -289,8 +292,14 @@ def _compare_releases(
     return compared, tuple(changed)
 
 
-def list_failures(history: ReleaseHistory, version: str) -> list[str]:
-    """Return why a release or probes of it could not be measured, one line each."""
+def list_failures(history: ReleaseHistory, version: str, probes: Collection[str] = ()) -> list[str]:
+    """Return why a release or probes of it could not be measured, one line each.
+
+    Args:
+        history: The history.
+        version: The release.
+        probes: Names of probes; all if empty.
+    """
     record = history.releases.get(version)
     if record is not None and record.failure:
         return [record.failure]
@@ -298,6 +307,7 @@ def list_failures(history: ReleaseHistory, version: str) -> list[str]:
         f"{result.probe}: {result.answers[version].unmeasured}"
         for result in history.report.results
         if version in result.answers and result.answers[version].failed
+        if not probes or result.probe in probes
     ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.versions import VersionRange
 from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifetimes
 from parallax.harness.versions.figures import draw_history
 from parallax.harness.versions.history import (
@@ -30,6 +31,10 @@ LIBRARY_NAMES = {
     "torchrl": "TorchRL",
 }
 PAGE_FILE = "README.md"
+TRAININGS_FILE = "trainings.parquet"
+"""Packed runs with and without bugs, in the folder of the histories."""
+COMMANDS_FILE = "trainings.sh"
+"""The commands of these runs."""
 MAX_CELL_CHARACTERS = 220
 _INTRODUCTION = """\
 # A history of PPO, SAC, TD3 and DQN in six libraries
@@ -68,6 +73,7 @@ class LibraryHistory:
         history: Its stored answers; None if there are none.
         dates: Dates of its releases.
         bugs: Its released bugs.
+        supported: Releases that its adapter drives; None if it states none.
     """
 
     name: str
@@ -75,6 +81,7 @@ class LibraryHistory:
     history: ReleaseHistory | None
     dates: Mapping[str, date]
     bugs: Sequence[BugLifetime]
+    supported: VersionRange | None
 
     @property
     def versions(self) -> list[str]:
@@ -98,8 +105,43 @@ class LibraryHistory:
         return self.history is not None and len(self.history.report.versions) > 1
 
 
-def render_files(folder: Path) -> dict[Path, str]:
+@dataclasses.dataclass(frozen=True)
+class BugEffect:
+    """Effect of one bug on trainings, over pairs of equal seeds.
+
+    Attributes:
+        framework: Name of the framework.
+        algorithm: Name of the algorithm.
+        bug: Name of the bug's entry, without `bug.`.
+        setting: Task and number of steps.
+        pairs: Number of pairs.
+        without: Mean score without the bug.
+        difference: Mean score with the bug minus without.
+        low: Lower end of its 95% interval.
+        high: Upper end.
+        p: p-value of the paired t test, corrected by Holm's method.
+        verdict: The verdict in words.
+    """
+
+    framework: str
+    algorithm: str
+    bug: str
+    setting: str
+    pairs: int
+    without: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    verdict: str
+
+
+def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, str]:
     """Return the page and a figure per library with at least two releases, by their paths.
+
+    Args:
+        folder: The histories, and the commands of the trainings.
+        effects: Effects of bugs on trainings.
 
     Raises:
         SpecError: The folder holds no history.
@@ -109,7 +151,8 @@ def render_files(folder: Path) -> dict[Path, str]:
     if not drawn:
         raise SpecError(f"{folder} holds no FRAMEWORK.json with at least two releases.")
     today = max(max(library.dates.values()) for library in libraries if library.dates)
-    texts = {folder / PAGE_FILE: render_page(libraries, today)}
+    commands = (folder / COMMANDS_FILE).read_text() if effects else ""
+    texts = {folder / PAGE_FILE: render_page(libraries, today, effects, commands)}
     for library in drawn:
         assert library.history is not None
         path = folder / f"{library.framework}.svg"
@@ -127,21 +170,32 @@ def load_library(framework: str, folder: Path) -> LibraryHistory:
         load_history(framework, path) if path.is_file() else None,
         dates,
         list_bug_lifetimes(adapter, dates),
+        adapter.supported_versions,
     )
 
 
-def render_page(libraries: Sequence[LibraryHistory], today: date) -> str:
+def render_page(
+    libraries: Sequence[LibraryHistory],
+    today: date,
+    effects: Sequence[BugEffect] = (),
+    commands: str = "",
+) -> str:
     """Return the page as Markdown.
 
     Args:
         libraries: The libraries.
         today: Date up to which open bugs are counted.
+        effects: Effects of bugs on trainings.
+        commands: The commands of these trainings.
     """
     parts = [_INTRODUCTION, *_list_headlines(libraries, today), "", *_render_overview(libraries)]
     for library in libraries:
         if library.has_figure:
             parts += ["", *_render_library(library)]
-    parts += ["", *_render_bugs(libraries, today), "", _METHOD]
+    parts += ["", *_render_bugs(libraries, today), ""]
+    if effects:
+        parts += [*_render_effects(libraries, effects, commands), ""]
+    parts.append(_METHOD)
     return "\n".join(parts)
 
 
@@ -205,7 +259,17 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
             f"{sum(len(pair.changed) for pair in pairs)} | "
             f"{f'{statistics.mean(recorded):.0f} s' if recorded else 'not recorded'} |"
         )
-    return lines
+    return [*lines, *_list_refused_releases(libraries)]
+
+
+def _list_refused_releases(libraries: Sequence[LibraryHistory]) -> list[str]:
+    known = [library for library in libraries if library.supported]
+    lines = ["", "Other releases are refused before anything is installed:", ""]
+    for library in known:
+        assert library.supported is not None
+        reason = f" {library.supported.why_not_older}" if library.supported.why_not_older else ""
+        lines.append(f"- {library.name}: `{library.supported}` is driven.{reason}")
+    return lines if known else []
 
 
 def _render_library(library: LibraryHistory) -> list[str]:
@@ -270,6 +334,43 @@ def _render_bugs(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
             )
     lines += ["", "[Released bugs](../reference/released-bugs.md) says which of them probes see."]
     return lines
+
+
+def _render_effects(
+    libraries: Sequence[LibraryHistory], effects: Sequence[BugEffect], commands: str
+) -> list[str]:
+    names = {library.framework: library.name for library in libraries}
+    does = {(lib.framework, bug.name): bug.does for lib in libraries for bug in lib.bugs}
+    lines = [
+        "## Does a bug change training?",
+        "The old expression was put into the installed release, and the same seeds were trained "
+        "with and without it. The score is the return averaged over training (area under the "
+        f"learning curve per step). Runs: [{TRAININGS_FILE}]({TRAININGS_FILE}).",
+        "",
+        "| library | bug | task | pairs | score without | effect of the bug [95%] | p | verdict |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for effect in effects:
+        text = does.get((effect.framework, effect.bug), effect.bug)
+        lines.append(
+            f"| {names.get(effect.framework, effect.framework)} | {_format_cell(text)} "
+            f"(`bug.{effect.bug}`, {effect.algorithm.upper()}) | {effect.setting} | "
+            f"{effect.pairs} | {effect.without:.0f} | {effect.difference:+.0f} "
+            f"\\[{effect.low:+.0f}, {effect.high:+.0f}] | {effect.p:.2g} | {effect.verdict} |"
+        )
+    return [
+        *lines,
+        "",
+        "Intervals are Student's, of the paired differences; p is of the paired t test, corrected "
+        "by Holm's method over the bugs of one library's algorithm. With so few seeds only large "
+        "effects show: *inconclusive* does not say that a bug does no harm. The tasks are small "
+        "and trained for a short time, and nothing is said of others. Bugs, tasks and lengths were "
+        "chosen before any of these runs had ended.",
+        "",
+        "```sh",
+        commands.rstrip(),
+        "```",
+    ]
 
 
 def _format_cell(text: str) -> str:

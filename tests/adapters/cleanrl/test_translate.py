@@ -175,7 +175,7 @@ def test_change_of_a_script_that_the_task_does_not_run_is_refused():
 def test_another_version_of_a_script_is_refused(monkeypatch):
     other = replace(settings.ALGORITHMS["td3"], script=("td3_continuous_action.py", "0" * 64))
     monkeypatch.setitem(settings.ALGORITHMS, "td3", other)
-    with pytest.raises(SpecError, match=r"not the script of cleanrl 1\.2\.0.*pip install"):
+    with pytest.raises(SpecError, match=r"not the script of cleanrl's wheel.*pip install"):
         CleanRLAdapter().check_installed()
 
 
@@ -183,3 +183,10 @@ def test_missing_wheel_is_told_with_the_command(monkeypatch, tmp_path):
     monkeypatch.setattr(scripts, "_find_package_folder", lambda: tmp_path)
     with pytest.raises(SpecError, match=r"Run: pip install --no-deps --ignore"):
         bridge.load_script("ppo")
+
+
+def test_dqn_of_the_release_before_copies_its_target_as_a_whole(monkeypatch):
+    monkeypatch.setattr(settings, "is_before_1_2", lambda: True)
+    assert "tau" not in translate("dqn", tau=1.0).settings
+    with pytest.raises(SpecError, match="tau"):
+        translate("dqn", tau=0.5)

@@ -7,7 +7,13 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.versions import VersionRange, parse_version
 
-RANGE = VersionRange("some-library", "2.0", "2.10", companions={"2.4": ("other==0.29.1",)})
+RANGE = VersionRange(
+    "some-library",
+    "2.0",
+    "2.10",
+    companions={"2.4": ("other==0.29.1",)},
+    why_not_older="Before 2.0 names differ.",
+)
 
 
 @pytest.mark.parametrize(
@@ -21,8 +27,11 @@ def test_versions_compare_as_numbers(text, inside):
 def test_old_versions_bring_companions():
     assert RANGE.list_requirements("2.2.1") == ("some-library==2.2.1", "other==0.29.1")
     assert RANGE.list_requirements("2.4.0") == ("some-library==2.4.0",)
-    with pytest.raises(SpecError, match=r"1\.8 is not supported. Use some-library>=2.0,<2.10"):
+    words = r"1\.8 is not supported. Use some-library>=2.0,<2.10. Before 2.0 names differ.$"
+    with pytest.raises(SpecError, match=words):
         RANGE.list_requirements("1.8")
+    with pytest.raises(SpecError, match=r"2\.10 is not supported. Use some-library>=2.0,<2.10.$"):
+        RANGE.list_requirements("2.10")
 
 
 def test_an_installed_version_out_of_range_is_refused_with_the_range(monkeypatch):

@@ -96,6 +96,8 @@ def test_a_history_is_extended_and_measures_nothing_twice():
     assert [p.name for p in find_missing_probes(stored, "2.1.0", probes)] == ["sac.other"]
     assert find_missing_probes(stored, "2.2.0", probes) == probes
     assert find_missing_probes(make_empty_history("sb3"), "2.2.0", probes) == probes
+    failed = history(v2_1_0=None)
+    assert find_missing_probes(failed, "2.1.0", probes) == probes
 
 
 def test_a_history_is_stored_without_repeating_answers(tmp_path):

@@ -16,7 +16,7 @@ from parallax.harness.versions.history import (
     load_history,
     load_release_dates,
 )
-from parallax.harness.versions.page import render_files
+from parallax.harness.versions.page import BugEffect, render_files
 from tests.harness.versions.test_history import history
 
 FRAMEWORKS = ("cleanrl", "sb3", "sbx", "skrl", "tianshou", "torchrl")
@@ -76,3 +76,20 @@ def test_dates_of_bugs_and_releases_are_known_and_in_order(framework):
 def test_answers_of_stored_histories_name_earlier_releases(folder):
     content = json.loads((folder / "sb3.json").read_text())
     assert content["results"][0]["answers"]["2.1.0"] == "2.0.0"
+
+
+def test_the_page_has_refused_releases_and_their_reasons(folder):
+    page = render_files(folder)[folder / "README.md"]
+    supported = load_adapter("tianshou").supported_versions
+    assert f"- Tianshou: `{supported}` is driven. {supported.why_not_older}" in page
+
+
+def test_effects_on_trainings_have_their_numbers_and_commands(folder):
+    (folder / "trainings.sh").write_text("parallax train\n")
+    numbers = (5, 400.0, -100.4, -180.0, -20.6, 0.024)
+    effect = BugEffect("sb3", "ppo", "signed-kl", "CartPole-v1, 9 steps", *numbers, "changes")
+    assert "Does a bug change training?" not in render_files(folder)[folder / "README.md"]
+    page = render_files(folder, [effect])[folder / "README.md"]
+    assert "| 5 | 400 | -100 \\[-180, -21] | 0.024 | changes |" in page
+    assert "which may be negative. (`bug.signed-kl`, PPO)" in page
+    assert "```sh\nparallax train\n```" in page
