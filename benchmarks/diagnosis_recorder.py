@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from parallax.harness.diagnosis.check import THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
-from parallax.harness.diagnosis.registry import load_own_checks
+from parallax.harness.diagnosis.checks import load_own_checks
 from parallax.harness.diagnosis.signals import SignalSeries, TrainingSignals
 
 SHOWN: list[TrainingSignals] = []

@@ -6,8 +6,8 @@
     python benchmarks/journeys.py probe     # from a question to its answer, without the worker
 
 Counted are calls of functions of this project, in the process that was started; importing a
-module is none. A re-entry is a pair of modules (A, B) where A calls B although B was entered before
-A.
+module is none, and neither are the calls that it makes. A re-entry is a pair of modules (A, B)
+where A calls B although B was entered before A.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Journey:
         ):
             return
         module = _module(frame)
-        if module is None:
+        if module is None or _is_importing(frame):
             return
         if module not in self.modules:
             self.modules.append(module)
@@ -67,6 +67,16 @@ class Journey:
         order = {module: number for number, module in enumerate(self.modules)}
         # A caller that was running before the journey began is in no call, and comes first.
         return sorted((a, b) for a, b in self.calls if order.get(a, -1) > order[b])
+
+
+def _is_importing(frame: FrameType) -> bool:
+    """Return whether the body of a module of this project is being executed."""
+    caller = frame.f_back
+    while caller is not None:
+        if caller.f_code.co_name == "<module>" and _module(caller) is not None:
+            return True
+        caller = caller.f_back
+    return False
 
 
 def _module(frame: FrameType) -> str | None:

@@ -14,13 +14,20 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from parallax.harness.conformance.trainings import (
+    make_base_hyperparameters,
+    make_training_conditions,
+    replace_hyperparameter,
+    train_uncached,
+)
 from parallax.harness.contract.adapter import (
     Adapter,
     find_adapter_entry_points,
@@ -29,23 +36,59 @@ from parallax.harness.contract.adapter import (
 )
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.interpreter import import_modules
-from parallax.harness.detection.mutant_outcome import (
-    BREAKS,
-    EQUIVALENT,
-    FOUND,
-    MISSED,
-    MutantOutcome,
-    UnmutatedBaseline,
-    classify_mutant,
-    make_mutant_outcome,
-    measure_baseline,
-)
+from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.mutants import CodeMutant, load_mutants
+from parallax.harness.interventions.source import SourceReplacement
+from parallax.harness.probes.catalogue import PROBES, measure_answer, sort_probes
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.probe import Probe, is_same_answer
+from parallax.harness.probes.results import ProbeAnswer
 
 LIMIT = 120
 """Seconds of processor time after which a mutant's process is ended: its training does not end."""
 WAITING = 30
 """How many times as long it may take by the clock, since others may be at work, too."""
+
+EQUIVALENT, BREAKS, FOUND, MISSED = "equivalent", "breaks", "found", "missed"
+
+
+@dataclasses.dataclass(frozen=True)
+class MutantOutcome:
+    """Outcome of a mutant.
+
+    Attributes:
+        mutant: Full name, with framework and algorithm.
+        operator: Mutation operator.
+        place: Upstream's module or function, and the line.
+        outcome: `equivalent`, `breaks` (the short training ends with an error or does not end),
+            `found` or `missed`.
+        by: The first probe whose answer changed; how the training broke; else empty.
+        asked: Number of probes that were run.
+        seconds: CPU seconds.
+        text: Description of the change.
+    """
+
+    mutant: str
+    operator: str
+    place: str
+    outcome: str
+    by: str
+    asked: int
+    seconds: float
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class UnmutatedBaseline:
+    """Weights and answers of the unchanged code, to compare mutants with.
+
+    Attributes:
+        digests: Weights after the short trainings.
+        answers: By probe, in the order in which probes are run.
+    """
+
+    digests: tuple[str, ...]
+    answers: Mapping[str, ProbeAnswer]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +151,66 @@ def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None
 
 def one(mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline, path: Path) -> None:
     """Examines a mutant and keeps what became of it."""
-    _write(path, classify_mutant(mutant, adapter, known))
+    started = time.process_time()
+    outcome, by, asked = _determine_outcome(mutant, adapter, known)
+    _write(path, make_mutant_outcome(mutant, outcome, by, asked, time.process_time() - started))
+
+
+def measure_baseline(adapter: Adapter, algorithm: str) -> UnmutatedBaseline:
+    """Train and measure all probes without a mutant."""
+    with silence_output():
+        digests = hash_trained_weights(adapter.name, algorithm)
+    cache = ExperimentCache(adapter)
+    answers = {p.name: measure_answer(cache, p) for p in sort_probes(algorithm)}
+    known = {name: answer for name, answer in answers.items() if answer is not None}
+    return UnmutatedBaseline(digests, known)
+
+
+def hash_trained_weights(framework: str, algorithm: str) -> tuple[str, ...]:
+    """Hashes of all weights after two short trainings with different settings."""
+    base = more = make_base_hyperparameters(framework, algorithm)
+    for field, value in type(base).conformance_variation.items():
+        more = replace_hyperparameter(framework, algorithm, more, field, value) or more
+    around = make_training_conditions(algorithm)
+    return tuple(train_uncached(framework, algorithm, hp, around).digest for hp in (base, more))
+
+
+def make_mutant_outcome(
+    mutant: CodeMutant, outcome: str, by: str, asked: int, seconds: float
+) -> MutantOutcome:
+    """The outcome of a mutant with its description."""
+    place = f"{mutant.piece.where}:{mutant.line}"
+    name, operator = mutant.qualified_name, mutant.operator
+    return MutantOutcome(name, operator, place, outcome, by, asked, seconds, mutant.does)
+
+
+def _determine_outcome(
+    mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline
+) -> tuple[str, str, int]:
+    """Applies a mutant in this process, trains, and runs probes until one finds it."""
+    with SourceReplacement([mutant.piece]).apply_replacement():
+        try:
+            with silence_output():
+                found = hash_trained_weights(adapter.name, mutant.algorithm)
+        except Exception as error:
+            return BREAKS, type(error).__name__, 0
+        if found == known.digests:
+            return EQUIVALENT, "", 0
+        cache = ExperimentCache(adapter)
+        probes = {probe.name: probe for probe in PROBES}
+        for number, (name, before) in enumerate(known.answers.items(), 1):
+            if not is_unchanged(probes[name], before, measure_answer(cache, probes[name])):
+                return FOUND, name, number
+    return MISSED, "", len(known.answers)
+
+
+def is_unchanged(probe: Probe, before: ProbeAnswer, after: ProbeAnswer | None) -> bool:
+    """Whether two answers of one implementation are the same; None stands for an error."""
+    if after is None:
+        return False
+    if before.unmeasured or after.unmeasured:
+        return bool(before.unmeasured) == bool(after.unmeasured)
+    return is_same_answer(probe, before, after)
 
 
 def _in_child(work: Callable[[], None], limit: int) -> int:

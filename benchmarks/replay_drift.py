@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np
 
+from parallax.harness.replay.prioritized import Indices
 from parallax.harness.replay.replayer import ReplaySampler
-from parallax.harness.replay.strategy import Indices
 
 EVERY = 20
 COMMON = {"batch_size": 64, "learning_starts": 500, "hidden_sizes": (256, 256)}

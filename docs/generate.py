@@ -138,7 +138,7 @@ def _format(value: object) -> str:
 
 def render_checks() -> str:
     """Return the page with every diagnosis check."""
-    from parallax.harness.diagnosis.registry import load_own_checks
+    from parallax.harness.diagnosis.checks import load_own_checks
 
     checks = load_own_checks()
     rows = [

@@ -7,8 +7,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.envs.mujoco_batch.stepping import MujocoBatchedEnv
-from parallax.envs.mujoco_batch.tasks import find_mujoco_task
+from parallax.envs.mujoco_batch import MujocoBatchedEnv, find_mujoco_task
 from parallax.envs.optional_tasks import ActionMemoryReset, is_minatar_game
 from parallax.envs.tasks import make_task_env
 

@@ -98,7 +98,7 @@ def make_task_env(
             the environment alone.
         kwargs: Keyword arguments of the task.
 
-    Images of booleans are shown by `parallax.envs.images.FloatImages`, parking's dictionary flat,
+    Images of booleans are shown by `optional_tasks.FloatImages`, parking's dictionary flat,
     observations of `popgym` by `optional_tasks.OneHotObservations`, Atari's games by
     `parallax.envs.atari.wrap_game`.
 
@@ -107,7 +107,7 @@ def make_task_env(
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from parallax.envs import atari, images, memory_tasks, optional_tasks
+    from parallax.envs import atari, memory_tasks, optional_tasks
 
     memory_tasks.register_memory_task(env_id)
     silence_mujoco()
@@ -137,8 +137,8 @@ def make_task_env(
         env.observation_space
     ):
         env = optional_tasks.OneHotObservations(env)
-    elif images.is_boolean_image(env.observation_space):
-        env = images.FloatImages(env)
+    elif optional_tasks.is_boolean_image(env.observation_space):
+        env = optional_tasks.FloatImages(env)
     for name in wrappers:
         env = _wrap_env(env, name)
     return env
@@ -183,7 +183,7 @@ def load_task(env_id: str, **options: Any) -> Task:
 def _read_task(env_id: str, options: str) -> Task:
     from gymnasium.spaces import Box, Discrete
 
-    from parallax.envs.images import FloatImages, is_stack_of_frames
+    from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
 
     env = make_task_env(env_id, **json.loads(options))
     try:

@@ -1,6 +1,7 @@
 """Which module may import which: between packages, and frameworks by their adapters only."""
 
 import ast
+import functools
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -128,8 +129,13 @@ def drop_type_imports(tree):
     return tree
 
 
+@functools.cache
 def list_imports(module, *, types=True):
     """Every module that a file imports at any place, with those that it asks pytest for."""
+    return tuple(find_imports(module, types=types))
+
+
+def find_imports(module, *, types):
     tree = ast.parse(MODULES[module].read_text())
     for node in ast.walk(tree if types else drop_type_imports(tree)):
         if isinstance(node, ast.Import):

@@ -7,6 +7,7 @@ exceptions are listed.
 import ast
 import builtins
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,8 +79,14 @@ def list_docstrings(tree: ast.Module) -> Iterator[str]:
                 yield text
 
 
+@functools.cache
+def parse_sources() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in list_source_files()}
+
+
+@functools.cache
 def measure_sources() -> SourceMeasures:
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in list_source_files()}
+    trees = parse_sources()
     functions = [n.name for t in trees.values() for n in t.body if isinstance(n, ast.FunctionDef)]
     classes = [n.name for t in trees.values() for n in t.body if isinstance(n, ast.ClassDef)]
     docstrings = [text for tree in trees.values() for text in list_docstrings(tree)]
@@ -136,7 +143,7 @@ def test_docstrings_do_not_begin_with_a_question_word():
 
 
 def test_docstrings_name_errors_that_exist():
-    trees = [ast.parse(path.read_text("utf-8")) for path in list_source_files()]
+    trees = list(parse_sources().values())
     nodes = [node for tree in trees for node in ast.walk(tree)]
     known = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.alias)}
     known |= set(dir(builtins))

@@ -15,8 +15,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.harness.contract.adapter import CostMonitor, Monitor
+from parallax.harness.replay.prioritized import Indices
 from parallax.harness.replay.replayer import ComputeCriticErrors, ReplaySampler, make_replay_sampler
-from parallax.harness.replay.strategy import Indices
 
 ErrorFunction = Callable[[Any], torch.Tensor]
 """Errors of every critic, [critics, n], of a batch as the buffer gives it."""

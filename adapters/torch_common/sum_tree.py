@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.replay.strategy import Floats, Indices
+from parallax.harness.replay.prioritized import Floats, Indices
 
 
 @contextlib.contextmanager
@@ -89,7 +89,7 @@ def _load_segtree_module() -> ModuleType:
 
 
 class CompiledSumTree:
-    """See `parallax.harness.replay.strategy.SumTree`."""
+    """See `parallax.harness.replay.prioritized.SumTree`."""
 
     def __init__(self, capacity: int) -> None:
         """A tree of `capacity` zeros; the first on a machine takes some seconds to compile."""

@@ -19,8 +19,8 @@ from parallax.adapters.torch_common.networks import DuelingHead
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.tasks import Task
 from parallax.harness.contract.replay import PrioritizedReplay
+from parallax.harness.replay.prioritized import Floats, Indices, ReplayStrategy
 from parallax.harness.replay.replayer import make_replay_strategy, make_sampling_generator
-from parallax.harness.replay.strategy import Floats, Indices, ReplayStrategy
 
 NamedArrays = Mapping[str, NDArray[Any]]
 

@@ -29,8 +29,8 @@ from parallax.analysis.plan.planning import (
 )
 from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
 from parallax.analysis.plan.sweeps import format_script, make_sweeps
-from parallax.analysis.report.render_csv import table_to_csv
 from parallax.analysis.report.sections.consistency import make_sequential_table
+from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.groups import group_runs

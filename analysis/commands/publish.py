@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.ablation import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.common import (
     CommandError,
     add_interval_argument,
@@ -25,6 +24,7 @@ from parallax.analysis.commands.common import (
     read_results,
     track_progress,
 )
+from parallax.analysis.commands.questions import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.report import (
     HTML_PAGE_NAME,
     VERDICT_OPTIONS,

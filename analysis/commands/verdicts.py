@@ -1,7 +1,8 @@
-"""Verdicts on reproduction, consistency and ranking, as CSV."""
+"""Verdicts on reproduction, consistency and ranking, of runs and of the thesis' own tables."""
 
 import argparse
 import collections
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.text import Text
 from parallax.analysis.commands.common import (
     add_folder_arguments,
     add_interval_argument,
+    add_jobs_argument,
     add_verdict_arguments,
     format_unused,
     get_analysis_folder,
@@ -19,9 +21,11 @@ from parallax.analysis.commands.common import (
     make_options,
     open_output_folder,
 )
+from parallax.analysis.commands.figures import draw_figures, format_figure_line
+from parallax.analysis.figures import families
+from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.labels import format_number, format_setting, get_label
-from parallax.analysis.report.render_csv import table_to_csv
-from parallax.analysis.report.render_markdown import score_table_to_markdown
+from parallax.analysis.report.render_markdown import render_markdown, score_table_to_markdown
 from parallax.analysis.report.sections.consistency import (
     describe_intention_to_treat,
     name_statement,
@@ -33,9 +37,17 @@ from parallax.analysis.report.sections.scores import (
     score_table_to_latex,
 )
 from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.report.tables import table_to_csv
+from parallax.analysis.thesis.page import make_thesis_document
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.analysis.verdicts.study import StudyVerdicts, is_ranking_of, judge_runs
+from parallax.analysis.verdicts.study import (
+    StudyVerdicts,
+    is_ranking_of,
+    judge_published_table,
+    judge_runs,
+    results_from_published,
+)
 from parallax.harness.record.files import write_text
 
 TABLES_FOLDER = "tables"
@@ -46,8 +58,8 @@ _TABLE_FORMATS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line."""
+def add_study_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax study verdicts`."""
     add_folder_arguments(parser)
     parser.add_argument(
         "--tables",
@@ -58,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_verdict_arguments(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_study(options: argparse.Namespace) -> int:
     """Print a verdict for each pair and a summary, and write all verdicts.
 
     Raises:
@@ -158,3 +170,51 @@ def write_verdict_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
     for name, table in tables.items():
         write_text(output / name, table_to_csv(table))
     return [output / name for name in tables]
+
+
+THESIS_PAGE_NAME = "published-tables.md"
+FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families that need no curves
+
+
+def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax study thesis`."""
+    parser.add_argument(
+        "--output", type=Path, default=Path(), help="folder of the page (default: this one)"
+    )
+    parser.add_argument("--tables", type=Path, help="folder for all verdicts as CSV; else none")
+    parser.add_argument(
+        "--figures", type=Path, help="folder for figures of these tables as PNG and PDF; else none"
+    )
+    add_jobs_argument(parser)
+    add_verdict_arguments(parser)
+
+
+def run_thesis(options: argparse.Namespace) -> int:
+    """Judge the thesis' published tables alone, print a summary and write the page.
+
+    Raises:
+        CommandError: There is nowhere to write.
+    """
+    verdicts = judge_published_table(make_options(options))
+    with open_output_folder(options.output):
+        write_text(
+            options.output / THESIS_PAGE_NAME, render_markdown(make_thesis_document(verdicts))
+        )
+    lines = [*summarize_verdicts(verdicts), f"Page:  {options.output / THESIS_PAGE_NAME}"]
+    if options.tables:
+        with open_output_folder(options.tables):
+            lines += [f"Table: {path}" for path in write_verdict_tables(options.tables, verdicts)]
+    if options.figures:
+        found = families.make_family_figure_specs(results_from_published(verdicts), FIGURE_FAMILIES)
+        items = list(itertools.chain(*found.values()))
+        with open_output_folder(options.figures):
+            draw_figures(
+                [item for item in items if isinstance(item, FigureSpec)],
+                options.figures,
+                options.jobs,
+            )
+        lines += [format_figure_line(item, options.figures) for item in items]
+    console = make_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    return 0

@@ -27,7 +27,6 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
-from parallax.analysis.report.render_csv import rows_to_csv, table_to_csv
 from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections import (
     ablation,
@@ -43,6 +42,7 @@ from parallax.analysis.report.sections import (
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
 from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.report.tables import rows_to_csv, table_to_csv
 from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults

@@ -1,15 +1,16 @@
 """Tables with typed columns: described once, read by every renderer.
 
-`render_csv` takes keys and values with all digits, pages take headings and formatted values.
+A CSV file takes keys and values with all digits, pages take headings and formatted values.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     MISSING,
     find_common_parts,
@@ -270,3 +271,38 @@ def format_bare_p_value(value: float) -> str:
 def format_sizes(group: ScoreGroup) -> str:
     """Format the numbers of runs requested/completed/used."""
     return f"{group.requested}/{group.completed}/{group.n}"
+
+
+TableRow = dict[str, object]
+
+
+def table_to_csv(table: Table[Any]) -> str:
+    """Return a table as CSV, with its headings also where it has no rows."""
+    heads = [column.key for column in table.columns if column.key]
+    return rows_to_csv([list_csv_values(table, item) for item in table.items], heads)
+
+
+def list_csv_values(table: Table[Item], item: Item) -> TableRow:
+    """Return the values of one row, by the keys of its columns."""
+    return {column.key: column.get_value(item) for column in table.columns if column.key}
+
+
+def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
+    """Return rows as CSV.
+
+    Args:
+        rows: Values by heading; those of the first row are the headings.
+        heads: The headings where there are no rows; without any the result is empty.
+    """
+    heads = list(rows[0]) if rows else heads
+    if not heads:
+        return ""
+    return format_csv(
+        [heads, *([_format_csv_value(row.get(head, "")) for head in heads] for row in rows)]
+    )
+
+
+def _format_csv_value(value: object) -> object:
+    if isinstance(value, float):
+        return "" if value != value else repr(float(value))  # NumPy's own repr is no number
+    return value

@@ -43,7 +43,7 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
     if group == "replay":
         return REPLAY_CONFIGS[name]().to_dict()
     if group == "diagnosis":
-        from parallax.harness.diagnosis.registry import (
+        from parallax.harness.diagnosis.checks import (
             get_default_thresholds,  # help needs only names
         )
 

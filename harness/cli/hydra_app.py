@@ -15,7 +15,7 @@ from parallax.harness.contract.fields import RunsFailedError, SpecError, report_
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
-from parallax.harness.diagnosis.registry import (
+from parallax.harness.diagnosis.checks import (
     check_thresholds,
     get_default_thresholds,
     load_all_checks,

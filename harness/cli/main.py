@@ -143,7 +143,7 @@ COMMANDS = (
     ),
     Command(
         "study verdicts",
-        f"{_ANALYSIS}.verdicts",
+        f"{_ANALYSIS}.verdicts:study",
         "Tests reproduction, consistency and ranking, and writes the verdicts as CSV",
     ),
     Command("study figures", f"{_ANALYSIS}.figures", "Draws the figures of a study as PNG and PDF"),
@@ -154,10 +154,14 @@ COMMANDS = (
     ),
     Command(
         "study ablation",
-        f"{_ANALYSIS}.ablation",
+        f"{_ANALYSIS}.questions:ablation",
         "Measures what each intervention does to the return, and how much of a gap it explains",
     ),
-    Command("study replay", f"{_ANALYSIS}.replay", "Compares the replay strategies of a study"),
+    Command(
+        "study replay",
+        f"{_ANALYSIS}.questions:replay",
+        "Compares the replay strategies of a study",
+    ),
     Command(
         "study pack", f"{_ANALYSIS}.pack:pack", "Writes all runs of a study into one Parquet file"
     ),
@@ -173,7 +177,7 @@ COMMANDS = (
     ),
     Command(
         "study thesis",
-        f"{_ANALYSIS}.thesis",
+        f"{_ANALYSIS}.verdicts:thesis",
         "Re-checks the tables printed in the thesis; needs no runs",
     ),
     Command(
@@ -197,7 +201,9 @@ COMMANDS = (
         "Plays healthy and faulty agents in test scenarios; run before `mutation score`",
     ),
     Command(
-        "mutation score", f"{_ANALYSIS}.mutation", "Reports which injected faults the tests detect"
+        "mutation score",
+        f"{_ANALYSIS}.questions:mutation",
+        "Reports which injected faults the tests detect",
     ),
     Command(
         "mutation detectors",

@@ -17,7 +17,7 @@ from parallax.harness.cli.arguments import add_trust_argument
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
-from parallax.harness.detection import detectors, summary
+from parallax.harness.detection import detectors
 from parallax.harness.detection.detectors import DetectorVerdict
 from parallax.harness.interventions.mutants import CodeMutant, find_mutant
 from parallax.harness.record.files import write_text
@@ -161,29 +161,29 @@ def run_detectors(options: argparse.Namespace) -> int:
     """
     probed = _read_probe_verdicts(options.mutants)
     runs = detectors.read_setting_runs(options.results) if options.results else {}
-    trained = summary.judge_trainings(runs, options.training_seconds)
+    trained = detectors.judge_trainings(runs, options.training_seconds)
     checks: list[DetectorVerdict] = []
     if options.conformance:
-        mutants = summary.find_common_mutants(trained) or _sample_mutants(
+        mutants = detectors.find_common_mutants(trained) or _sample_mutants(
             probed, options.max_mutants
         )
         _check_conformance(mutants, options.conformance)
-        checks = summary.read_verdicts(options.conformance)
+        checks = detectors.read_verdicts(options.conformance)
     verdicts = [*probed, *checks, *trained]
-    parts = _format_detection_report(verdicts), summary.describe_false_positives(runs)
+    parts = _format_detection_report(verdicts), detectors.describe_false_positives(runs)
     text = "\n\n".join(part for part in parts if part)
     print(text)
     if options.output:
         write_text(options.output, text + "\n")
     if options.figure:
-        write_text(options.figure, summary.draw_detector_figure(verdicts))
+        write_text(options.figure, detectors.draw_detector_figure(verdicts))
     return 0
 
 
 def _read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
     if not path.is_file():
         raise SpecError(f"--mutants {path}: no such file. benchmarks/mutants.py writes one.")
-    return summary.read_probe_verdicts(path)
+    return detectors.read_probe_verdicts(path)
 
 
 def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str]:
@@ -194,7 +194,7 @@ def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str
 
 def _check_conformance(names: Sequence[str], path: Path) -> None:
     """Run the conformance suite on each mutant that has no verdict yet."""
-    done = {verdict.mutant for verdict in summary.read_verdicts(path)}
+    done = {verdict.mutant for verdict in detectors.read_verdicts(path)}
     for name in names:
         if name not in done:
             if not re.fullmatch(r"[\w-]+/[\w-]+/\d{1,9}", name):
@@ -213,9 +213,7 @@ def _check_in_child_process(item: CodeMutant, path: Path) -> None:
     if not pid:
         code = 1
         try:
-            from parallax.harness.detection.detectors import judge_conformance
-
-            summary.append_verdict(path, judge_conformance(item))
+            detectors.append_verdict(path, detectors.judge_conformance(item))
             code = 0
         finally:
             os._exit(code)
@@ -224,16 +222,16 @@ def _check_in_child_process(item: CodeMutant, path: Path) -> None:
 
 
 def _format_detection_report(verdicts: Sequence[DetectorVerdict]) -> str:
-    mutants = summary.find_common_mutants(verdicts)
+    mutants = detectors.find_common_mutants(verdicts)
     parts = [
         f"{len({v.mutant for v in verdicts})} mutants that train.",
-        summary.format_detector_table(verdicts),
+        detectors.format_detector_table(verdicts),
     ]
     if mutants:
         own = [verdict for verdict in verdicts if verdict.mutant in mutants]
         parts += [
             f"The {len(mutants)} that several detectors judged:",
-            summary.format_detector_table(own),
-            summary.format_mutant_table(own, mutants),
+            detectors.format_detector_table(own),
+            detectors.format_mutant_table(own, mutants),
         ]
     return "\n\n".join(parts)

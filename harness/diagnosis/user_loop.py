@@ -26,8 +26,8 @@ from parallax.harness.contract.events import (
 )
 from parallax.harness.contract.watchers import watch_libraries
 from parallax.harness.diagnosis.check import CheckFinding, DiagnosisCheck
+from parallax.harness.diagnosis.checks import check_thresholds, load_all_checks
 from parallax.harness.diagnosis.engine import DiagnosisEngine
-from parallax.harness.diagnosis.registry import check_thresholds, load_all_checks
 from parallax.harness.diagnosis.signals import TrainingFacts
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from parallax.harness.contract.probing.protocol import ACTION, CRITIC_LOSS
 from parallax.harness.probes import ddpg
 from parallax.harness.probes.dqn import experiments as dqn_experiments
 from parallax.harness.probes.dqn import exploration as dqn_exploration
-from parallax.harness.probes.dqn import losses as dqn_losses
-from parallax.harness.probes.dqn import targets as dqn_targets
+from parallax.harness.probes.dqn import updates as dqn_updates
 from parallax.harness.probes.dqn.experiments import DQN_ALGORITHM, DQN_CODE, DQN_PAPER
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.families import (
@@ -386,8 +385,8 @@ DDPG_PROBES: tuple[Probe, ...] = (
 
 DQN_PROBES: tuple[Probe, ...] = (
     *dqn_exploration.EXPLORATION_PROBES,
-    *dqn_losses.PROBES,
-    *dqn_targets.PROBES,
+    *dqn_updates.LOSS_PROBES,
+    *dqn_updates.TARGET_PROBES,
     *dqn_exploration.COUNT_PROBES,
     *storage.make_storage_probes("dqn", dqn_experiments.run_update, None),
     storage.make_full_buffer_probe("dqn", dqn_experiments.run_full_buffer),

@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.replay import AtdcReplay, ImpReplay, compute_default_interval
-from parallax.harness.replay.prioritized import ProportionalStrategy
-from parallax.harness.replay.strategy import ComputeCurrentErrors, Floats, Indices, SumTree
+from parallax.harness.replay.prioritized import (
+    ComputeCurrentErrors,
+    Floats,
+    Indices,
+    ProportionalStrategy,
+    SumTree,
+)
 
 
 def fit_least_squares(features: Floats, targets: Floats) -> Floats:

@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 
 from parallax.harness.contract.replay import ReplayConfig, make_replay_config
 from parallax.harness.replay.corrected_priorities import AtdcStrategy, ImpStrategy
-from parallax.harness.replay.prioritized import ProportionalStrategy, RankStrategy
-from parallax.harness.replay.strategy import ComputeCurrentErrors, Floats, Indices, SumTree
+from parallax.harness.replay.prioritized import (
+    ComputeCurrentErrors,
+    Floats,
+    Indices,
+    ProportionalStrategy,
+    RankStrategy,
+    SumTree,
+)
 
 
 @dataclasses.dataclass

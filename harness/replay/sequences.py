@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.harness.replay.strategy import Floats
+from parallax.harness.replay.prioritized import Floats
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.diagnosis.checks import check_thresholds, load_all_checks
 from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
-from parallax.harness.diagnosis.registry import check_thresholds, load_all_checks
 from parallax.harness.diagnosis.signals import TrainingFacts
 from parallax.harness.record.diagnosis import DiagnosisReading, read_diagnosis
 from parallax.harness.record.folder import RunFolder

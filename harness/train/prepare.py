@@ -23,13 +23,15 @@ from parallax.harness.interventions.catalogue import (
     resolve_interventions,
 )
 from parallax.harness.record.files import to_plain_json
-from parallax.harness.train.compatibility import (
+from parallax.harness.train.limits import (
+    ANY,
+    Machine,
     check_compatibility,
     check_length,
+    check_limits,
     check_updates,
     check_wrappers,
 )
-from parallax.harness.train.limits import ANY, Machine, check_limits
 from parallax.harness.train.loggers import check_logger_installed
 
 

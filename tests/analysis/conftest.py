@@ -1,4 +1,5 @@
 import fcntl
+import io
 import json
 import os
 from collections.abc import Callable
@@ -6,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.figures import figure_spec
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
     StudyResults,
@@ -92,6 +95,23 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def write_run_folder() -> Callable[..., Path]:
     return write_run
+
+
+@pytest.fixture(scope="session")
+def draw_blank() -> Callable[[pytest.MonkeyPatch], None]:
+    """Lets figures of one pixel stand for all, for pages whose text is looked at."""
+    files = {}
+    for kind in ("png", "webp"):
+        buffer = io.BytesIO()
+        PIL.Image.new("RGB", (1, 1)).save(buffer, kind)
+        files[kind] = buffer.getvalue()
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            figure_spec, "render_figure", lambda sheet, kinds, dpi: {k: files[k] for k in kinds}
+        )
+
+    return patch
 
 
 @pytest.fixture

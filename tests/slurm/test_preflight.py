@@ -48,12 +48,12 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "ppo-0")
     lab.order("raise", "sac-0")  # nobody tells td3 to go on
-    result = lab.call(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=20"))
+    result = lab.call(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=12"))
     assert result.returncode == 2, result.stderr
     assert "Preflight of 3 settings: about " in result.stderr
     assert "2 of 3 settings cannot take a single step" in result.stderr
     name = "standin {} parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: "
-    assert name.format("td3") + "did not take a step within 20 s" in result.stderr
+    assert name.format("td3") + "did not take a step within 12 s" in result.stderr
     assert name.format("sac") + "RuntimeError: the stand-in was told to fail" in result.stderr
     assert name.format("ppo") not in result.stderr
     assert not any(map(is_alive, processes_of(lab, "td3-0")))

@@ -27,9 +27,9 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
-from parallax.analysis.report.render_csv import TableRow
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
 from parallax.analysis.report.tables import (
+    TableRow,
     format_bare_p_value,
     list_setting_values,
     list_size_values,

@@ -12,7 +12,7 @@ from parallax.analysis.data.paper_tables import (
     find_muprl_results,
 )
 from parallax.analysis.labels import get_label
-from parallax.analysis.report.render_csv import TableRow
+from parallax.analysis.report.tables import TableRow
 from parallax.analysis.stats.mutation_score import KillResult, MeanScore
 from parallax.analysis.verdicts.mutation import MutantVerdict, MutationVerdict, OperatorVerdict
 

@@ -1,1 +1,90 @@
-"""All checks, one file per subject."""
+"""All checks: ours, one file per subject, those of packages, and those that a user names."""
+
+import difflib
+import functools
+import importlib
+from collections.abc import Sequence
+
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.diagnosis.check import DiagnosisCheck
+from parallax.harness.diagnosis.checks import (
+    agent,
+    environment,
+    exploration,
+    networks,
+    recomputed_targets,
+    reported_targets,
+    rewards,
+)
+
+GROUP = "parallax.checks"
+
+
+@functools.cache
+def load_own_checks() -> tuple[DiagnosisCheck, ...]:
+    """Return this project's checks in the order of Table I."""
+    modules = (
+        agent,
+        environment,
+        exploration,
+        rewards,
+        networks,
+        reported_targets,
+        recomputed_targets,
+    )
+    return tuple(check for module in modules for check in module.CHECKS)
+
+
+def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
+    """Return all checks, and messages about those that cannot be loaded.
+
+    Args:
+        also: `module:NAME` of a `DiagnosisCheck` each.
+    """
+    found, troubles = list(load_own_checks()), []
+    for entry in find_entry_points(GROUP):
+        try:
+            found += _to_checks(entry.load())
+        except Exception as error:
+            troubles.append(f"{GROUP} {entry.name} cannot be loaded: {_format_error(error)}")
+    for name in also:
+        try:
+            module, _, attribute = name.partition(":")
+            found += _to_checks(getattr(importlib.import_module(module), attribute))
+        except Exception as error:
+            troubles.append(f"diagnosis.also={name} cannot be loaded: {_format_error(error)}")
+    return tuple({check.id: check for check in found}.values()), tuple(troubles)
+
+
+def get_default_thresholds() -> dict[str, float]:
+    """Return the default thresholds of this project's checks by id."""
+    return {check.id: check.threshold for check in load_own_checks()}
+
+
+def check_thresholds(thresholds: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
+    """Require that every name is the id of a check.
+
+    Raises:
+        SpecError: A name is no check; the message has the closest id.
+    """
+    known = [check.id for check in checks]
+    for name in thresholds:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(known)}."
+            raise SpecError(f"diagnosis.{name} is no check: {hint}")
+
+
+def _to_checks(loaded: object) -> list[DiagnosisCheck]:
+    if isinstance(loaded, type):
+        loaded = loaded()
+    checks = [loaded] if isinstance(loaded, DiagnosisCheck) else list(loaded)  # type: ignore[call-overload]
+    wrong = [check for check in checks if not isinstance(check, DiagnosisCheck)]
+    if wrong:
+        raise TypeError(f"{wrong[0]!r} is no DiagnosisCheck")
+    return checks
+
+
+def _format_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

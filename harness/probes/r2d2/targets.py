@@ -7,7 +7,7 @@ import numpy as np
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
-from parallax.harness.probes.dqn.losses import solve_head_gradients
+from parallax.harness.probes.dqn.updates import solve_head_gradients
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import list_critic_updates
 from parallax.harness.probes.probe import (

@@ -22,10 +22,7 @@ def train_dqn(**changes):
 
 def test_compiled_code_is_patched_and_upstreams_own_afterwards():
     plain = train_dqn()
-    patched = {
-        train_dqn(huber_delta=0.05),
-        train_dqn(huber_delta=0.1),
-        train_dqn(hidden_sizes=(8, 6, 4), dueling=True),
-    }
-    assert len(patched | {plain}) == 4
+    # Two values of one constant: compiled code of the first must not stand for the second.
+    patched = {train_dqn(huber_delta=0.05), train_dqn(huber_delta=0.1)}
+    assert len(patched | {plain}) == 3
     assert train_dqn() == plain

@@ -125,7 +125,7 @@ def trained(train, kept):
 
     def once(algorithm):
         if algorithm not in kept:
-            kept[algorithm] = train(algorithm)
+            kept[algorithm] = train(algorithm, steps=220)  # 120 updates: one record of TD3 and SAC
         return kept[algorithm]
 
     return once

@@ -4,7 +4,7 @@ import torch
 from torchrl.envs import ExplorationType, set_exploration_type
 from torchrl.envs.utils import exploration_type
 
-from parallax.adapters.torchrl import ppo, sac, td3
+from parallax.adapters.torchrl import loop, ppo, sac, td3
 from parallax.adapters.torchrl.networks import make_greedy_policy
 
 MODULES = {"ppo": ppo, "td3": td3, "sac": sac}
@@ -46,7 +46,7 @@ def test_actions_are_random_until_learning_starts_and_greedy_plus_noise_afterwar
 
 def test_noise_has_the_deviation_asked_for_and_stays_within_bounds(train):
     changes = {"learning_starts": 0, "gradient_steps": 1, "exploration_noise": 0.1}
-    _, monitor = train("td3", every=1, steps=1000, **changes)
+    _, monitor = train("td3", every=1, steps=500, **changes)
     _, actions, greedy = (np.stack(part) for part in zip(*monitor.choices, strict=True))
     free = abs(greedy) < 1.5  # far from the bounds, where noise is cut
     assert (actions - greedy)[free].std() == pytest.approx(0.3, rel=0.1)
@@ -109,7 +109,8 @@ def test_trace_has_the_common_names_and_finite_values(trained, algorithm):
         assert np.isfinite(list(record.values())).all()
 
 
-def test_trace_is_not_written_at_every_step(train):
+def test_trace_is_not_written_at_every_step(train, monkeypatch):
+    monkeypatch.setattr(loop, "RECORD_EVERY", 20)
     arguments = {"train_freq": 1, "gradient_steps": 1}
-    _, monitor = train("td3", steps=350, **arguments)
-    assert len(monitor.records) == 2  # 251 updates
+    _, monitor = train("td3", steps=150, **arguments)
+    assert len(monitor.records) == 2  # 51 updates

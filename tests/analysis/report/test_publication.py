@@ -19,7 +19,7 @@ from parallax.harness.cli.main import main
 from parallax.harness.record.packed import write_rows
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = sorted(path.parent for path in (ROOT / "docs").glob("*/*.parquet"))
+PUBLISHED = sorted({path.parent for path in (ROOT / "docs").glob("*/*.parquet")})
 GRID = """
 hydra:
   sweeper:
@@ -39,7 +39,7 @@ LEVELS = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, writer):
+def site(tmp_path_factory, writer, draw_blank):
     """A repository with a study that was published in it."""
     root = tmp_path_factory.mktemp("site")
     noise = np.random.default_rng(0)
@@ -55,6 +55,7 @@ def site(tmp_path_factory, writer):
     (root / "README.md").write_text(f"# Mine\n\n{SECTION_BEGIN}\n{SECTION_END}\n\n## Behind\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
+        draw_blank(patch)
         assert main(["study", "pack", "results/demo", "--output", "mine.parquet"]) == 0
         words = ["--grid", "grid.yaml", "--readme", "README.md", "--jobs", "1"]
         assert (
@@ -96,7 +97,8 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
         assert (folder / name).exists(), name
 
 
-def test_places_on_a_machine_are_not_published(site, tmp_path):
+def test_places_on_a_machine_are_not_published(site, tmp_path, draw_blank, monkeypatch):
+    draw_blank(monkeypatch)
     packed, source = tmp_path / "packed.parquet", site / "docs/mine/mine.parquet"
     rows = pyarrow.parquet.read_table(source).to_pylist()
     record = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.commands.thesis import FIGURE_FAMILIES
+from parallax.analysis.commands.verdicts import FIGURE_FAMILIES
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.render_markdown import render_markdown
@@ -58,9 +58,9 @@ def test_the_page_in_docs_is_what_the_command_writes(
 ):
     known = {VerdictOptions(): answers}  # judged once
     monkeypatch.setattr(
-        "parallax.analysis.commands.thesis.judge_published_table", known.__getitem__
+        "parallax.analysis.commands.verdicts.judge_published_table", known.__getitem__
     )
-    monkeypatch.setattr("parallax.analysis.commands.thesis.FIGURE_FAMILIES", families)
+    monkeypatch.setattr("parallax.analysis.commands.verdicts.FIGURE_FAMILIES", families)
     words = ["study", "thesis", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
     assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()

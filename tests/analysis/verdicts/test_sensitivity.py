@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.report.render_csv import list_csv_values
 from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
+from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pairs
 from parallax.analysis.verdicts.study import judge_runs

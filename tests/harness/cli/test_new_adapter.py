@@ -64,8 +64,8 @@ def checkout(original, tmp_path):
     return Path(shutil.copytree(original, tmp_path / "checkout", symlinks=True))
 
 
-def check_red(lines, last, folder, recipes):
-    assert len(lines) > 60 and "failed" in last and "passed" not in last
+def check_red(lines, last, folder, recipes, fewest=60):
+    assert len(lines) > fewest and "failed" in last and "passed" not in last
     known = [
         rf"{folder}/settings\.py: fill in translate_\w+\(\): claim every",
         rf"{recipes}/\w+/stranger\.yaml: give stranger's own defaults",
@@ -82,8 +82,9 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     tests = checkout / "tests" / "adapters" / "stranger"
-    some = "not td3 and not ddpg and not dqn"  # those of a package are all asked, in the long run
-    check_red(*outcomes(tests, [checkout], some), "adapters/stranger", "hp_configs")
+    # PPO stands for all here; those of a package are all asked, in the long run.
+    some = "not td3 and not ddpg and not dqn and not sac"
+    check_red(*outcomes(tests, [checkout], some), "adapters/stranger", "hp_configs", fewest=30)
     # Each part that is filled in moves the message on to the next; SB3 plays the framework.
     adapter, select = checkout / "adapters" / "stranger", "test_other_seed and ppo"
     recipes = checkout / "hp_configs" / "ppo"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from parallax.harness.cli.main import main
-from parallax.harness.detection import summary as gather
+from parallax.harness.detection import detectors as gather
 from parallax.harness.detection.detectors import (
     PROBES,
     DetectorVerdict,

@@ -5,6 +5,11 @@ import pytest
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.check import DiagnosisCheck
+from parallax.harness.diagnosis.checks import (
+    check_thresholds,
+    get_default_thresholds,
+    load_own_checks,
+)
 from parallax.harness.diagnosis.checks.reported_targets import (
     compute_discounted_returns,
     detect_wrong_targets,
@@ -15,11 +20,6 @@ from parallax.harness.diagnosis.environment_signals import (
 )
 from parallax.harness.diagnosis.minibatch_matching import HeadOutput, MatchedMinibatch, MatchedRows
 from parallax.harness.diagnosis.network_signals import compute_effective_rank
-from parallax.harness.diagnosis.registry import (
-    check_thresholds,
-    get_default_thresholds,
-    load_own_checks,
-)
 from parallax.harness.diagnosis.signals import (
     EpisodeRecord,
     SignalSeries,

@@ -13,9 +13,9 @@ from parallax.harness.contract.events import (
     TrainingEvents,
 )
 from parallax.harness.diagnosis.check import CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.checks import load_all_checks, load_own_checks
 from parallax.harness.diagnosis.engine import DiagnosisEngine, compute_default_period
 from parallax.harness.diagnosis.environment_signals import CHUNK_STEPS, EnvironmentSignalCollector
-from parallax.harness.diagnosis.registry import load_all_checks, load_own_checks
 from parallax.harness.diagnosis.signals import TrainingFacts
 
 CONTINUOUS = {"action_low": (-1.0,), "action_high": (1.0,)}

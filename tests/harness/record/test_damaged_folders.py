@@ -4,5 +4,5 @@ from damaged_studies import check_studies, table
 
 
 def test_every_reader_survives_damage(tmp_path):
-    faults, counts = check_studies(tmp_path, total=24, size=24, seed=1)
+    faults, counts = check_studies(tmp_path, total=16, size=16, seed=1)
     assert not faults, table(faults, counts)

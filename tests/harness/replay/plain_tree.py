@@ -4,7 +4,7 @@ import numpy as np
 
 
 class PlainTree:
-    """See `parallax.harness.replay.strategy.SumTree`."""
+    """See `parallax.harness.replay.prioritized.SumTree`."""
 
     def __init__(self, capacity):
         self.values = np.zeros(capacity)

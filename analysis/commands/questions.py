@@ -1,0 +1,226 @@
+"""Commands: what changes, replay strategies and injected faults of a study did to its returns."""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from parallax.analysis.commands.common import (
+    CommandError,
+    add_folder_arguments,
+    add_verdict_arguments,
+    get_analysis_folder,
+    load_results,
+    make_console,
+    make_options,
+    open_output_folder,
+)
+from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
+from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics, read_staleness
+from parallax.analysis.figures.ablation import make_ablation_figure_spec
+from parallax.analysis.figures.figure_spec import FigureSpec, render_figure, write_file_bytes
+from parallax.analysis.figures.replay import make_replay_figure_specs, make_staleness_figure_spec
+from parallax.analysis.report.sections.ablation import (
+    format_ablation,
+    make_ablation_rows,
+    summarize_ablations,
+)
+from parallax.analysis.report.sections.mutation import format_mutation_table, make_mutation_rows
+from parallax.analysis.report.sections.replay import (
+    format_replay_study,
+    format_staleness_lines,
+    make_effect_rows,
+    make_staleness_rows,
+    make_strategy_rows,
+    summarize_replay,
+)
+from parallax.analysis.report.tables import rows_to_csv
+from parallax.analysis.verdicts.ablation import judge_ablations
+from parallax.analysis.verdicts.mutation import judge_mutation
+from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
+from parallax.harness.record.files import write_text
+from parallax.harness.record.layout import ANALYSIS_FOLDER
+
+ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
+STRATEGIES_TABLE, EFFECTS_TABLE = "replay.csv", "replay_effects.csv"
+STALENESS_TABLE = "discrepancy.csv"
+NO_INTERVENTION_MESSAGE = (
+    "no framework was trained both as it is and with an intervention. "
+    "Train with intervention=none,NAME; parallax intervention list lists the names."
+)
+_DEFAULT_STAGES = 5
+
+
+def _write_results(
+    output: Path,
+    tables: Mapping[str, Sequence[Mapping[str, object]]],
+    figures: Iterable[FigureSpec],
+    lines: Iterable[str],
+) -> None:
+    """Write tables and figures, then print lines and the paths of all files.
+
+    Args:
+        output: Folder for the files.
+        tables: Rows by name of the file.
+        figures: Figures to draw, each in every format.
+        lines: What is printed before the paths.
+
+    Raises:
+        CommandError: There is nowhere to write.
+    """
+    console, files = make_console(), [output / name for name in tables]
+    with open_output_folder(output):
+        for path, rows in zip(files, tables.values(), strict=True):
+            write_text(path, rows_to_csv(rows))
+        for figure in figures:
+            for kind, content in render_figure(figure).items():
+                files.append(output / f"{figure.name}.{kind}")
+                write_file_bytes(files[-1], content)
+    for line in (*lines, *(f"File: {path}" for path in files)):
+        console.print(Text(line), soft_wrap=True)
+
+
+def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax study ablation`."""
+    add_folder_arguments(parser)
+    add_verdict_arguments(parser)
+
+
+def run_ablation(options: argparse.Namespace) -> int:
+    """Print the effects of changes, write them as a table, and draw a figure for each setting.
+
+    Raises:
+        CommandError: There is nothing to compare or nowhere to write.
+    """
+    loaded = load_results(options.results)
+    found = judge_ablations(loaded, make_options(options))
+    if not found:
+        raise CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
+    _write_results(
+        options.output or get_analysis_folder(options.results),
+        {ABLATION_TABLE: [row for item in found for row in make_ablation_rows(item)]},
+        [make_ablation_figure_spec(item) for item in found],
+        [
+            *(line for item in found for line in format_ablation(item)),
+            *loaded.conflicts,
+            summarize_ablations(found),
+        ],
+    )
+    return 0
+
+
+def add_mutation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax mutation score`."""
+    parser.add_argument("results", type=Path, help="a study's folder, or its mutation.json")
+    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    parser.add_argument(
+        "--as-published-code",
+        action="store_true",
+        help="numbers as the reference's code counts where it departs from its paper",
+    )
+
+
+def run_mutation(options: argparse.Namespace) -> int:
+    """Print a table for each setting and write one of all mutant configurations.
+
+    Raises:
+        CommandError: Nothing was played, or there is nowhere to write.
+    """
+    try:
+        settings = read_outcomes(options.results)
+    except OutcomesError as error:
+        raise CommandError(str(error)) from error
+    found = [
+        judge_mutation(setting, as_published_code=options.as_published_code) for setting in settings
+    ]
+    folder = options.results if options.results.is_dir() else options.results.parent
+    _write_results(
+        options.output or folder / ANALYSIS_FOLDER,
+        {MUTATION_TABLE: [row for item in found for row in make_mutation_rows(item)]},
+        (),
+        [line for item in found for line in format_mutation_table(item)],
+    )
+    return 0
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax study replay`."""
+    add_folder_arguments(parser)
+    parser.add_argument(
+        "--staleness",
+        action="store_true",
+        help="R2D2 only: measure how far stored recurrent states are from recomputed ones",
+    )
+    parser.add_argument(
+        "--stages",
+        type=int,
+        default=_DEFAULT_STAGES,
+        metavar="N",
+        help="with --staleness: equal stages of the training (default: %(default)s)",
+    )
+    add_verdict_arguments(parser)
+
+
+def run_replay(options: argparse.Namespace) -> int:
+    """Print the effects of replay strategies, write two tables, and draw figures.
+
+    Raises:
+        CommandError: Nothing was replayed otherwise than uniformly, or nowhere to write.
+    """
+    if options.staleness:
+        return _report_staleness(options)
+    loaded = load_results(options.results)
+    items = read_replay_metrics(loaded)
+    if all(item.name == UNIFORM for item in items):
+        raise CommandError(
+            f"{options.results}: every run replays uniformly. Train with "
+            "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
+        )
+    study = judge_replay(items, make_options(options))
+    unread = [
+        f"{item.item.path}: no looks at priorities: {item.unread}" for item in items if item.unread
+    ]
+    counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
+    _write_results(
+        options.output or options.results / ANALYSIS_FOLDER,
+        {STRATEGIES_TABLE: make_strategy_rows(study), EFFECTS_TABLE: make_effect_rows(study)},
+        make_replay_figure_specs(study),
+        [
+            *format_replay_study(study),
+            "",
+            *unread,
+            *loaded.conflicts,
+            counts,
+            summarize_replay(study, study.effects),
+        ],
+    )
+    return 0
+
+
+def _report_staleness(options: argparse.Namespace) -> int:
+    """Print a line for each strategy, write a table, and draw a figure for each setting.
+
+    Raises:
+        CommandError: No run recorded discrepancies, or there is nowhere to write.
+    """
+    if options.stages < 1:
+        raise CommandError(f"--stages {options.stages} must be at least 1.")
+    loaded = load_results(options.results)
+    found, without = read_staleness(loaded.runs)
+    if not found:
+        raise CommandError(
+            f"{options.results}: no complete run recorded Q-value discrepancies. Runs of "
+            "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap."
+        )
+    items = summarize_staleness(found, options.stages)
+    lines = [line for item in items for line in format_staleness_lines(item)]
+    if unused := len(without) + len(loaded.excluded):
+        lines.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
+    _write_results(
+        options.output or options.results / ANALYSIS_FOLDER,
+        {STALENESS_TABLE: [row for item in items for row in make_staleness_rows(item)]},
+        [make_staleness_figure_spec(item) for item in items],
+        lines,
+    )
+    return 0
