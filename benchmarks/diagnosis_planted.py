@@ -1,8 +1,8 @@
 """Faults in the frameworks' own code, and which check should find each.
 
 A mutant is named by its operator and by a piece of what it changes, since numbers follow from
-upstream's version; `parallax intervention mutants --framework F --algorithm A --list` shows them
-all.
+upstream's version; `parallax intervention list --kind mutants --frameworks F --algorithms A --all`
+shows them all.
 """
 
 import dataclasses

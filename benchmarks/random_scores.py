@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from parallax.envs import optional_tasks as minatar
+from parallax.envs import optional_tasks
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.tasks import make_task_env
 
@@ -56,9 +56,9 @@ COLUMNS = (
 
 def play(env_id: str) -> np.ndarray:
     """Return of each episode of random actions."""
-    minatar.register_minatar(env_id)
+    optional_tasks.register_task(env_id)
     env = gym.make(env_id)
-    env = minatar.ActionMemoryReset(env) if minatar.is_minatar_game(env_id) else env
+    env = optional_tasks.ActionMemoryReset(env) if optional_tasks.is_minatar_game(env_id) else env
     returns = np.zeros(EPISODES)
     for episode in range(EPISODES):
         env.action_space.seed(episode)
@@ -110,7 +110,9 @@ def main() -> None:
         name = f"{task}-{version}"
         returns, action = (play(name), "") if policy == "random" else play_constant(name)
         mean, sd = f"{returns.mean():.2f}", f"{returns.std(ddof=1):.2f}"
-        package = f", MinAtar {version_of('MinAtar')}" if minatar.is_minatar_game(task) else ""
+        package = (
+            f", MinAtar {version_of('MinAtar')}" if optional_tasks.is_minatar_game(task) else ""
+        )
         row = [policy, task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
         note = "; ".join(filter(None, ["spread over episodes", action]))
         writer.writerow([*row, "sd", EPISODES, source + package, note])

@@ -32,13 +32,11 @@ def is_atari_game(env_id: str) -> bool:
 
 
 def register_atari(env_id: str) -> None:
-    """Register the games, if `env_id` is one.
+    """Register the games, of which `env_id` is one.
 
     Raises:
         ModuleNotFoundError: A package is not installed.
     """
-    if not is_atari_game(env_id):
-        return
     with explain_missing_extra("atari"):
         import ale_py
         import cv2  # noqa: F401  shrinks the frames

@@ -29,26 +29,56 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
         ) from error
 
 
-MINATAR_NAMESPACE = "MinAtar/"
+MINATAR_NAMESPACE, POPGYM_PREFIX, PARKING_ENV_ID = "MinAtar/", "popgym-", "parking-v0"
 _PIXELS = 24  # per cell of a picture
 
 
-def register_minatar(env_id: str) -> None:
-    """Register the games, if `env_id` is one.
+def register_task(env_id: str) -> dict[str, Any]:
+    """Register the tasks of a package, if `env_id` is one of them.
+
+    Returns:
+        Arguments that `gymnasium.make` needs besides those of the user.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
     """
-    if not is_minatar_game(env_id) or env_id in gymnasium.registry:
-        return
-    with explain_missing_extra("minatar"):
-        from minatar.gym import register_envs
-    register_envs()
+    known = env_id in gymnasium.registry
+    if is_minatar_game(env_id):
+        if not known:
+            with explain_missing_extra("minatar"):
+                from minatar.gym import register_envs
+            register_envs()
+        # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
+        # about and which `UpscaledRendering` mends.
+        return {"disable_env_checker": True}
+    if env_id == PARKING_ENV_ID and not known:
+        with explain_missing_extra("parking"):
+            import highway_env  # noqa: F401  registers it
+    if is_popgym(env_id) and not known:
+        with explain_missing_extra("popgym"):
+            import popgym  # noqa: F401  registers them
+    return {}
+
+
+def adapt_observations(env: gymnasium.Env[Any, Any], env_id: str) -> gymnasium.Env[Any, Any]:
+    """Return a task that shows what networks take, and draws pictures as others do."""
+    if is_minatar_game(env_id):
+        env = UpscaledRendering(env)
+    if env_id == PARKING_ENV_ID:  # goal achieved, goal desired and observation, float64[18]
+        env = FlattenObservation(env)
+    if is_popgym(env_id) and has_categorical_observations(env.observation_space):
+        return OneHotObservations(env)
+    return FloatImages(env) if is_boolean_image(env.observation_space) else env
 
 
 def is_minatar_game(env_id: str) -> bool:
     """Return whether Gymnasium's name is that of a game of MinAtar."""
     return env_id.startswith(MINATAR_NAMESPACE)
+
+
+def is_popgym(env_id: str) -> bool:
+    """Return whether Gymnasium's name is that of a task of POPGym."""
+    return env_id.startswith(POPGYM_PREFIX)
 
 
 class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -75,46 +105,6 @@ class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
         game: Any = self.unwrapped
         game.game.last_action = 0
         return self.env.reset(**arguments)
-
-
-PARKING_ENV_ID = "parking-v0"
-
-
-def register_parking(env_id: str) -> None:
-    """Register the task, if `env_id` is it.
-
-    Raises:
-        ModuleNotFoundError: The package is not installed.
-    """
-    if env_id != PARKING_ENV_ID or env_id in gymnasium.registry:
-        return
-    with explain_missing_extra("parking"):
-        import highway_env  # noqa: F401
-
-
-def flatten_observations(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Show goal achieved, goal desired and observation side by side, float64[18]."""
-    return FlattenObservation(env)
-
-
-POPGYM_PREFIX = "popgym-"
-
-
-def register_popgym(env_id: str) -> None:
-    """Register the tasks, if `env_id` is one.
-
-    Raises:
-        ModuleNotFoundError: The package is not installed.
-    """
-    if not is_popgym(env_id) or env_id in gymnasium.registry:
-        return
-    with explain_missing_extra("popgym"):
-        import popgym  # noqa: F401  registers them
-
-
-def is_popgym(env_id: str) -> bool:
-    """Return whether Gymnasium's name is that of one of these tasks."""
-    return env_id.startswith(POPGYM_PREFIX)
 
 
 def has_categorical_observations(space: spaces.Space[Any]) -> bool:

@@ -109,36 +109,22 @@ def make_task_env(
 
     from parallax.envs import atari, memory_tasks, optional_tasks
 
-    memory_tasks.register_memory_task(env_id)
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
-            optional_tasks.register_minatar(env_id)
-            optional_tasks.register_parking(env_id)
-            optional_tasks.register_popgym(env_id)
-            atari.register_atari(env_id)
-            # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
-            # about and which `Drawn` mends.
-            unchecked = (
-                {"disable_env_checker": True} if optional_tasks.is_minatar_game(env_id) else {}
-            )
-            as_is = atari.RAW_GAME_OPTIONS if atari.is_atari_game(env_id) else {}
-            env = gymnasium.make(env_id, **{**unchecked, **as_is, **kwargs})
-            env = atari.wrap_game(env) if atari.is_atari_game(env_id) else env
+            memory_tasks.register_memory_task(env_id)
+            if atari.is_atari_game(env_id):
+                atari.register_atari(env_id)
+                game = gymnasium.make(env_id, **{**atari.RAW_GAME_OPTIONS, **kwargs})
+                env = atari.wrap_game(game)
+            else:
+                options = optional_tasks.register_task(env_id)
+                env = gymnasium.make(env_id, **{**options, **kwargs})
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
-    env = optional_tasks.UpscaledRendering(env) if optional_tasks.is_minatar_game(env_id) else env
-    env = (
-        optional_tasks.flatten_observations(env) if env_id == optional_tasks.PARKING_ENV_ID else env
-    )
-    if optional_tasks.is_popgym(env_id) and optional_tasks.has_categorical_observations(
-        env.observation_space
-    ):
-        env = optional_tasks.OneHotObservations(env)
-    elif optional_tasks.is_boolean_image(env.observation_space):
-        env = optional_tasks.FloatImages(env)
+    env = optional_tasks.adapt_observations(env, env_id)
     for name in wrappers:
         env = _wrap_env(env, name)
     return env

@@ -1,4 +1,4 @@
-"""The commands `parallax status`, `run validate`, `slurm resubmit` and `slurm cancel`.
+"""The commands `parallax status`, `slurm resubmit` and `slurm cancel`.
 
 They need only the folders of a study; on a machine without Slurm nothing is queued or cancelled.
 """
@@ -36,11 +36,11 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="name at most N incomplete runs (default: %(default)s)",
     )
-
-
-def add_validate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line of `parallax run validate`."""
-    _add_folder_argument(parser)
+    parser.add_argument(
+        "--files",
+        action="store_true",
+        help="read every file of all runs instead and name those that are damaged",
+    )
 
 
 def add_resubmit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,13 @@ def _pause_garbage_collection() -> Iterator[None]:
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Print the state of all runs, once or until none is queued or running."""
+    """Print the state of all runs, once or until none is queued or running.
+
+    Returns:
+        0; with `--files` 1 where a file is damaged.
+    """
+    if options.files:
+        return _print_damaged_files(options.folder)
     from rich.console import Console  # help and other commands do not need it
 
     from parallax.slurm.states import survey_runs
@@ -177,12 +183,11 @@ def _print_warning(text: str) -> None:
     print(escape_unprintable(text), file=sys.stderr)
 
 
-def run_validate(options: argparse.Namespace) -> int:
-    """Read every file of all runs; return 1 where one is damaged."""
+def _print_damaged_files(root: Path) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    found = find_runs(options.folder)
+    found = find_runs(root)
     if found.links:
         _print_warning(found.describe_skipped_links())
     damaged = 0

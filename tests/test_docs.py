@@ -34,8 +34,8 @@ QUICK = {
     "how-to/probe-updates.md": ["parallax probe --list"],
     "how-to/ablation.md": ["parallax intervention list"],
     "reference/interventions.md": [
-        "parallax intervention user-faults --algorithms dqn --hps zoo --steps 50000",
-        "parallax intervention mutants --frameworks sb3 --algorithms td3 --list",
+        "parallax intervention list --kind user-faults --algorithms dqn --hps zoo --steps 50000",
+        "parallax intervention list --kind mutants --frameworks sb3 --algorithms td3 --all",
     ],
 }
 """Commands of code blocks that run within a minute, in this order, by page."""

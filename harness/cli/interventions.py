@@ -1,4 +1,4 @@
-"""`parallax intervention`: changes that runs can be trained with, mutants and user faults."""
+"""`parallax intervention list`: changes that runs can be trained with, mutants, user faults."""
 
 import argparse
 import dataclasses
@@ -29,44 +29,90 @@ from parallax.harness.interventions.user_faults import (
     supports_algorithm,
 )
 
-_LIST_EPILOG = """\
+CHANGES, MUTANTS, USER_FAULTS = "changes", "mutants", "user-faults"
+_EPILOG = """\
+The operators of user faults are those of Table II of muPRL.
+
 example:
   parallax intervention list --frameworks sb3 --algorithms td3
-  parallax train intervention=NAME"""
-_MUTANTS_EPILOG = """\
-example:
-  parallax intervention mutants --frameworks cleanrl --algorithms ppo --list
-  parallax train framework=cleanrl algorithm=ppo intervention=mutant-000"""
-_USER_FAULTS_EPILOG = """\
-The operators are those of Table II of muPRL.
-
-example:
-  parallax train -m intervention=none,$(parallax intervention user-faults --algorithms dqn)"""
+  parallax intervention list --kind mutants --frameworks cleanrl --algorithms ppo --all
+  parallax train framework=cleanrl algorithm=ppo intervention=mutant-000
+  parallax intervention list --kind user-faults --algorithms dqn"""
 
 
-def add_list_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line of `parallax intervention list`."""
-    parser.epilog = _LIST_EPILOG
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these interventions")
-    add_frameworks_argument(parser)
-    add_algorithms_argument(parser)
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also show the changed source and the probe answers that prove each change",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="only these changes")
+    add(
+        "--kind",
+        choices=(CHANGES, MUTANTS, USER_FAULTS),
+        default=CHANGES,
+        help="changes: single changes of code or settings; mutants: artificial bugs in a "
+        "framework's code; user-faults: mistakes that users make with a framework "
+        "(default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_frameworks_argument(parser)
+    add_algorithms_argument(
+        parser,
+        "algorithms, such as ppo,sac (default: all); with --kind user-faults one of them: print "
+        "the overrides of a study that trains it with these mistakes",
+    )
+    add(
+        "--all",
+        "--list",
+        action="store_true",
+        help="changes: also show the changed source and the probe answers that prove each change; "
+        "mutants: print each with what it changes, not counts",
+    )
+    add("--json", action="store_true", help="print changes or mutants as JSON")
+    operators = "; ".join(f"{name}: {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
+    add(
+        "--operators",
+        type=split_names,
+        metavar="A,B",
+        help=f"only these operators of mutants or user faults (default: all); those of mutants "
+        f"are {operators}",
+    )
+    study = parser.add_argument_group("with --kind user-faults and --algorithms").add_argument
+    study("--hps", default="original", help="recipe of the healthy runs (default: %(default)s)")
+    study(
+        "--steps",
+        type=int,
+        default=50000,
+        help="environment steps of the healthy runs (default: %(default)s)",
+    )
+    study(
+        "--values",
+        type=int,
+        default=5,
+        help="values drawn for each operator (default: %(default)s)",
+    )
+    study("--seed", type=int, default=0, help="random seed of these values (default: %(default)s)")
 
 
-def run_list(options: argparse.Namespace) -> int:
-    """Print the interventions.
+def run(options: argparse.Namespace) -> int:
+    """Print changes, mutants or user faults.
 
     Returns:
-        0; 1 where one cannot be applied to the installed versions.
+        0; 1 where a change cannot be applied to the installed versions.
 
     Raises:
         SpecError: A name is not known.
     """
+    if options.names and options.kind != CHANGES:
+        raise SpecError(f"{options.names[0]}: only --kind {CHANGES} takes names: leave it out.")
+    if options.kind == MUTANTS:
+        return _print_mutants(options)
+    if options.kind == USER_FAULTS:
+        lines = _draw_operator_values(options) if options.algorithms else _list_operators()
+        print("\n".join(lines))
+        return 0
+    return _print_changes(options)
+
+
+def _print_changes(options: argparse.Namespace) -> int:
     chosen = _select_interventions(options)
     troubles = {(framework, item.name): _why_unavailable(item) for framework, item in chosen}
     if options.json:
@@ -132,34 +178,11 @@ def _format_intervention(item: Intervention, trouble: str, whole: bool) -> str:
     return "\n".join(parts)
 
 
-def add_mutants_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line of `parallax intervention mutants`."""
-    parser.epilog = _MUTANTS_EPILOG
-    add_frameworks_argument(parser)
-    add_algorithms_argument(parser)
-    operators = "; ".join(f"{name}: {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
-    parser.add_argument(
-        "--operators",
-        type=split_names,
-        metavar="A,B",
-        help=f"kinds of bugs (default: all): {operators}",
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="print each mutant with what it changes, not counts"
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-
-
-def run_mutants(options: argparse.Namespace) -> int:
-    """Print counts of mutants, or each of them.
-
-    Raises:
-        SpecError: A name is not known.
-    """
+def _print_mutants(options: argparse.Namespace) -> int:
     found = _select_mutants(options)
     if options.json:
         print(json.dumps([dataclasses.asdict(item) | {"name": item.name} for item in found]))
-    elif options.list:
+    elif options.all:
         for item in found:
             print(f"{item.qualified_name}  {item.does}")
     else:
@@ -198,45 +221,6 @@ def _format_mutant_counts(found: Sequence[CodeMutant]) -> list[str]:
         )
         for row in rows
     ]
-
-
-def add_user_faults_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line of `parallax intervention user-faults`."""
-    parser.epilog = _USER_FAULTS_EPILOG
-    add_algorithms_argument(
-        parser, "one algorithm: print the overrides of a study that trains it with user faults"
-    )
-    parser.add_argument(
-        "--hps", default="original", help="recipe of the healthy runs (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=50000,
-        help="environment steps of the healthy runs (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--values",
-        type=int,
-        default=5,
-        help="values drawn for each operator (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="random seed of these values (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--operators", type=split_names, metavar="A,B", help="only these operators (default: all)"
-    )
-
-
-def run_user_faults(options: argparse.Namespace) -> int:
-    """Print the operators, or the overrides of a mutation study.
-
-    Raises:
-        SpecError: A name is not known.
-    """
-    print("\n".join(_draw_operator_values(options) if options.algorithms else _list_operators()))
-    return 0
 
 
 def _list_operators() -> list[str]:

@@ -125,7 +125,6 @@ COMMANDS = (
         f"{_CLI}.run_folders:unlock",
         "Releases a run folder that a dead process still locks",
     ),
-    Command("run validate", f"{_SLURM}:validate", "Checks all files of a study for corruption"),
     Command(
         "policy evaluate",
         f"{_CLI}.policy:evaluate",
@@ -182,18 +181,8 @@ COMMANDS = (
     ),
     Command(
         "intervention list",
-        f"{_CLI}.interventions:list",
-        "Lists the single code or setting changes that a run can be trained with",
-    ),
-    Command(
-        "intervention mutants",
-        f"{_CLI}.interventions:mutants",
-        "Lists artificial bugs that can be injected into the frameworks",
-    ),
-    Command(
-        "intervention user-faults",
-        f"{_CLI}.interventions:user_faults",
-        "Lists typical user mistakes (muPRL) for a mutation study",
+        f"{_CLI}.interventions",
+        "Lists what a run can be trained with: single changes, artificial bugs, user mistakes",
     ),
     Command(
         "mutation test",
@@ -224,6 +213,12 @@ COMMANDS = (
     ),
     Command("slurm cancel", f"{_SLURM}:cancel", "Cancels the queued and running jobs of a study"),
 )
+OLD_COMMANDS = {
+    "intervention mutants": "intervention list --kind mutants",
+    "intervention user-faults": "intervention list --kind user-faults",
+    "run validate": "status --files",
+}
+"""Earlier spellings, which go on working."""
 GROUPS = {
     "run": "run folders",
     "study": "statistics, figures and files of a study",
@@ -300,11 +295,21 @@ def dispatch_command(words: Sequence[str]) -> int:
     if words[0] in GROUPS and (len(words) == 1 or words[1] in ("-h", "--help")):
         print(format_group_help(words[0]))
         return 0
+    words = replace_old_command(words)
     command = find_command(words)
     if command is None:
         print(f"Error: {_explain_unknown_command(words)}", file=sys.stderr)
         return 2
     return run_command(command, words[len(command.words.split()) :])
+
+
+def replace_old_command(words: Sequence[str]) -> list[str]:
+    """Return a command line with an earlier spelling of a command replaced by today's."""
+    for old, new in OLD_COMMANDS.items():
+        own = old.split()
+        if list(words[: len(own)]) == own:
+            return [*new.split(), *words[len(own) :]]
+    return list(words)
 
 
 def find_command(words: Sequence[str]) -> Command | None:

@@ -104,7 +104,7 @@ def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
         raise SpecError(
             f"intervention={name}: framework={adapter.name} has {len(there)} mutants of {algorithm}"
             + (f", {there[0].name} to {there[-1].name}" if there else "")
-            + ". parallax intervention mutants lists them."
+            + ". parallax intervention list --kind mutants lists them."
         )
     if found.name != name:
         raise SpecError(f"intervention={name}: write {found.name}.")

@@ -16,8 +16,6 @@ UPSTREAM, RECIPE = "upstream", "recipe"
 """Owner of the code that an answer is about: the framework, or this project's recipe for it."""
 OTHER, HERE = "other", "here"
 """Labels of the two versions of one framework: in another interpreter, and in this one."""
-COMPARISON_KINDS = (AGREES, FACTOR, OFFSET, FUNCTION, COUNT, NUMBER)
-"""Kinds of relations between a measured answer and the expected one."""
 
 
 @dataclasses.dataclass(frozen=True)

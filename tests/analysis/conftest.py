@@ -101,7 +101,7 @@ def write_run_folder() -> Callable[..., Path]:
 def draw_blank() -> Callable[[pytest.MonkeyPatch], None]:
     """Lets figures of one pixel stand for all, for pages whose text is looked at."""
     files = {}
-    for kind in ("png", "webp"):
+    for kind in ("png", "webp", "pdf"):
         buffer = io.BytesIO()
         PIL.Image.new("RGB", (1, 1)).save(buffer, kind)
         files[kind] = buffer.getvalue()
@@ -112,6 +112,11 @@ def draw_blank() -> Callable[[pytest.MonkeyPatch], None]:
         )
 
     return patch
+
+
+@pytest.fixture
+def blank_figures(draw_blank, monkeypatch) -> None:
+    draw_blank(monkeypatch)
 
 
 @pytest.fixture

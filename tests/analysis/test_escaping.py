@@ -82,10 +82,8 @@ def test_latex_finds_no_commands_in_a_name(name):
 FRAMEWORKS = ("sb3", "<img src=x>", "=1+1", "[x](https://else.where)")
 
 
-def test_names_of_runs_are_escaped_on_published_pages(
-    tmp_path, make_run, results, monkeypatch, draw_blank
-):
-    draw_blank(monkeypatch)
+@pytest.mark.usefixtures("blank_figures")
+def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, results, monkeypatch):
     monkeypatch.chdir(tmp_path)
     odd = {"study": "<b>&study", "variant": "steps=20000,x=<i>|`<u>`", "hps": "@hps"}
     for framework in FRAMEWORKS:

@@ -88,20 +88,6 @@ def remark_on_pair(item: PairVerdict, items: Sequence[RandomVerdict]) -> str:
     return f"; {get_label(own[0].framework)} is not shown to be better than random" if own else ""
 
 
-def is_clearly_better_than_random(item: PairVerdict, items: Sequence[RandomVerdict]) -> bool:
-    """Return whether both of a pair are better than random by more than the pair's margin.
-
-    Args:
-        item: The pair.
-        items: Of any settings.
-    """
-    own = [found for found in items if found.group.key in (item.first.key, item.second.key)]
-    return all(
-        found.verdict in (BETTER_THAN_RANDOM, NOT_TESTED) and found.difference > item.margin.size
-        for found in own
-    )
-
-
 def _count_better(items: Sequence[RandomVerdict]) -> int:
     return sum(item.verdict == BETTER_THAN_RANDOM for item in items)
 

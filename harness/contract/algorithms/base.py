@@ -51,11 +51,11 @@ class Hyperparameters:
             framework's own default there.
         thesis_table: Number of the thesis' table of its hyperparameters; None where the
             thesis has none.
-        asked_by_probes: Whether there are probes of a single update of it.
-        small: Values with which a training of some hundred steps shows what each field
-            does, in the order in which conformance tries to set them.
-        varied: Values that a second such training has instead, with which what is off in the first
-            is on, or a field has more effect.
+        has_probes: Whether there are probes of a single update of it.
+        conformance_values: Values with which a training of some hundred steps shows what each
+            field does, in the order in which conformance tries to set them.
+        conformance_variation: Values that a second such training has instead, with which what is
+            off in the first is on, or a field has more effect.
         alternatives: Per field, other values to try; the first that a framework takes counts.
     """
 

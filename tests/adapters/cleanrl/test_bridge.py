@@ -28,7 +28,10 @@ def globals_that_scripts_could_patch():
 def test_nothing_global_stays_patched(algorithm, tmp_path):
     before = globals_that_scripts_could_patch()
     unified = {"rollout_steps": 128} if algorithm == "ppo" else {"learning_starts": 50}
-    spec = support.spec("cleanrl", algorithm, hyperparameters=unified, steps=256, eval_every=128)
+    steps = 128 if algorithm == "ppo" else 80
+    spec = support.spec(
+        "cleanrl", algorithm, hyperparameters=unified, steps=steps, eval_every=steps // 2
+    )
     _, run = support.run(spec, tmp_path)
     assert run["status"] == "completed"
     assert globals_that_scripts_could_patch() == before

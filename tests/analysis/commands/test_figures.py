@@ -1,8 +1,11 @@
+import pytest
+
 from parallax.analysis.commands.figures import FIGURES_FOLDER
 from parallax.analysis.figures import families
 from parallax.harness.cli.main import main
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
     words = ["study", "figures", str(study), "--families", "verdicts,vectorised", "--jobs", "1"]
     assert main([*words, "--output", str(tmp_path / "out")]) == 0

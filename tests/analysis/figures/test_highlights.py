@@ -62,6 +62,7 @@ def test_what_was_not_run_is_answered_with_the_closest(material, requested):
         make_panel_choice_figure_spec(material, parse_panel_choice(requested))
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_path):
     for framework in ("sb3", "cleanrl"):
         make_run(framework=framework)

@@ -24,12 +24,13 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory):
+def published(tmp_path_factory, draw_blank):
     """A study published with an ablation of PPO, which is the study too."""
     root = tmp_path_factory.mktemp("causes")
     shutil.copy(DOCS / "clipping.parquet", root / "clipping.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
+        draw_blank(patch)
         words = ["--ablation", "clipping.parquet", "--html", "--jobs", "1"]
         assert main(["study", "publish", "clipping.parquet", "docs/mine", *words]) == 0
     return root / "docs/mine"

@@ -86,19 +86,6 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     assert vs_random.remark_on_pair(own["sb3", "torchrl"], verdicts.vs_random) == ""
 
 
-def test_a_pair_is_clearly_better_than_random_actions_by_more_than_its_margin(material):
-    verdicts = material.verdicts
-    own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert vs_random.is_clearly_better_than_random(
-        own["sb3", "torchrl"], verdicts.vs_random
-    )  # some 1,000 above; margin 160
-    assert not vs_random.is_clearly_better_than_random(own["cleanrl", "sb3"], verdicts.vs_random)
-    assert not any(
-        vs_random.is_clearly_better_than_random(pair, verdicts.vs_random)
-        for pair in verdicts.consistency
-    )
-
-
 def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, writer):
     for seed in range(3):
         for hps, score in (("original", 5.0 + seed), ("sb3", 5.0 + seed % 2)):

@@ -97,8 +97,8 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
         assert (folder / name).exists(), name
 
 
-def test_places_on_a_machine_are_not_published(site, tmp_path, draw_blank, monkeypatch):
-    draw_blank(monkeypatch)
+@pytest.mark.usefixtures("blank_figures")
+def test_places_on_a_machine_are_not_published(site, tmp_path):
     packed, source = tmp_path / "packed.parquet", site / "docs/mine/mine.parquet"
     rows = pyarrow.parquet.read_table(source).to_pylist()
     record = {
@@ -180,6 +180,7 @@ def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(si
         assert words in page and "if nothing differed" in page
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch):
     assert "of equal runs" not in page
     monkeypatch.chdir(tmp_path)

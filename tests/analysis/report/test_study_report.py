@@ -98,6 +98,7 @@ def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, mo
     assert contents[0] == contents[1]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results, make_run, capsys):
     make_run(study="it's")
     words = ["report", str(results), "--interval", "thesis", "--margin", "0.2", "--jobs", "1"]
@@ -107,6 +108,7 @@ def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results
     assert f"parallax report {results} --interval thesis --margin 0.2\n" in text + "\n"
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_names_from_folders_cannot_change_the_page(results, make_run):
     make_run(env="<script>alert(1)</script>-v0".replace("/", "|"), hps='"><img src=x>')
     assert main(["report", str(results), "--jobs", "1"]) == 0

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.commands.verdicts import FIGURE_FAMILIES
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.render_markdown import render_markdown
@@ -27,7 +26,6 @@ from parallax.analysis.thesis.page import (
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
     group_published_scores,
-    judge_published_table,
     results_from_published,
 )
 from parallax.harness.cli.main import main
@@ -50,17 +48,12 @@ def table():
     return {key_from_group(group): group for group in group_published_scores("thesis_tables")}
 
 
-@pytest.mark.parametrize(
-    "families", [FIGURE_FAMILIES[:2], pytest.param(FIGURE_FAMILIES, marks=pytest.mark.long)]
-)
-def test_the_page_in_docs_is_what_the_command_writes(
-    families, answers, tmp_path, capsys, monkeypatch
-):
+@pytest.mark.usefixtures("blank_figures")
+def test_the_page_in_docs_is_what_the_command_writes(answers, tmp_path, capsys, monkeypatch):
     known = {VerdictOptions(): answers}  # judged once
     monkeypatch.setattr(
         "parallax.analysis.commands.verdicts.judge_published_table", known.__getitem__
     )
-    monkeypatch.setattr("parallax.analysis.commands.verdicts.FIGURE_FAMILIES", families)
     words = ["study", "thesis", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
     assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()
@@ -85,8 +78,8 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
     assert found.mean - found.low == pytest.approx(row.spread)
 
 
-def test_another_level_is_said_on_the_page():
-    verdicts = judge_published_table(VerdictOptions(alpha=0.2, resamples=200))
+def test_another_level_is_said_on_the_page(answers):
+    verdicts = dataclasses.replace(answers, options=VerdictOptions(alpha=0.2))
     page = render_markdown(make_thesis_document(verdicts))
     assert "at 20%" in page
     assert page != DOC.read_text()

@@ -13,7 +13,7 @@ from parallax.harness.cli import main as cli
 from parallax.harness.contract.adapter import find_adapter_entry_points
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
-MAX_COMMANDS = 40
+MAX_COMMANDS = 37
 PARSED = [command for command in cli.COMMANDS if not command.takes_overrides]
 
 
@@ -36,6 +36,17 @@ def test_every_command_describes_its_options(command):
     assert result.stdout.startswith(f"usage: parallax {command.words} ")
     for action in cli.make_parser(command)._actions:
         assert action.help, f"{command.words}: {action.dest} has no help"
+
+
+@pytest.mark.parametrize(("old", "new"), cli.OLD_COMMANDS.items())
+def test_earlier_spellings_go_on_working(old, new):
+    assert cli.find_command(old.split()) is None
+    words = cli.replace_old_command([*old.split(), "--help"])
+    assert words == [*new.split(), "--help"]
+    command = cli.find_command(words)
+    options = [word for word in words[len(command.words.split()) : -1] if word.startswith("--")]
+    known = cli.make_parser(command)._option_string_actions
+    assert options and set(options) <= known.keys()
 
 
 def test_options_have_one_spelling():

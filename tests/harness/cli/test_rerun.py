@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 import support
 
+from parallax.harness.cli import run_reproduce
 from parallax.harness.cli.main import main
 from parallax.harness.cli.run_reproduce import (
     compare_evaluations,
@@ -24,6 +25,7 @@ from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.record.files import write_json
 from parallax.harness.record.packed import PACKED_SCHEMA, write_rows
 from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.run_process import RunOutcome
 from parallax.harness.sweep.sweep import run_sweep
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
@@ -57,7 +59,7 @@ def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
     assert "1 of 1 runs are identical." in result.stdout
 
 
-def test_what_differs_is_named(finished, tmp_path):
+def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
     run = dict(read_run(finished).content)
     run["provenance"]["packages"]["torch"] = "1.0"
     for guard in ("checksum", "files"):
@@ -67,10 +69,16 @@ def test_what_differs_is_named(finished, tmp_path):
         content = dict(file)
     content["results"][1] += 1
     np.savez(finished / "evaluations.npz", **content)
-    result = rerun(finished, "--output", str(tmp_path / "kept"))
-    assert result.returncode == 1
-    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in result.stdout
-    assert "packages torch: 1.0 then, " in result.stdout
+
+    def train_again(specs, results_dir, n_jobs):  # as the test above shows: identically
+        folder = shutil.copytree(done, specs[0].folder(results_dir))
+        return [RunOutcome(specs[0], folder, "completed")]
+
+    monkeypatch.setattr(run_reproduce, "run_sweep", train_again)
+    assert main(["run", "reproduce", str(finished), "--output", str(tmp_path / "kept")]) == 1
+    told = capsys.readouterr().out
+    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in told
+    assert "packages torch: 1.0 then, " in told
     assert list((tmp_path / "kept").rglob("evaluations.npz"))
 
 
