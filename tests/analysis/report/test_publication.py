@@ -113,7 +113,8 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     names = [{"folder": f"damaged{i}", "not_used_because": "damaged"} for i in range(3)]
     lost = [{**row, **name} for row, name in zip(damaged, names, strict=True)]
     write_rows([{**rows[0], "run_json": json.dumps(record)}, *rows[1:], *lost], packed)
-    assert main(["study", "publish", str(packed), str(tmp_path / "to")]) == 0
+    alone = ["--jobs", "1"]
+    assert main(["study", "publish", str(packed), str(tmp_path / "to"), *alone]) == 0
     published = (tmp_path / "to/packed.parquet").read_bytes()
     found = pyarrow.parquet.read_table(tmp_path / "to/packed.parquet")["run_json"].to_pylist()
     found = [one for one in found if one is not None]
@@ -122,7 +123,10 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     )
     assert any('["worker.py", "seed=0"]' in one and '"malloc.so"' in one for one in found)
     assert (
-        main(["study", "publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to")]) == 0
+        main(
+            ["study", "publish", str(tmp_path / "to/packed.parquet"), str(tmp_path / "to"), *alone]
+        )
+        == 0
     )
     assert (tmp_path / "to/packed.parquet").read_bytes() == published
 

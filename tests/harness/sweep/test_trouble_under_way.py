@@ -75,20 +75,20 @@ def failures(said, lab, keys):
 
 
 def test_folders_that_are_lost_before_their_turn_fail_alone(lab):
-    keys = [f"ppo-{seed}" for seed in range(6)]
+    keys = [f"ppo-{seed}" for seed in range(5)]
     lab.order("go", *keys[4:])
-    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4,5", "hydra.launcher.n_jobs=1")
+    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=1")
     wait_until(lambda: lab.beats(keys[0]))
     for trouble, key in zip((remove, truncate, make_a_file), keys[1:4], strict=True):
         trouble(lab.folder(key))
     lab.order("go", *keys[:4])
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
-    assert "3 completed, 3 failed" in said
+    assert "2 completed, 3 failed" in said
     for key, words in failures(said, lab, keys[1:4]).items():
         expected = ["cannotbestarted", "corruptedrun.json" if key == keys[2] else "gone"]
         assert any(word in words for word in expected), words
-    assert [read_run(lab.folder(key)).complete for key in keys] == [True, *[False] * 3, True, True]
+    assert [read_run(lab.folder(key)).complete for key in keys] == [True, *[False] * 3, True]
 
 
 def test_what_happens_to_a_run_while_it_trains_is_its_own_affair(lab):
