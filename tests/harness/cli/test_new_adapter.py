@@ -18,7 +18,6 @@ from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
 LONGEST = "a_framework_so_named"
-CODE = ["adapters", "analysis", "envs", "harness", "hp_configs", "parallax", "slurm"]
 
 
 def python(*arguments, path, cwd):
@@ -45,23 +44,6 @@ def outcomes(tests, path, select=""):
 
 def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    """A checkout that tests must leave as it is."""
-    folder = tmp_path_factory.mktemp("original") / "checkout"
-    for name in CODE:
-        shutil.copytree(
-            ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    return folder
-
-
-@pytest.fixture
-def checkout(original, tmp_path):
-    return Path(shutil.copytree(original, tmp_path / "checkout", symlinks=True))
 
 
 def check_red(lines, last, folder, recipes, fewest=60):

@@ -18,7 +18,6 @@ from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 
 ROOT = Path(__file__).parents[3]
-CODE = ("adapters", "envs", "harness", "hp_configs", "parallax")
 TRANSLATE = """
 import sys
 
@@ -43,22 +42,6 @@ try:
 except SpecError as error:
     print(error)
 """
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("original")
-    for name in CODE:
-        shutil.copytree(
-            ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    return folder
-
-
-@pytest.fixture
-def checkout(original, tmp_path):
-    return Path(shutil.copytree(original, tmp_path / "checkout", symlinks=True))
 
 
 def snapshot(folder):
