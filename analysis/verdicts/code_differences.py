@@ -12,7 +12,8 @@ from typing import Any
 from parallax.analysis.data.published import read_csv_rows
 from parallax.analysis.data.runs import CompletedRun
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+
+INTERVENTION_SEPARATOR, NO_INTERVENTION = "+", "none"  # as run.json has them
 
 REFERENCE_FORMS = "lockstep/reference_forms"  # alignment=lockstep, docs/reference/lockstep-pairs.md
 _COMMON_FORMS = "lockstep/common_forms"  # docs/how-to/lockstep.md
