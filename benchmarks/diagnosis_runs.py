@@ -72,7 +72,7 @@ def watched_run(
 
     from parallax.harness.conformance.trainings import make_base_hyperparameters
 
-    also: dict[str, Any] = {"also": ("diagnosis_recorder:RECORDER",)} if recorded else {}
+    also: dict[str, Any] = {"extra_checks": ("diagnosis_recorder:RECORDER",)} if recorded else {}
     also |= {"period": period} if period else {}
     if recorded:  # as many looks as a longer run has by now
         also["period"] = STEPS.get(algorithm, 1200) // 40

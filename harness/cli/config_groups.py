@@ -47,8 +47,12 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
             get_default_thresholds,  # help needs only names
         )
 
-        thresholds = {key: {"threshold": value} for key, value in get_default_thresholds().items()}
-        return {"name": name, "period": None, "also": [], **thresholds}
+        checks = {
+            key: {"threshold": value, "period": None}
+            for key, value in get_default_thresholds().items()
+        }
+        lists: dict[str, list[str]] = {"only": [], "skip": [], "extra_checks": []}
+        return {"name": name, "period": None, **lists, **checks}
     own: dict[str, dict[str, Any]] = {
         "framework": {"python": None},
         "env": {"kwargs": {}, "wrappers": []},

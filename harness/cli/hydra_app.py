@@ -16,7 +16,7 @@ from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import (
-    check_thresholds,
+    check_names,
     get_default_thresholds,
     load_all_checks,
 )
@@ -100,23 +100,31 @@ def _check_recipe(algorithm: str, name: str) -> None:
         load_recipe(algorithm, name)
 
 
+_DIAGNOSIS_KEYS = ("name", "only", "skip", "extra_checks", "period")
+
+
 def read_diagnosis_settings(values: Any) -> dict[str, Any]:
     """Return the values of the group `diagnosis` that are not the default ones."""
     if not isinstance(values, Mapping):
         return {"mode": values if values is not None else "off"}
-    rest = {key: value for key, value in values.items() if key not in ("name", "also", "period")}
+    rest = {key: value for key, value in values.items() if key not in _DIAGNOSIS_KEYS}
     defaults = get_default_thresholds()
-    if unknown := [name for name in rest if name not in defaults]:
-        check_thresholds(unknown, load_all_checks(values.get("also") or ())[0])
-    thresholds = {}
-    for name, value in rest.items():
-        given = value.get("threshold") if isinstance(value, Mapping) else value
-        if given != defaults.get(name):
-            thresholds[name] = given
-    settings = {
-        "also": values.get("also"),
-        "period": values.get("period"),
-        "thresholds": thresholds,
+    named = [*rest, *(values.get("only") or ()), *(values.get("skip") or ())]
+    if unknown := [name for name in named if name not in defaults]:
+        check_names(unknown, load_all_checks(values.get("extra_checks") or ())[0])
+    checks = {
+        name: dict(value) if isinstance(value, Mapping) else {"threshold": value}
+        for name, value in rest.items()
+    }
+    settings = {key: values.get(key) for key in _DIAGNOSIS_KEYS[1:]} | {
+        "thresholds": {
+            name: own["threshold"]
+            for name, own in checks.items()
+            if "threshold" in own and own["threshold"] != defaults.get(name)
+        },
+        "periods": {
+            name: own["period"] for name, own in checks.items() if own.get("period") is not None
+        },
     }
     changed = {key: value for key, value in settings.items() if value not in (None, [], {})}
     return {"mode": values.get("name")} | changed

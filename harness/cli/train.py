@@ -141,7 +141,7 @@ def _read_config_file(name: str) -> dict[str, Any]:
     return content
 
 
-_DIAGNOSIS_KEYS = ("name", "period", "also")  # all but the thresholds
+_DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")  # all but the checks
 _CUSTOM_NAME_HINTS = {
     "env": "Any other gymnasium task is named as env.name={}.",
     "study": "A study of your own is named as study.name={}.",

@@ -122,7 +122,8 @@ class RunSpec:
         python: Interpreter that trains, where it is not this one. No part of the identity:
             it names a place, not what is there.
         diagnosis: Whether and how the training is watched: `mode` and, where they are not the
-            defaults, `thresholds` by check, `period` and `also`. No part of the identity: it
+            defaults, `thresholds` and `periods` by check, `period`, `only`, `skip` and
+            `extra_checks`. No part of the identity: it
             changes no result.
         logger: In whose files values are written besides the trace: `none`, `tensorboard` or
             `wandb`. No part of the identity.
@@ -432,21 +433,36 @@ def _check_names_and_framework(values: Mapping[str, Any]) -> None:
         )
 
 
+_OLD_DIAGNOSIS_KEYS = {"also": "extra_checks"}
+_DIAGNOSIS_LISTS = {"only": "[ID, ...]", "skip": "[ID, ...]", "extra_checks": "[module:NAME, ...]"}
+
+
 def _check_diagnosis(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS_MODES:
         mode = given.get("mode") if isinstance(given, Mapping) else given
         raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS_MODES)}.")
-    also, period = given.get("also", ()), given.get("period")
-    if not isinstance(also, list | tuple) or not all(
-        isinstance(name, str) and ":" in name for name in also
-    ):
-        raise SpecError(f"diagnosis.also={format_value(also)} must list checks as module:NAME.")
-    if period is not None and (not isinstance(period, int) or period < 1):
-        raise SpecError(f"diagnosis.period={format_value(period)} must be null or 1 or more steps.")
-    for name, value in given.get("thresholds", {}).items():
+    # `also` is the name that run.json had before.
+    settings: dict[str, Any] = {
+        _OLD_DIAGNOSIS_KEYS.get(str(key), str(key)): value for key, value in given.items()
+    }
+    for key, form in _DIAGNOSIS_LISTS.items():
+        names = settings.get(key, ())
+        if not isinstance(names, list | tuple) or not all(
+            isinstance(name, str) and (":" in name) == (":" in form) for name in names
+        ):
+            raise SpecError(f"diagnosis.{key}={format_value(names)} must list checks as {form}.")
+    periods = {"period": settings.get("period")} | {
+        f"{name}.period": value for name, value in settings.get("periods", {}).items()
+    }
+    for name, period in periods.items():
+        if period is not None and (type(period) is not int or period < 1):
+            raise SpecError(
+                f"diagnosis.{name}={format_value(period)} must be null or 1 or more steps."
+            )
+    for name, value in settings.get("thresholds", {}).items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SpecError(f"diagnosis.{name}.threshold={format_value(value)} must be a number.")
-    return dict(given)
+    return settings
 
 
 def check_folder_names(values: Mapping[str, Any]) -> None:

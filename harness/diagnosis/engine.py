@@ -61,6 +61,8 @@ class DiagnosisEngine:
         *,
         strict: bool = False,
         period: int | None = None,
+        periods: Mapping[str, int] | None = None,
+        left_out: Mapping[str, str] | None = None,
         say: LogFunction = print,
         on_change: Callable[[], None] = lambda: None,
         normalizer: Callable[[], Callable[[Array], Array]] = lambda: lambda batch: batch,
@@ -76,6 +78,9 @@ class DiagnosisEngine:
             thresholds: By check id, if not the default.
             strict: Whether a finding at error level ends the training.
             period: Environment steps between evaluations; None is a hundredth of the run.
+            periods: By check id, the least number of steps between two evaluations of it, where
+                that is more than `period`.
+            left_out: Ids of checks that are not evaluated, with the reason.
             say: Prints a message; called once per finding and problem.
             on_change: Called after a new finding, and at every tenth evaluation.
             normalizer: Returns the current normalisation of observations for the policy.
@@ -91,7 +96,7 @@ class DiagnosisEngine:
         self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
         self._not_applicable = {
             check.id: reason for check in checks if (reason := check.why_not_applicable(facts))
-        }
+        } | dict(left_out or {})
         self._checks = [check for check in checks if check.id not in self._not_applicable]
         self._evaluation_counts = dict.fromkeys((check.id for check in self._checks), 0)
         self._normalizer, self._reported_ids = normalizer, frozenset(reported_ids)
@@ -103,6 +108,7 @@ class DiagnosisEngine:
         )
         self._policy: Policy | None = None
         self._weights: Callable[[], Weights] | None = None
+        self._periods, self._next_evaluation = dict(periods or {}), dict[str, float]()
         self._next, self._n_checks = float(start_step + self._period), 0
         self._due = float(start_step)
         self._has_begun, self._is_first = bool(start_step), True
@@ -289,7 +295,8 @@ class DiagnosisEngine:
         self._query_policy(lambda policy: self._collector.query_policy(policy, self._normalizer()))
         if self._n_checks % 2 == 0 or last:
             self._read_weights()
-        new = [finding for check in list(self._checks) if (finding := self._evaluate_check(check))]
+        now = [check for check in self._checks if last or self._is_time_for(check)]
+        new = [finding for check in now if (finding := self._evaluate_check(check))]
         self.signals.values.pop("regressions", None)  # evaluated once
         for finding in new:
             if finding.check.id not in self._reported_ids:
@@ -305,12 +312,17 @@ class DiagnosisEngine:
                 f"{worst.first_step}: {worst.seen.text} Use diagnosis=on to continue after errors."
             )
 
+    def _is_time_for(self, check: DiagnosisCheck) -> bool:
+        """Return whether a check's own period has passed since its last evaluation."""
+        return self.signals.step >= self._next_evaluation.get(check.id, 0)
+
     def _evaluate_check(self, check: DiagnosisCheck) -> CheckFinding | None:
         """Return a finding if the check finds something for the first time."""
         signals = self.signals
         if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
             return None
         self._evaluation_counts[check.id] += 1
+        self._next_evaluation[check.id] = signals.step + self._periods.get(check.id, 0)
         threshold = self._thresholds[check.id]
         try:
             seen = check.detect(signals, threshold)

@@ -26,7 +26,7 @@ from parallax.harness.contract.events import (
 )
 from parallax.harness.contract.watchers import watch_libraries
 from parallax.harness.diagnosis.check import CheckFinding, DiagnosisCheck
-from parallax.harness.diagnosis.checks import check_thresholds, load_all_checks
+from parallax.harness.diagnosis.checks import check_names, list_left_out, load_all_checks
 from parallax.harness.diagnosis.engine import DiagnosisEngine
 from parallax.harness.diagnosis.signals import TrainingFacts
 
@@ -53,8 +53,11 @@ class Diagnosis:
         learning_starts: int = 0,
         replays: bool | None = None,
         thresholds: Mapping[str, float] | None = None,
-        also: Sequence[DiagnosisCheck] = (),
+        extra_checks: Sequence[DiagnosisCheck] = (),
+        only: Sequence[str] = (),
+        skip: Sequence[str] = (),
         period: int | None = None,
+        periods: Mapping[str, int] | None = None,
         strict: bool = False,
         say: Callable[[str], None] = print,
         names: Mapping[str, str] | None = None,
@@ -70,20 +73,24 @@ class Diagnosis:
             replays: Whether minibatches are drawn from a replay buffer; pass False for an on-policy
                 algorithm to skip the checks of replay.
             thresholds: By check id, if not the default.
-            also: Your own checks.
+            extra_checks: Your own checks.
+            only: Ids of the checks to evaluate; none for all.
+            skip: Ids of checks to leave out.
             period: Environment steps between evaluations; by default a hundredth of `steps` and at
                 least 400, or 500 without `steps`.
+            periods: By check id, the least number of steps between two evaluations of it, where
+                that is more than `period`.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Prints a message; called once per finding.
             names: Your names of our hyperparameters, for remedies.
 
         Raises:
-            SpecError: A threshold belongs to no check.
+            SpecError: A name belongs to no check, or no check is left.
         """
         found, troubles = load_all_checks()
-        self._checks = [*found, *also]
+        self._checks = [*found, *extra_checks]
         self._thresholds = dict(thresholds or {})
-        check_thresholds(list(self._thresholds), self._checks)
+        check_names([*self._thresholds, *(periods or {})], self._checks)
         self._known = {
             "steps": steps,
             "gamma": gamma,
@@ -95,6 +102,8 @@ class Diagnosis:
         self._options: dict[str, Any] = {
             "strict": strict,
             "period": period,
+            "periods": periods,
+            "left_out": list_left_out(self._checks, only, skip),
             "say": say,
             "names": names,
         }

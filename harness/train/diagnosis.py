@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.diagnosis.checks import check_thresholds, load_all_checks
+from parallax.harness.diagnosis.checks import check_names, list_left_out, load_all_checks
 from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
 from parallax.harness.diagnosis.signals import TrainingFacts
 from parallax.harness.record.diagnosis import DiagnosisReading, read_diagnosis
@@ -87,17 +87,23 @@ def start_diagnosis(
         begins: The step from which it goes on; 0 is its start.
 
     Raises:
-        SpecError: A threshold is that of no check.
+        SpecError: A name is that of no check, or no check is left.
     """
     settings = prepared.spec.diagnosis
     if not begins:
         folder.remove_diagnosis()
     if settings["mode"] == "off":
         return None
-    checks, troubles = load_all_checks(settings.get("also", ()))
+    checks, troubles = load_all_checks(settings.get("extra_checks", ()))
     thresholds: Mapping[str, float] = settings.get("thresholds", {})
-    if not troubles:  # what could not be loaded may be whose threshold it is
-        check_thresholds(list(thresholds), checks)
+    periods: Mapping[str, int] = settings.get("periods", {})
+    only, skip = settings.get("only", ()), settings.get("skip", ())
+    if troubles:  # a name may be that of a check that could not be loaded
+        known = {check.id for check in checks}
+        only, skip = ([name for name in names if name in known] for names in (only, skip))
+    else:
+        check_names([*thresholds, *periods], checks)
+    left_out = list_left_out(checks, only, skip)
     before = read_diagnosis(folder.path) if begins else DiagnosisReading(folder.path)
     engine = DiagnosisEngine(
         collect_facts(prepared),
@@ -105,6 +111,8 @@ def start_diagnosis(
         thresholds,
         strict=settings["mode"] == "strict",
         period=settings.get("period"),
+        periods=periods,
+        left_out=left_out,
         say=functools.partial(print, flush=True),
         normalizer=monitor.normalizer,
         start_step=begins,

@@ -30,7 +30,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
       own need none.
     - `env_kwargs`: texts with a slash, a colon or at a tilde's or dot's beginning, with which some
       tasks find a file (`xml_file`) or another task's module (`env_id`).
-    - `diagnosis.also`: checks; those that an entry point registers need none.
+    - `diagnosis.extra_checks`: checks; those that an entry point registers need none.
     - `script`: a user's own copy of a training script, whose text is stored.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
 
@@ -69,11 +69,11 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
             if _NAMES_PLACE.search(text)
         ]
         if spec.diagnosis["mode"] != "off":
-            also = spec.diagnosis.get("also", ())
-            installed = {entry.value for entry in find_entry_points(CHECKS)} if also else set()
+            extra = spec.diagnosis.get("extra_checks", ())
+            installed = {entry.value for entry in find_entry_points(CHECKS)} if extra else set()
             lines += [
-                f"import of the module {name.partition(':')[0]}: diagnosis.also={name}"
-                for name in also
+                f"import of the module {name.partition(':')[0]}: diagnosis.extra_checks={name}"
+                for name in extra
                 if name not in installed
             ]
     return list(dict.fromkeys(lines))

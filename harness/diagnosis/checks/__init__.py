@@ -36,11 +36,13 @@ def load_own_checks() -> tuple[DiagnosisCheck, ...]:
     return tuple(check for module in modules for check in module.CHECKS)
 
 
-def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
+def load_all_checks(
+    extra: Sequence[str] = (),
+) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
     """Return all checks, and messages about those that cannot be loaded.
 
     Args:
-        also: `module:NAME` of a `DiagnosisCheck` each.
+        extra: `module:NAME` of a `DiagnosisCheck` each.
     """
     found, troubles = list(load_own_checks()), []
     for entry in find_entry_points(GROUP):
@@ -48,12 +50,14 @@ def load_all_checks(also: Sequence[str] = ()) -> tuple[tuple[DiagnosisCheck, ...
             found += _to_checks(entry.load())
         except Exception as error:
             troubles.append(f"{GROUP} {entry.name} cannot be loaded: {_format_error(error)}")
-    for name in also:
+    for name in extra:
         try:
             module, _, attribute = name.partition(":")
             found += _to_checks(getattr(importlib.import_module(module), attribute))
         except Exception as error:
-            troubles.append(f"diagnosis.also={name} cannot be loaded: {_format_error(error)}")
+            troubles.append(
+                f"diagnosis.extra_checks={name} cannot be loaded: {_format_error(error)}"
+            )
     return tuple({check.id: check for check in found}.values()), tuple(troubles)
 
 
@@ -62,14 +66,39 @@ def get_default_thresholds() -> dict[str, float]:
     return {check.id: check.threshold for check in load_own_checks()}
 
 
-def check_thresholds(thresholds: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
+def list_left_out(
+    checks: Sequence[DiagnosisCheck], only: Sequence[str], skip: Sequence[str]
+) -> dict[str, str]:
+    """Return the checks that a user does not want, with the setting that leaves them out.
+
+    Args:
+        checks: All checks.
+        only: Ids of the checks to evaluate; none for all.
+        skip: Ids of checks to leave out.
+
+    Raises:
+        SpecError: A name is no check, or no check is left.
+    """
+    check_names([*only, *skip], checks)
+    left_out = {check.id: "diagnosis.skip" for check in checks if check.id in skip}
+    if only:
+        left_out |= {check.id: "diagnosis.only" for check in checks if check.id not in only}
+    if checks and len(left_out) == len(checks):
+        raise SpecError(
+            "diagnosis.only and diagnosis.skip leave no check: name fewer in diagnosis.skip, or "
+            "use diagnosis=off."
+        )
+    return left_out
+
+
+def check_names(names: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
     """Require that every name is the id of a check.
 
     Raises:
         SpecError: A name is no check; the message has the closest id.
     """
     known = [check.id for check in checks]
-    for name in thresholds:
+    for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(known)}."

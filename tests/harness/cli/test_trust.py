@@ -108,6 +108,9 @@ NAMED = {
     ),
     "adapter": lambda content: content | {"adapter": f"{TRAP}:Adapter"},
     "check": lambda content: with_spec(content, diagnosis=watched(f"{TRAP}:CHECK")),
+    "check, as it was called before": lambda content: with_spec(
+        content, diagnosis={"mode": "on", "also": [f"{TRAP}:CHECK"]}
+    ),
     "task": lambda content: with_spec(content, env=f"{TRAP}:Task-v0"),
     "interpreter": lambda content: with_spec(content, python="/bin/somebodys_code"),
 }
@@ -118,7 +121,7 @@ def with_spec(content, **changes):
 
 
 def watched(*also):
-    return {"mode": "on", "also": list(also)}
+    return {"mode": "on", "extra_checks": list(also)}
 
 
 @pytest.fixture(scope="module")

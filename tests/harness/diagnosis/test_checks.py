@@ -6,8 +6,9 @@ import pytest
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.check import DiagnosisCheck
 from parallax.harness.diagnosis.checks import (
-    check_thresholds,
+    check_names,
     get_default_thresholds,
+    list_left_out,
     load_own_checks,
 )
 from parallax.harness.diagnosis.checks.reported_targets import (
@@ -482,7 +483,14 @@ def test_readings():
 
 
 def test_a_threshold_of_no_check_is_refused():
-    check_thresholds(["large-policy-shift"], load_own_checks())
+    check_names(["large-policy-shift"], load_own_checks())
     with pytest.raises(SpecError, match="did you mean large-policy-shift"):
-        check_thresholds(["large-policy-shif"], load_own_checks())
+        check_names(["large-policy-shif"], load_own_checks())
+    only, skip = ["wrong-targets", "no-replay"], ["no-replay"]
+    left_out = list_left_out(load_own_checks(), only, skip)
+    assert set(CHECKS) - set(left_out) == {"wrong-targets"}
+    assert left_out["no-replay"] == "diagnosis.skip"
+    assert list_left_out(load_own_checks(), [], skip) == {"no-replay": "diagnosis.skip"}
+    with pytest.raises(SpecError, match="leave no check"):
+        list_left_out(load_own_checks(), skip, skip)
     assert get_default_thresholds()["large-policy-shift"] == CHECKS["large-policy-shift"].threshold

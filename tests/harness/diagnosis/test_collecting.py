@@ -66,11 +66,13 @@ def test_episodes_of_several_copies_are_told_apart():
     ]
 
 
-def watched(checks, steps=300, period=50):
+def watched(checks, steps=300, period=50, **options):
     """What is said of a training that attaches no networks."""
     said, events = [], TrainingEvents()
     engine = DiagnosisEngine(
-        TrainingFacts(steps=steps, choices=2), checks, {}, period=period, say=said.append
+        TrainingFacts(steps=steps, choices=2),
+        *(checks, {}),
+        **{"period": period, "say": said.append, **options},
     )
     engine.subscribe(events)
     events.tell(PolicyAttached(lambda seen: np.zeros(len(seen), int), dict))
@@ -108,6 +110,16 @@ def test_what_cannot_be_asked_is_told_once_with_the_signal_it_lacks():
     assert len([line for line in said if "OTHER (lenght)" in line]) == 1
     assert len([line for line in said if "MINE" in line]) == 1
     assert not engine.problems
+
+
+def test_a_check_has_its_own_period_and_can_be_left_out():
+    checks = [check("OFTEN", "return"), check("SELDOM", "return"), check("NEVER", "return")]
+    left_out = {"NEVER": "diagnosis.skip"}
+    engine, _ = watched(checks, 600, 20, periods={"SELDOM": 200}, left_out=left_out)
+    report = engine.report()
+    assert report["meaningless"] == left_out and "NEVER" not in report["asked"]
+    assert report["asked"]["OFTEN"] > 20
+    assert report["asked"]["SELDOM"] == 4  # three periods, and the end
 
 
 def test_a_class_that_cannot_be_imported_is_told_by_name():

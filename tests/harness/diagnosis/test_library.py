@@ -66,7 +66,7 @@ def own(name, ask):
 def test_a_check_that_raises_is_told_once_and_the_others_go_on():
     lines = []
     diagnosis = Diagnosis(
-        steps=600, also=[own("broken", broken), own("seen", seen)], say=lines.append
+        steps=600, extra_checks=[own("broken", broken), own("seen", seen)], say=lines.append
     )
     env = diagnosis.wrap(gymnasium.make("CartPole-v1"))
     env.reset(seed=0)
