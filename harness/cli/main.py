@@ -56,7 +56,7 @@ COMMANDS = (
     Command(
         "compare",
         f"{_ANALYSIS}.compare",
-        "Prints each framework's final return with intervals, and draws learning curves",
+        "Prints each framework's score with intervals, and draws learning curves",
     ),
     Command(
         "report",
