@@ -98,7 +98,7 @@ def make_task_env(
             the environment alone.
         kwargs: Keyword arguments of the task.
 
-    Images of booleans are shown by `optional_tasks.FloatImages`, parking's dictionary flat,
+    Images of booleans are shown by `parallax.envs.images.FloatImages`, parking's dictionary flat,
     observations of `popgym` by `optional_tasks.OneHotObservations`, Atari's games by
     `parallax.envs.atari.wrap_game`.
 
@@ -169,7 +169,7 @@ def load_task(env_id: str, **options: Any) -> Task:
 def _read_task(env_id: str, options: str) -> Task:
     from gymnasium.spaces import Box, Discrete
 
-    from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
+    from parallax.envs.images import FloatImages, is_stack_of_frames
 
     env = make_task_env(env_id, **json.loads(options))
     try:
