@@ -244,14 +244,15 @@ def sort_versions(versions: Sequence[str]) -> list[str]:
 def list_answer_changes(history: ReleaseHistory, versions: Sequence[str]) -> list[AnswerChange]:
     """Return the changes from each release to the next, oldest first.
 
-    A release that could not be measured is skipped: its neighbours are compared.
+    A release without an answer, which could not be measured or has no such part, is skipped: its
+    neighbours are compared.
     """
     found = []
     for result in history.report.results:
         measured = [
             version
             for version in sort_versions(versions)
-            if version in result.answers and not result.answers[version].failed
+            if version in result.answers and not result.answers[version].unmeasured
         ]
         for before, after in itertools.pairwise(measured):
             old, new = result.answers[before], result.answers[after]

@@ -54,8 +54,8 @@ follow the paper before and after, on other numbers, are listed apart and not co
 the code may change several answers.
 
 As a control, releases after each other are compared whose update code is the same: the modules of
-the algorithm, its policy and its loss, without comments, types and imports. Nothing should change
-between them but defaults and what other modules do.
+the algorithm, its policy and its loss, without comments, types, imports and command lines. Nothing
+should change between them but defaults and what other modules do.
 
 A bug was *introduced* in the first release that has its line, and *fixed* in the first one without
 it, by the tags of the repository. Releases before the first one on the package index do not count.

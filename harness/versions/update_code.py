@@ -35,7 +35,10 @@ def _digest_modules(modules: tuple[str, ...], packages: Path) -> str:
 
 
 def normalize_source(text: str) -> str:
-    """Return source without what no update depends on: docstrings, comments, types, imports."""
+    """Return source without what no update depends on.
+
+    That is docstrings, comments, types, imports, and CleanRL's functions of the command line.
+    """
     return ast.unparse(ast.fix_missing_locations(_MeaninglessPartRemover().visit(ast.parse(text))))
 
 
@@ -54,7 +57,9 @@ class _MeaninglessPartRemover(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         return self._remove_docstring(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef | None:
+        if node.name == "parse_args":
+            return None
         node.returns = None
         return self._remove_docstring(node)
 

@@ -183,9 +183,11 @@ def test_the_index_is_read_from_pips_output():
     assert parse_index_answer("nothing") == []
 
 
-def test_update_code_is_compared_without_comments_types_and_imports():
+def test_update_code_is_compared_without_comments_types_imports_and_command_lines():
     old = """
 import a
+def parse_args():
+    return 1
 class A:
     '''Doc.'''
     x: int = 1
@@ -194,6 +196,8 @@ class A:
 """
     new = """
 from b import a
+def parse_args():
+    return 2
 class A:
     x = 1  # why
     def f(self, y):
