@@ -26,6 +26,7 @@ from parallax.harness.versions.history import (
 
 RELEASES = tuple(f"2.{minor}.{patch}" for minor in range(10) for patch in range(3))
 PROBE = "sac.critic_target"
+HISTORY = Path(__file__).parents[3] / "docs" / "history"
 
 
 def answer(number):
@@ -102,6 +103,13 @@ def test_bisection_without_a_change_measures_two_releases(measured, capsys):
 def test_wrong_bisections_are_refused(measured, words, message, capsys):
     assert main(["versions", "sb3", "--bisect", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_committed_page_is_that_of_the_committed_answers(tmp_path):
+    folder = shutil.copytree(HISTORY, tmp_path / "history")
+    before = (folder / "README.md").read_text()
+    assert main(["versions", "--page", str(folder)]) == 0
+    assert (folder / "README.md").read_text() == before
 
 
 @pytest.mark.long
