@@ -7,7 +7,7 @@ VERSIONS = VersionRange(
     "torchrl",
     "0.9",
     "0.15",
-    why_not_older="Up to 0.7 they refuse Gymnasium 1, or losses lack options; 0.8 has other keys in PPO.",
+    why_not_older="Up to 0.7 they refuse Gymnasium 1, or losses lack options; 0.8's PPO differs.",
     companions={
         "0.10": ("tensordict==0.9.1",),
         "0.11": ("tensordict==0.10.0",),
