@@ -48,8 +48,8 @@ NumPy and Gymnasium. Where a release cannot run beside them it gets what it need
 before 2.4 Gymnasium 0.29.1, TorchRL the tensordict of its time. So a difference between two
 releases is one of the library, not of PyTorch. What an old release did together with the PyTorch of
 its time is not measured. In sbx 0.13 and 0.15 PPO's bootstrap at time limits fails beside today's
-NumPy, which takes no array for a number. Each release keeps its own defaults, except for what a probe
-sets. Some releases were asked all questions, and others those on the update and the data alone.
+NumPy, which takes no array for a number. Each release keeps its own defaults, except for what a
+probe sets. Some releases were asked all questions, others those on the update and the data alone.
 
 An answer *changed* if its relation to the paper did, or its numbers by more than 0.1%. Answers that
 follow the paper before and after, on other numbers, are listed apart and not counted. One change of
