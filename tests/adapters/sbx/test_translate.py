@@ -72,3 +72,13 @@ def test_steps_are_counted_per_copy():
     assert translate("ppo", n_envs=2).settings["n_steps"] == 1024
     with pytest.raises(SpecError, match="n_envs=3 must divide it"):
         translate("ppo", n_envs=3)
+
+
+def test_ppo_takes_discrete_actions(tmp_path):
+    small = {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2}
+    spec = support.spec(
+        "sbx", "ppo", hyperparameters=small, env="CartPole-v1", steps=128, eval_every=64
+    )
+    _, run = support.run(spec, tmp_path)
+    assert run["status"] == "completed", run["failure"]
+    assert run["update_schedule"]["total_gradient_steps"] == 8

@@ -45,14 +45,3 @@ def test_networks_are_dueling_without_a_patch():
     assert not native.patched_fields
     # Settings of runs from before there was the option.
     assert translate("dqn", False).settings["models.dueling"] is None
-
-
-@pytest.mark.parametrize("framework", ["skrl", "sbx"])
-def test_ppo_takes_discrete_actions(framework, tmp_path):
-    small = {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2}
-    spec = support.spec(
-        framework, "ppo", hyperparameters=small, env="CartPole-v1", steps=128, eval_every=64
-    )
-    _, run = support.run(spec, tmp_path)
-    assert run["status"] == "completed", run["failure"]
-    assert run["update_schedule"]["total_gradient_steps"] == 8
