@@ -58,16 +58,17 @@ def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelRes
 
 def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
     caption = (
-        f"Dots: mean over seeds of each framework's score, the {results.endpoint}. Equal updates "
-        "too: known differences in the code of an update are removed as well. Lines: 95% t "
-        "interval, cut at the ends of the axis. 0 is the better of doing nothing and random "
-        "actions, 1 a solved task. Right: standard deviation between frameworks, without the noise "
-        "of seeds, with its 95% bootstrap interval; n is the number of runs."
+        f"Dots: mean over seeds of each framework's score, the {results.endpoint}. Lines: 95% t "
+        "interval, cut at the ends of the axis. 0 is the score of doing nothing or of random "
+        "actions, whichever is higher; 1 is a solved task. Equal updates too: known differences in "
+        "the code of an update are removed as well; initial weights still differ. Right: how far "
+        "frameworks spread (standard deviation without the noise of seeds, 95% bootstrap "
+        "interval); n is the number of runs."
     )
     if results.decomposition:
         caption += (
-            " Below: shares of the variance at own hyperparameters, with 95% bootstrap intervals; "
-            "estimates can be below 0."
+            " Bottom: what explains the variance of scores at own hyperparameters, with 95% "
+            "bootstrap intervals; estimates can be below 0."
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"

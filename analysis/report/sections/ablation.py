@@ -338,7 +338,7 @@ def _format_short_explanation(
     return (
         f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env} closes "
         f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its gap to "
-        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')}) with the change"
+        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')}) when it is changed by"
     )
 
 

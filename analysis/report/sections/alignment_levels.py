@@ -13,7 +13,7 @@ from parallax.analysis.figures.alignment_levels import (
     list_share_rows,
     name_share,
 )
-from parallax.analysis.labels import MISSING, format_count, get_label
+from parallax.analysis.labels import MISSING, format_count, format_range, get_label
 from parallax.analysis.report.document import (
     Block,
     Code,
@@ -43,6 +43,7 @@ LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
 _LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as converging on a task
 _THRESHOLD = 0.9  # of the way to a solved task
+_MAX_NAMED_TASKS = 2
 _MAX_FINDINGS = 3
 _COMPARED = "exact"
 
@@ -95,16 +96,28 @@ def describe_shares(results: LevelResults) -> str:
         return f"Not answered yet: {why}."
     rows = {name: (value, low, high) for name, value, low, high in list_share_rows(found)}
     value, low, high = rows["hyperparameters"]
-    subject = f"these {len(found.frameworks)} frameworks"
-    if low <= 0:
-        return (
-            f"Inconclusive: different hyperparameters explain {format_share(value, low, high)} of "
-            f"the variance of scores between runs of {subject}."
-        )
-    return (
-        f"Different hyperparameters explain {format_share(value, low, high)} of the variance of "
-        f"scores between runs of {subject}; {_describe_code_share(found, rows)}."
+    answer = (
+        f"different hyperparameters explain {format_share(value, low, high)} of the variance of "
+        f"scores between runs of these {len(found.frameworks)} frameworks"
     )
+    scope = _describe_scope(results, found)
+    if low <= 0:
+        return f"Inconclusive: in {scope}, {answer}."
+    return f"In {scope}, {answer}; {_describe_code_share(found, rows)}."
+
+
+def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
+    """Return the tasks that the shares are of, and their runs per framework and level."""
+    tasks = f"{len(found.tasks)} tasks"
+    if len(found.tasks) <= _MAX_NAMED_TASKS:
+        tasks = " and ".join(map(_name_task, found.tasks))
+    counts = [
+        group.n
+        for spread in results.spreads
+        if spread.task in found.tasks
+        for group in spread.groups.values()
+    ]
+    return f"{tasks}, with {format_range(counts)} runs per framework and level"
 
 
 def _describe_code_share(
@@ -144,7 +157,7 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
         found.append(
             f"At equal hyperparameters, {_name_task(most.task)} has the largest spread: "
             f"{most.spread:.2f} [{low:.2f}, {high:.2f}]; "
-            + ("code makes a difference." if low > 0 else "a difference is not shown.")
+            + ("the frameworks differ as a group." if low > 0 else "a difference is not shown.")
         )
     if results.decomposition and results.decomposition.without_framework:
         found.append(_describe_sensitivity(results.decomposition))

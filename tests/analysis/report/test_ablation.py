@@ -139,7 +139,7 @@ def test_what_a_change_is_comes_from_its_own_runs(target):
     assert "`no-grad-clip`, `hidden-sizes-120-84` and" in render([list_explanations([one])])
     assert render([list_explanations([one])]).endswith("with `snu-500`.")
     short = render([list_explanations([one], is_short=True)])
-    assert "corrected" not in short and "with the change" in short and "`snu-500`." in short
+    assert "corrected" not in short and "when it is changed by" in short and "`snu-500`." in short
 
 
 def test_a_file_without_interventions_or_with_the_same_is_refused(

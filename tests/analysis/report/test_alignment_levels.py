@@ -50,7 +50,8 @@ def make_results(spreads):
 
 def test_the_answer_names_what_is_shown():
     text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
-    assert text.startswith("Different hyperparameters explain 7")
+    assert text.startswith("In PPO on Task-v0, with 0 runs per framework and level, different ")
+    assert "hyperparameters explain 7" in text
     assert "these 4 frameworks" in text
     assert "code explains" in text
 
