@@ -18,6 +18,14 @@ _EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "py
 _EXCLUDED_FIELDS |= {"checkpoint_every", "diagnosis", "logger"}  # where and how, not what
 _HYPERPARAMETER_FIELDS = {"hyperparameters", "overridden"}
 
+_CHECK_SCRIPT = """\
+is_planned_script() {
+    case $(sha256sum "$1") in "$2"*) return 0 ;; esac
+    echo "Not trained: $PWD/$1 is not the script of these runs, whose SHA-256 begins with $2." >&2
+    echo "Restore the file: run.json of each run has its text under spec.script." >&2
+    return 2
+}
+"""
 _UNQUOTED_VALUE = re.compile(r"[\w./-]+")
 
 
@@ -59,7 +67,7 @@ class SeedSweep:
         if self.script is None:
             return command
         name, digest = map(shlex.quote, self.script)  # the file may have been edited since
-        return f"sha256sum {name} | grep -q ^{digest} && {command}"
+        return f"is_planned_script {name} {digest} && {command}"
 
 
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
@@ -95,6 +103,7 @@ def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
     """
     lines = ["#!/bin/sh", *(f"# {line}".rstrip() for line in remark.splitlines())]
     lines += ["# Words given to this script are passed on, such as hydra.launcher.n_jobs=4.", ""]
+    lines += [_CHECK_SCRIPT] if any(sweep.script for sweep in sweeps) else []
     lines += ["status=0", *(f'{sweep.command()} "$@" || status=$?' for sweep in sweeps)]
     lines += ["exit $status"]
     return "\n".join(lines) + "\n"

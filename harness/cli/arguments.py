@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 
@@ -14,24 +15,44 @@ def split_names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
+class ExtendNames(argparse.Action):
+    """Collects the names of an option that is given several times, each once."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Add names to those that were given before."""
+        given = getattr(namespace, self.dest) or ()
+        setattr(namespace, self.dest, list(dict.fromkeys([*given, *values])))
+
+
 def add_frameworks_argument(
     parser: argparse.ArgumentParser, text: str = "frameworks, such as sb3,cleanrl (default: all)"
 ) -> None:
     """Declare `--frameworks A,B`."""
-    parser.add_argument("--frameworks", type=split_names, metavar="A,B", help=text)
+    parser.add_argument(
+        "--frameworks", action=ExtendNames, type=split_names, metavar="A,B", help=text
+    )
 
 
 def add_algorithms_argument(
     parser: argparse.ArgumentParser, text: str = "algorithms, such as ppo,sac (default: all)"
 ) -> None:
     """Declare `--algorithms A,B`."""
-    parser.add_argument("--algorithms", type=split_names, metavar="A,B", help=text)
+    parser.add_argument(
+        "--algorithms", action=ExtendNames, type=split_names, metavar="A,B", help=text
+    )
 
 
 def add_probe_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--probe A,B`."""
     parser.add_argument(
         "--probe",
+        action=ExtendNames,
         type=split_names,
         default=[],
         metavar="A,B",

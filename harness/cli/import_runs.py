@@ -12,7 +12,13 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS, RUN_DEFAULTS, WRAPPERS
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.record_files import parse_setting
-from parallax.harness.imports.return_curves import EVALUATION, RETURN_KINDS, CurveOptions
+from parallax.harness.imports.return_curves import (
+    EVALUATION,
+    RETURN_KINDS,
+    TRAINING,
+    UNKNOWN,
+    CurveOptions,
+)
 from parallax.harness.imports.run_import import (
     FORMATS,
     UNKNOWN_NAME,
@@ -27,6 +33,11 @@ from parallax.harness.record.files import escape_unprintable
 
 _MAX_REFUSED = 20
 _MAX_CHARACTERS = 1000  # of a line: files may hold names of any length
+_RETURNS = {
+    EVALUATION: "returns of evaluations",
+    TRAINING: "returns of training episodes",
+    UNKNOWN: "returns of unknown origin",
+}
 _ROLES = ("step", "return", *FIELDS)
 _SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
 _EPILOG = """\
@@ -208,7 +219,7 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
         seeds = [one.names["seed"] for one in members]
         shown = ", ".join(str(seed) if seed is not None else UNKNOWN_NAME for seed in seeds)
         parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
-        line = f"  {parts} seed={shown}: {int(steps):,} steps, returns of {kind}"
+        line = f"  {parts} seed={shown}: {int(steps):,} steps, {_RETURNS[kind]}"
         print(escape_unprintable(line)[:_MAX_CHARACTERS])
     for refusal in outcome.refused[:_MAX_REFUSED]:
         line = f"  refused: {refusal.title}: {refusal.reason}"
@@ -224,14 +235,17 @@ def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bo
         field for run in runs for field in FIELDS if field not in run.stated_by
     )
     if unknown:
-        counts = ", ".join(f"{field} of {count}" for field, count in unknown.items())
+        counts = ", ".join(
+            f"{field} of {count} {'run' if count == 1 else 'runs'}"
+            for field, count in unknown.items()
+        )
         print(
-            f"Unknown: {counts} runs. State it with --pattern, --columns or "
+            f"Unknown: {counts}. State it with --pattern, --columns or "
             f"{', '.join(map(_format_option, unknown))}."
         )
     if kinds := {run.curve.kind for run in runs} - {EVALUATION}:
         print(
-            f"Returns of {' and '.join(sorted(kinds))} episodes are compared with each other, not "
+            f"{' and '.join(_RETURNS[kind] for kind in sorted(kinds)).capitalize()} are compared with each other, not "
             "with evaluations. Add --returns evaluation if they are evaluations."
         )
     if runs and not dry_run:

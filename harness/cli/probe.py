@@ -281,7 +281,7 @@ def run(options: argparse.Namespace) -> int:
     if options.path or options.script:
         return run_other_code(probes, options)
     new = options.update_baseline and not options.baseline.exists()
-    stored = baseline.load_report(options.baseline) if options.baseline and not new else None
+    stored = None if new else load_baseline(options)
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)
     flips = baseline.list_seed_flips(found, options.seeds)
     if options.seeds > 1:  # the page and the files show the first numbers alone
@@ -303,6 +303,26 @@ def run(options: argparse.Namespace) -> int:
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED_EXIT
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
+
+
+def load_baseline(options: argparse.Namespace) -> ProbeReport | None:
+    """Load the stored answers that the new ones are compared with, if the options name some.
+
+    Raises:
+        SpecError: They cannot be read, or were measured at another level of alignment.
+    """
+    if not options.baseline:
+        return None
+    stored = baseline.load_report(options.baseline)
+    level = AlignmentLevel(stored.alignment, stored.hps)
+    given = AlignmentLevel(options.alignment, options.hps if level.uses_recipe else level.hps)
+    if not options.answers and level != given:
+        recipe = f" --hps {level.hps}" if level.uses_recipe else ""
+        raise SpecError(
+            f"--baseline {options.baseline} has answers of --alignment {level.name}{recipe}: give "
+            "the same here, or another file."
+        )
+    return stored
 
 
 def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:

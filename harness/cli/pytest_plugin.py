@@ -54,7 +54,11 @@ def pytest_collection_modifyitems(
     comparison = config.stash[_REPORT_KEY] = _BaselineComparison(stored)
     for result in stored.results:
         for name in result.answers:
-            item: _AnswerItem = _AnswerItem.from_parent(session, name=f"{result.probe}[{name}]")
+            title = f"{result.probe}[{name}]"
+            # The part before the colons is the class in JUnit XML, by which viewers group.
+            item: _AnswerItem = _AnswerItem.from_parent(
+                session, name=title, nodeid=f"parallax/{result.algorithm}::{title}"
+            )
             item.probe, item.implementation, item.comparison = result.probe, name, comparison
             items.append(item)
 
@@ -70,13 +74,15 @@ class _BaselineComparison:
         """Return the answers of today to the stored probes."""
         if self._found is None:
             from parallax.harness.probes import catalogue, runner
+            from parallax.harness.probes.experiments import AlignmentLevel
             from parallax.harness.probes.runner import ProbeRequest
 
             names = {result.probe for result in self.stored.results}
             probes = tuple(
                 probe for probe in catalogue.select_probes([], []) if probe.name in names
             )
-            request = ProbeRequest(probes, tuple(self.stored.versions))
+            level = AlignmentLevel(self.stored.alignment, self.stored.hps)
+            request = ProbeRequest(probes, tuple(self.stored.versions), level=level)
             targets = runner.find_targets(request)
             self._found = runner.run_probes(probes, targets, lambda *answer: None)
         return self._found
@@ -90,8 +96,9 @@ class _BaselineComparison:
             return "there is no such probe any more: store the baseline again"
         one = select_answers(found, [probe], [implementation])
         for result in one.results:
-            if any(answer.failed for answer in result.answers.values()):
-                return "the probe failed to run: parallax probe shows why"
+            failed = [answer for answer in result.answers.values() if answer.failed]
+            if failed:
+                return f"the probe failed to run: {failed[0].unmeasured}"
         old = select_answers(self.stored, [probe], [implementation])
         changes = list_changes(one, old)
         return "; ".join(line.removeprefix(f"{probe}, {implementation}: ") for line in changes)
@@ -107,7 +114,13 @@ class _AnswerItem(pytest.Item):
     comparison: _BaselineComparison
 
     def runtest(self) -> None:
-        if change := self.comparison.describe_change(self.probe, self.implementation):
+        from parallax.harness.contract.fields import SpecError
+
+        try:
+            change = self.comparison.describe_change(self.probe, self.implementation)
+        except SpecError as error:  # such as a framework that is not installed
+            raise ChangedAnswerError(str(error)) from error
+        if change:
             raise ChangedAnswerError(change)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:

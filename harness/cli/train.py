@@ -1,5 +1,6 @@
 """`parallax train`: trains one run, or with `--multirun` a sweep."""
 
+import contextlib
 import os
 import re
 import string
@@ -17,6 +18,7 @@ from parallax.harness.cli.config_groups import (
     read_group_option,
     register_config_groups,
 )
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
@@ -194,7 +196,18 @@ def _explain_choice(path: str, options: Sequence[str]) -> str:
     if group == "algorithm" and name in BROKEN_ALGORITHMS:
         return f"algorithm={name} cannot be used ({BROKEN_ALGORITHMS[name]})."
     other = _CUSTOM_NAME_HINTS.get(group, "").format(name)
-    return f"{format_unknown_name(f'{group}={name}', name, list(options))} {other}".strip()
+    meant = _find_framework_of_package(name) if group == "framework" else name
+    return f"{format_unknown_name(f'{group}={name}', meant, list(options))} {other}".strip()
+
+
+def _find_framework_of_package(name: str) -> str:
+    """Return the framework whose package is called `name`, such as stable-baselines3, or `name`."""
+    wanted = name.lower().replace("_", "-")
+    for framework in find_adapter_entry_points():
+        with contextlib.suppress(Exception):  # a damaged adapter must not hide the message
+            if wanted in load_adapter(framework).packages[:1]:
+                return framework
+    return name
 
 
 def _explain_recipe(algorithm: str, name: str) -> str:

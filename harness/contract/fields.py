@@ -111,7 +111,9 @@ def _get_type_hints(cls: type[Any]) -> dict[str, Any]:
 
 def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
-    close = difflib.get_close_matches(given, known, n=1)
+    # People write SB3 and PPO; names are distinct without regard to case.
+    close = [name for name in known if name.lower() == given.lower()]
+    close = close or difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if len(known) > _MAX_LISTED_NAMES:
         return f"{what} is not known.{hint} parallax train --help lists what is."

@@ -61,7 +61,10 @@ class PathPattern:
         name = "/".join(path.parts[-self._depth :])
         found = self.match_name(name)
         if found is None:
-            raise UnusableError(f"{name} does not fit the pattern {self._text}")
+            raise UnusableError(
+                f"{name} does not fit the pattern {self._text}. If this file is not meant, name the "
+                "others or their --format"
+            )
         return found
 
     def match_name(self, name: str) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """Learning curves as other tools leave them, as the evaluations of a run."""
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import io
@@ -107,8 +108,23 @@ def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
     return ReturnCurve(
         *(path, (path,), evaluations, options.kind or EVALUATION),
         are_means=False,
-        facts=_read_zoo_facts(path.parent),
+        facts=_read_monitor_facts(path.parent) | _read_zoo_facts(path.parent),
     )
+
+
+def _read_monitor_facts(folder: Path) -> dict[str, Any]:
+    """Return the task that files of `Monitor` in the same folder name, if they agree."""
+    envs: set[str] = set()
+    for path in sorted(folder.glob("*monitor.csv")):
+        with contextlib.suppress(UnusableError):  # a damaged file states nothing
+            envs |= _read_monitor_env(read_bounded(path, MAX_FILE_BYTES))
+    return {"env": envs.pop()} if len(envs) == 1 else {}
+
+
+def _read_monitor_env(content: bytes) -> set[str]:
+    """Return the task that the first line of a `monitor.csv` names, if it names one."""
+    env = _read_monitor_header(content.partition(b"\n")[0].decode("utf-8", "replace")).get("env_id")
+    return {env} if isinstance(env, str) and env not in ("", "None") else set()
 
 
 class _ZooYamlLoader(yaml.SafeLoader):
@@ -168,11 +184,9 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
     episodes: list[tuple[float, float, int]] = []  # time of the end, return, length
     envs: set[str] = set()
     for path in paths:
-        text = read_bounded(path, MAX_FILE_BYTES).decode("utf-8", "replace")
-        header, _, table = text.partition("\n")
-        env = _read_monitor_header(header).get("env_id")
-        episodes += _read_monitor_rows(table)
-        envs |= {env} if isinstance(env, str) and env not in ("", "None") else set()
+        content = read_bounded(path, MAX_FILE_BYTES)
+        envs |= _read_monitor_env(content)
+        episodes += _read_monitor_rows(content.decode("utf-8", "replace").partition("\n")[2])
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
     episodes.sort(key=lambda episode: episode[0])
@@ -232,7 +246,8 @@ def average_episodes(
     points = (options.steps or last) // interval
     if not points:
         raise UnusableError(
-            f"ends at step {last:,}, before the first point at {interval:,}: give a smaller --every"
+            f"ends at step {last:,}, before the first point at {interval:,}: give a smaller "
+            f"interval, such as --every {max(last // 10, 1)}"
         )
     binned: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in episodes:

@@ -188,6 +188,11 @@ def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]
         if not path.exists():
             raise SpecError(f"{path}: no such file or folder.")
         name = chosen or guess_format(path.name)
+        if name is None and path.suffix in (".yml", ".yaml"):
+            raise SpecError(
+                f"{path} holds no runs. A recipe of RL Baselines3 Zoo: parallax new recipe {path} "
+                "--algorithms ALGORITHM --env TASK --name NAME --output FOLDER."
+            )
         if name is None:
             raise SpecError(
                 f"{path}: its name does not say what it is: add --format, one of "

@@ -1,8 +1,10 @@
 """Tables of returns in CSV or Parquet: a row for each value, or a column for each run."""
 
 import collections
+import gzip
 import io
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,14 @@ from parallax.harness.record.files import UnusableError, read_bounded, summarize
 from parallax.harness.record.npz_files import check_arrays
 from parallax.harness.record.reading import check_finite
 
-SUFFIXES = (".csv", ".parquet", ".pq")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _MAX_VALUES = 2**22
 _MAX_RUNS = 100_000
 _MAX_DECODED_BYTES = 2**27
 _MAX_NAME = 255  # characters of what names a run
 _MAX_FOOTER_BYTES = 2**24
+_MAX_HEADING = 2**16
+_TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv")
 _COLUMNS: Mapping[str, str] = {
     **{field: field for field in FIELDS},
     "step": "step",
@@ -115,7 +119,9 @@ def _group_by_step(steps: Sequence[int], values: Sequence[Any], part: str) -> An
     by_step: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in zip(steps, values, strict=True):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnusableError(f"{part}: the return at step {step:,} is {value!r}, no number")
+            found = "missing" if _is_missing(value) else f"{value!r}, no number"
+            where = f"{part}: " if part else ""
+            raise UnusableError(f"{where}the return at step {step:,} is {found}")
         by_step[step].append(float(value))
     counts = {len(found) for found in by_step.values()}
     if len(counts) > 1:
@@ -162,19 +168,18 @@ def _describe_missing(role: str, name: str, table: Mapping[str, Any]) -> str:
     return (
         f"has no column {name}; it has {', '.join(list(table)[:12])}. "
         f"Say which one is the {role}: --columns {role}=NAME"
+        + (", or, if each run has a column, --wide PATTERN" if role == "return" else "")
     )
 
 
 def _load_columns(path: Path) -> dict[str, list[Any]]:
     """Return the columns of a file as lists of plain values, by name."""
     import pyarrow
-    import pyarrow.csv
 
     raw = read_bounded(path, MAX_FILE_BYTES)
     try:
-        if path.suffix == ".csv":
-            _check_count(sum(raw.count(end) for end in (b",", b"\n", b"\r")))
-            table = pyarrow.csv.read_csv(io.BytesIO(raw))
+        if path.name.endswith(_TEXT_SUFFIXES):
+            table = _read_text_table(_decompress(raw) if path.suffix == ".gz" else raw)
         else:
             table = _read_parquet(raw)
         _check_count(table.num_rows * table.num_columns)
@@ -185,6 +190,30 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
         return {name: _list_values(table[name]) for name in table.column_names}
     except (pyarrow.ArrowException, ValueError, TypeError, LookupError, OSError) as error:
         raise UnusableError(f"cannot be read as a table: {summarize_error(error)}") from error
+
+
+def _decompress(raw: bytes) -> bytes:
+    """Return the text in a gzip file, of a bounded size."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnusableError("no gzip file, or one that is cut off") from error
+    if len(text) > MAX_FILE_BYTES:
+        raise UnusableError(f"is too large: more than {MAX_FILE_BYTES:,} bytes after decompression")
+    return text
+
+
+def _read_text_table(raw: bytes) -> Any:
+    """Return the columns of a text whose heading is separated by comma, semicolon or tab."""
+    import pyarrow.csv
+
+    heading = raw[:_MAX_HEADING].partition(b"\n")[0]
+    # A heading without any of them is one column; equal counts are settled for the comma.
+    delimiter = max((b",", b";", b"\t"), key=heading.count)
+    _check_count(sum(raw.count(end) for end in (delimiter, b"\n", b"\r")))
+    options = pyarrow.csv.ParseOptions(delimiter=delimiter.decode())
+    return pyarrow.csv.read_csv(io.BytesIO(raw), parse_options=options)
 
 
 def _read_parquet(raw: bytes) -> Any:

@@ -125,12 +125,16 @@ class ProbeReport:
         versions: Installed packages, by framework: `name version`.
         not_probed: Reason by framework for those that were left out.
         seconds: Wall-clock time.
+        alignment: Level of the hyperparameters; see `AlignmentLevel`.
+        hps: Recipe of the levels that have one.
     """
 
     results: tuple[ProbeResult, ...]
     versions: Mapping[str, tuple[str, ...]]
     not_probed: Mapping[str, str]
     seconds: float
+    alignment: str = "defaults"
+    hps: str = "original"
 
 
 def format_seed_label(label: str, seed: int) -> str:
@@ -166,7 +170,10 @@ JSON_KEYS = {"axis_values": "along", "source_line": "arises"}
 
 def report_to_dict(report: ProbeReport) -> dict[str, Any]:
     """Return a report as plain numbers, texts, lists and dicts; NaN becomes None."""
-    return {"schema": REPORT_SCHEMA, **to_plain(report)}
+    content = to_plain(report)
+    if report.alignment == "defaults":  # as files from before there were levels
+        del content["alignment"], content["hps"]
+    return {"schema": REPORT_SCHEMA, **content}
 
 
 def report_to_text(report: ProbeReport) -> str:
@@ -218,6 +225,8 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
         versions={name: tuple(texts) for name, texts in content["versions"].items()},
         not_probed=dict(content["not_probed"]),
         seconds=content["seconds"],
+        alignment=content.get("alignment", "defaults"),
+        hps=content.get("hps", "original"),
     )
 
 
@@ -304,6 +313,8 @@ class _StoredReport(msgspec.Struct):
     versions: dict[str, list[str]]
     not_probed: dict[str, str]
     seconds: float
+    alignment: Literal["defaults", "exact", "lockstep"] = "defaults"
+    hps: str = "original"
 
 
 def _array_from_list(content: Any) -> Array:

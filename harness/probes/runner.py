@@ -226,6 +226,8 @@ def run_probes(
         versions={label: replies[label].versions for label in labels},
         not_probed=targets.not_probed,
         seconds=time.perf_counter() - started,
+        alignment=targets.targets[0].level.name,
+        hps=targets.targets[0].level.hps,
     )
 
 

@@ -97,7 +97,7 @@ def test_copies_train_as_their_lines_say(tmp_path):
     needs = [SeedNeed(loaded.runs[0].id.cell, name, (0,), 0, 0, 1.0) for name in frameworks]
     commands = [sweep.command() for sweep in make_sweeps(needs, loaded)]
     assert len(commands) == 2 and "framework=cleanrl " in commands[1]
-    assert commands[1].startswith("sha256sum a-b.py | grep -q ^11111111 && ")
+    assert commands[1].startswith("is_planned_script a-b.py 11111111 && ")
     assert " script=a-b.py" in commands[1]
 
 

@@ -3,6 +3,7 @@
 import collections
 import csv
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -24,7 +25,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number
 from parallax.analysis.plan.planning import plan_seeds
-from parallax.analysis.plan.sweeps import make_sweeps
+from parallax.analysis.plan.sweeps import SeedSweep, format_script, make_sweeps
 from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -323,3 +324,28 @@ def test_the_range_of_a_need_holds_the_truth_in_most_cases():
         )
         inside += low <= true <= high
     assert inside / 40 > 0.65
+
+
+@pytest.mark.parametrize("state", ["same", "edited", "missing"])
+def test_an_own_script_that_was_edited_is_not_trained_and_named(tmp_path, state):
+    script = tmp_path / "mine.py"
+    script.write_text("print(1)\n")
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()[:8]
+    sweep = SeedSweep((), ("ppo",), ("original",), ("A-v0",), ("cleanrl",), (3,), ("mine.py", digest))
+    (tmp_path / "plan.sh").write_text(format_script([sweep], "remark"))
+    if state == "edited":
+        script.write_text("print(2)\n")
+    elif state == "missing":
+        script.unlink()
+    done = subprocess.run(
+        ["sh", "plan.sh"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": "echo"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (0 if state == "same" else 2)
+    assert ("-m parallax train" in done.stdout) == (state == "same")
+    sentence = f"{tmp_path}/mine.py is not the script of these runs"
+    assert (sentence in done.stderr) == (state != "same")

@@ -38,6 +38,21 @@ def test_a_file_without_answers_is_an_error_of_use(tmp_path):
     assert "holds no stored answers" in done.stderr
 
 
+def test_a_framework_that_is_not_there_fails_with_a_sentence_and_a_class_name(tmp_path):
+    answer = {"value": [1.0], "expected": [1.0], "comparison": {"kind": "agrees", "size": 0.0}}
+    answer |= {"meaning": "", "unmeasured": "", "failed": False, "along": None}
+    result = {"probe": "ppo.counts", "algorithm": "ppo", "question": "How many?", "citation": "x"}
+    result |= {"quantity": "", "axis": None, "answers": {"absent": answer}, "groups": [["absent"]]}
+    report = {"schema": 1, "versions": {"absent": ["x 1"]}, "not_probed": {}, "seconds": 1.0}
+    (tmp_path / "a.json").write_text(json.dumps({**report, "results": [result]}))
+    done = run_pytest(tmp_path, "--parallax-baseline", "a.json", "--junitxml", "junit.xml")
+    assert done.returncode == 1
+    assert "absent, ppo.counts: --frameworks absent is not known." in done.stdout
+    assert "Traceback" not in done.stdout and "INTERNALERROR" not in done.stdout
+    case = next(xml.etree.ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))
+    assert (case.get("classname"), case.get("name")) == ("parallax.ppo", "ppo.counts[absent]")
+
+
 @pytest.mark.long
 def test_changed_answers_fail_by_name(tmp_path):
     file = tmp_path / "sb3.json"

@@ -89,7 +89,7 @@ def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
         *("imported", "ppo", "CartPole-v1", "unknown", "sb3", 4),
     )
     assert cell.variant == "steps=512,eval_every=128,eval_episodes=3"
-    assert "Unknown: hps of 1 runs" in capsys.readouterr().out
+    assert "Unknown: hps of 1 run." in capsys.readouterr().out
 
 
 def test_monitors_of_parallel_environments_are_one_run(sb3_logs, call):
@@ -175,6 +175,46 @@ def make_table():
     return pandas.DataFrame(
         rows, columns=["framework", "algorithm", "task", "seed", "step", "return"]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"),
+    [("t.csv", ","), ("t.csv", ";"), ("t.tsv", "\t"), ("t.csv.gz", ",")],
+)
+def test_separators_and_gzip(tmp_path, call, name, separator):
+    path = tmp_path / name
+    make_table().to_csv(path, index=False, sep=separator)
+    assert call(path) == 0
+    assert len(find_runs()) == len(make_table().groupby(["framework", "seed"]))
+
+
+def test_a_recipe_is_no_run_and_says_the_command(tmp_path, call, capsys):
+    (tmp_path / "ppo.yml").write_text("CartPole-v1:\n  n_steps: 8\n")
+    assert call("ppo.yml") == 2
+    assert "parallax new recipe ppo.yml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("header", "env"),
+    [
+        ('#{"env_id": "CartPole-v1"}', "CartPole-v1"),
+        ('#{"env_id": ["x"]}', "unknown"),
+        ("no header", "unknown"),
+    ],
+)
+def test_the_monitor_file_beside_evaluations_states_the_task(tmp_path, call, header, env):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "monitor.csv").write_text(f"{header}\nr,l,t\n1,2,3\n")
+    np.savez(
+        folder / "evaluations.npz",
+        timesteps=np.array([10, 20]),
+        results=np.array([[1.0], [2.0]]),
+        ep_lengths=np.ones((2, 1), int),
+    )
+    assert call(folder) == 0
+    (run,) = find_runs()
+    assert run.id.cell.env == env
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -307,6 +347,9 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
         ("run-1.wandb", b"nothing", "no file of W&B"),
         ("table.csv", b"a,b\n1,2\n", "has no column step; it has a, b"),
         ("table.csv", b"step,return\n1,x\n", "'x', no number"),
+        ("table.csv", b"step,return\n1,\n2,1\n", "the return at step 1 is missing"),
+        ("table.csv", b"step;score\n1;1\n", "it has step, score"),
+        ("table.csv.gz", b"step,return\n1,2\n", "no gzip file"),
         ("table.csv", b"step,return\n1.5,1\n", "1.5 is no number of steps"),
         ("table.csv", b"step,return\n", "no rows"),
         ("table.parquet", b"PAR1", "the size of its footer is wrong"),
