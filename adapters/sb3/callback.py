@@ -29,6 +29,7 @@ _NAMES = {
     "exploration_steps": "exploration_fraction",
     "exploration_noise": "action_noise",
     "hidden_sizes": "policy_kwargs net_arch",
+    "wrappers=normalized": "VecNormalize",
 }
 
 
@@ -66,6 +67,7 @@ class DiagnosisCallback(BaseCallback):
             "steps": int(self.locals["total_timesteps"]),
             "gamma": getattr(model, "gamma", None),
             "tau": getattr(model, "tau", None) if hasattr(model, "replay_buffer") else None,
+            "target_interval": _get_target_interval(model),
             "learning_starts": getattr(model, "learning_starts", 0),
             "replays": not isinstance(model, OnPolicyAlgorithm),
             "names": _NAMES,
@@ -104,6 +106,12 @@ class DiagnosisCallback(BaseCallback):
     ) -> None:
         """Evaluate the checks a last time, also after an error, which is raised on."""
         self._leave(error)
+
+
+def _get_target_interval(model: Any) -> int | None:
+    """Return the steps between target updates; None where an update cycle has no fixed length."""
+    # TD3 and DDPG move their targets with the policy, DQN and SAC at intervals of their own.
+    return getattr(model, "target_update_interval", getattr(model, "policy_delay", None))
 
 
 def _list_envs(venv: Any) -> list[Any]:

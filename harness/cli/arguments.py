@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
@@ -85,6 +86,29 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run code that stored runs name (tasks, adapters, interpreters) without asking",
     )
+
+
+def add_script_argument(parser: argparse.ArgumentParser, text: str) -> None:
+    """Declare `--script FILE`."""
+    parser.add_argument("--script", type=Path, metavar="FILE", help=text)
+
+
+def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:
+    """Return the number of the framework whose script a user's own copy stands for.
+
+    Args:
+        path: The copy, for the message.
+        frameworks: Names of frameworks; the last one that runs scripts is meant.
+        algorithm: Name of the algorithm.
+
+    Raises:
+        SpecError: None of them runs scripts.
+    """
+    for i in reversed(range(len(frameworks))):
+        if load_adapter(frameworks[i]).sources(algorithm):
+            return i
+    names = ",".join(dict.fromkeys(frameworks))
+    raise SpecError(f"--script {path}: framework={names} runs no scripts: use cleanrl.")
 
 
 def check_output_folders(paths: Iterable[Path | None]) -> None:

@@ -205,7 +205,9 @@ def explain_unknown_option(name: str, algorithm: str) -> str:
         return f"{name} is not known. Did you mean {meant}?"
     fields = {f for cls in ALGORITHMS.values() for f in field_names(cls)}
     options = [*sorted(TOP_KEYS - {"hydra", "recipe"}), *(f"hyperparameters.{f}" for f in fields)]
-    if close := difflib.get_close_matches(name.removeprefix("hyperparameters."), sorted(fields), n=1):
+    if close := difflib.get_close_matches(
+        name.removeprefix("hyperparameters."), sorted(fields), n=1
+    ):
         return f"{name} is not known. Did you mean hyperparameters.{close[0]}?"
     if group == "hyperparameters" and algorithm in ALGORITHMS:
         own = ", ".join(field_names(ALGORITHMS[algorithm]))

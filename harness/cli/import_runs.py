@@ -244,8 +244,9 @@ def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bo
             f"{', '.join(map(_format_option, unknown))}."
         )
     if kinds := {run.curve.kind for run in runs} - {EVALUATION}:
+        returns = " and ".join(_RETURNS[kind] for kind in sorted(kinds)).capitalize()
         print(
-            f"{' and '.join(_RETURNS[kind] for kind in sorted(kinds)).capitalize()} are compared with each other, not "
+            f"{returns} are compared with each other, not "
             "with evaluations. Add --returns evaluation if they are evaluations."
         )
     if runs and not dry_run:

@@ -1,6 +1,7 @@
 """`parallax lockstep`: trains two implementations on identical data until they differ."""
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +10,14 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     add_level_arguments,
+    add_script_argument,
+    find_script_side,
     get_single_name,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
@@ -66,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="draw a new minibatch for each update from one stream of transitions that both get; "
         "without it both train on the same minibatch again and again",
+    )
+    add_script_argument(
+        parser,
+        "run your own copy of a CleanRL script in place of the wheel's, in the last framework that "
+        "is cleanrl; --frameworks cleanrl compares it with the wheel's",
     )
     add_level_arguments(parser)
     add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
@@ -126,10 +135,15 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
             f"--interventions {options.interventions} must name one for each framework, such as "
             f"value-loss-x0.5,{NO_INTERVENTION}."
         )
-    return [
+    sides = [
         make_lockstep_side(name, change, algorithm, options.alignment)
         for name, change in zip(names, changes, strict=True)
     ]
+    if options.script:
+        number = find_script_side(options.script, names, algorithm)
+        script = read_own_script(options.script)
+        sides[number] = dataclasses.replace(sides[number], script=script)
+    return sides
 
 
 def make_lockstep_side(framework: str, change: str, algorithm: str, alignment: str) -> LockstepSide:

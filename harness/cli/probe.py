@@ -10,6 +10,7 @@ from parallax.harness.cli.arguments import (
     add_frameworks_argument,
     add_level_arguments,
     add_probe_argument,
+    add_script_argument,
     check_output_folders,
 )
 from parallax.harness.cli.probe_checkouts import (
@@ -114,12 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A..B",
         help="with --path: compare commits of the checkout, in place of its files as they are",
     )
-    add(
-        "--script",
-        type=Path,
-        metavar="FILE",
-        help="compare your own copy of a CleanRL script with the wheel's",
-    )
+    add_script_argument(parser, "compare your own copy of a CleanRL script with the wheel's")
     add_level_arguments(parser)
 
 

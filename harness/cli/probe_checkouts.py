@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from parallax.harness.cli.arguments import find_script_side
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -26,7 +27,6 @@ from parallax.harness.probes.runner import (
     make_probe_target,
     run_probes,
 )
-from parallax.harness.record.layout import format_implementation
 
 INSTALLED = "installed"
 _MAX_COMMITS = 200
@@ -91,11 +91,10 @@ def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
         SpecError: The file is no script, or the framework runs none.
     """
     script, framework = read_own_script(path), get_single_framework("--script", request.frameworks)
+    find_script_side(path, [framework], request.algorithms[0])
     shipped = make_probe_target(framework)
-    if not load_adapter(framework).sources(request.algorithms[0]):
-        raise SpecError(f"--script {path}: framework={framework} runs no scripts: use cleanrl.")
     shipped = dataclasses.replace(shipped, level=request.level)
-    label = format_implementation(framework, script.label)
+    label = script.name_implementation(framework)
     own = dataclasses.replace(shipped, label=label, script=path.resolve())
     with CommandProgress(2 * len(request.probes)) as progress:
         found = run_probes(request.probes, ProbeTargets((shipped, own)), progress.advance)

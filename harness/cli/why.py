@@ -15,6 +15,8 @@ from parallax.harness.cli.alignment import EXAMPLE_TASKS, translate_recipe
 from parallax.harness.cli.arguments import (
     RUNS_HELP,
     add_algorithms_argument,
+    add_script_argument,
+    find_script_side,
     get_single_name,
 )
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
@@ -22,13 +24,21 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
+from parallax.harness.contract.own_script import OwnScript, read_own_script
 from parallax.harness.contract.recipes import list_recipe_names
 from parallax.harness.contract.run_spec import ALIGNMENTS, INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import list_interventions
 from parallax.harness.lockstep.comparison import LockstepOptions, compare_implementations
 from parallax.harness.probes import catalogue, runner
 from parallax.harness.probes.experiments import AlignmentLevel
-from parallax.harness.probes.results import ProbeReport, ProbeResult, describe_answer
+from parallax.harness.probes.results import (
+    AGREES,
+    RECIPE,
+    ProbeAnswer,
+    ProbeReport,
+    ProbeResult,
+    format_answer,
+)
 
 if TYPE_CHECKING:
     from parallax.analysis.data.runs import LoadedRuns
@@ -37,7 +47,8 @@ LOCKSTEP_UPDATES = 20
 _EPILOG = """\
 examples:
   parallax why sb3 cleanrl --algorithms ppo
-  parallax why sb3 torchrl --algorithms sac --env Pendulum-v1 --study results/first"""
+  parallax why sb3 torchrl --algorithms sac --env Pendulum-v1 --study results/first
+  parallax why cleanrl cleanrl --algorithms ppo --script my_ppo.py"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +72,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much is equal: defaults, common, exact or lockstep (default: %(default)s)",
     )
     add("--study", type=Path, metavar="FOLDER", help=f"runs of both: {RUNS_HELP}")
+    add_script_argument(
+        parser,
+        "your own copy of a CleanRL script, in place of the wheel's; cleanrl cleanrl compares both",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedSide:
+    """One of the two implementations.
+
+    Attributes:
+        framework: Name of the framework.
+        script: The user's own copy of its script, which stands in its place.
+        path: File of the copy.
+    """
+
+    framework: str
+    script: OwnScript | None = None
+    path: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """Return its name, as it stands in tables."""
+        return self.script.name_implementation(self.framework) if self.script else self.framework
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,33 +119,66 @@ def run(options: argparse.Namespace) -> int:
     """
     names = list(PROBED_ALGORITHMS)
     algorithm = get_single_name("--algorithms", options.algorithms or (), names)
-    pair = _check_names(options, algorithm)
+    sides = _parse_sides(options, algorithm)
+    pair = sides[0].label, sides[1].label
     loaded = None if options.study is None else _load_study(options.study)
     env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
     print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
-    _print_section("Hyperparameters", _describe_hyperparameters(options, pair, algorithm, env))
+    _print_section("Hyperparameters", _describe_hyperparameters(options, sides, algorithm, env))
     level = AlignmentLevel(_choose_probe_level(options.alignment), options.hps)
-    found = list_differing_answers(_run_probes(pair, algorithm, level), pair)
+    found = list_differing_answers(_run_probes(sides, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
-    _print_section("Lockstep", _describe_lockstep(pair, algorithm, level))
+    _print_section("Lockstep", _describe_lockstep(sides, algorithm, level))
     _print_section("Returns", _describe_returns(loaded, pair, algorithm, env))
-    _print_section("Next", _suggest_commands(options, pair, algorithm, found, env))
+    _print_section("Next", _suggest_commands(options, sides, algorithm, found, env))
     return 0
 
 
-def _check_names(options: argparse.Namespace, algorithm: str) -> tuple[str, str]:
+def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedSide, ComparedSide]:
+    """Return the two implementations; `cleanrl@LABEL` is an own script by its name in tables.
+
+    Raises:
+        SpecError: A name is not known or has no such algorithm, both are the same, or an own script
+            is named and its file is not.
+    """
+    given = options.first, options.second
+    names = [name.partition("@")[0] for name in given]
+    _check_names(options, names, algorithm)
+    sides = [ComparedSide(name) for name in names]
+    labelled = [i for i, name in enumerate(given) if "@" in name]
+    if labelled and (len(labelled) > 1 or not options.script):
+        raise SpecError(
+            f"{given[labelled[-1]]} is an own script: name its file with --script FILE; one of the "
+            "two can be one."
+        )
+    if options.script:
+        number = find_script_side(options.script, names, algorithm)
+        number = labelled[0] if labelled else number
+        script = read_own_script(options.script)
+        sides[number] = ComparedSide(names[number], script, options.script)
+        if labelled and sides[number].label != given[number]:
+            raise SpecError(
+                f"--script {options.script} is {sides[number].label}, and not {given[number]}: it "
+                "was edited since, or is another file."
+            )
+    if sides[0].label == sides[1].label:
+        raise SpecError(
+            f"{options.first} is named twice: name another framework, or with --script FILE your "
+            "own copy of a CleanRL script."
+        )
+    return sides[0], sides[1]
+
+
+def _check_names(options: argparse.Namespace, names: Sequence[str], algorithm: str) -> None:
     known = sorted(find_adapter_entry_points())
-    for name in (options.first, options.second):
+    for name in names:
         if name not in known:
             raise SpecError(format_unknown_name(f"framework {name}", name, known))
         if not load_adapter(name).supports(algorithm):
             raise SpecError(f"framework={name} has no algorithm={algorithm}.")
-    if options.first == options.second:
-        raise SpecError(f"{options.first} is named twice: name another framework.")
     recipes = list_recipe_names(algorithm)
     if options.hps not in recipes:
         raise SpecError(format_unknown_name(f"--hps {options.hps}", options.hps, recipes))
-    return options.first, options.second
 
 
 def _choose_probe_level(alignment: str) -> str:
@@ -124,9 +192,19 @@ def _print_section(title: str, lines: Sequence[str]) -> None:
 
 
 def _describe_hyperparameters(
-    options: argparse.Namespace, pair: tuple[str, str], algorithm: str, env: str
+    options: argparse.Namespace,
+    sides: tuple[ComparedSide, ComparedSide],
+    algorithm: str,
+    env: str,
 ) -> list[str]:
-    columns = translate_recipe(algorithm, options.hps, options.alignment, env, pair)
+    pair = sides[0].label, sides[1].label
+    columns = [
+        column
+        for side in sides  # one after the other: both may be of one framework
+        for column in translate_recipe(
+            algorithm, options.hps, options.alignment, env, [side.framework]
+        )
+    ]
     if refused := [column for column in columns if column.refusal]:
         return [f"{column.framework} refuses the recipe: {column.refusal}" for column in refused]
     first, second = columns
@@ -141,16 +219,33 @@ def _describe_hyperparameters(
         for column in columns
         if (patches := [row.field for row in column.settings.values() if row.kind == "patched"])
     ]
-    return [*(lines or [f"All {len(first.settings)} are equal."]), *patched]
+    own = [
+        f"{side.label}: constants are taken from the wheel's script; the copy may have others"
+        for side in sides
+        if side.script
+    ]
+    return [*(lines or [f"All {len(first.settings)} are equal."]), *patched, *own]
 
 
-def _run_probes(pair: tuple[str, str], algorithm: str, level: AlignmentLevel) -> ProbeReport:
-    request = runner.ProbeRequest(
-        tuple(catalogue.select_probes([algorithm], [])), pair, level=level
+def _run_probes(
+    sides: tuple[ComparedSide, ComparedSide], algorithm: str, level: AlignmentLevel
+) -> ProbeReport:
+    probes = catalogue.select_probes([algorithm], [])
+    if level.uses_recipe:  # then no implementation runs with its default settings
+        probes = [probe for probe in probes if "default" not in probe.name]
+    frameworks = tuple(dict.fromkeys(side.framework for side in sides))
+    request = runner.ProbeRequest(tuple(probes), frameworks, level=level)
+    found = {target.label: target for target in runner.find_targets(request).targets}
+    targets = tuple(
+        dataclasses.replace(
+            found[side.framework],
+            label=side.label,
+            script=side.path.resolve() if side.path else None,
+        )
+        for side in sides
     )
-    targets = runner.find_targets(request)
-    with CommandProgress(len(pair) * len(request.probes)) as progress:
-        return runner.run_probes(request.probes, targets, progress.advance)
+    with CommandProgress(len(sides) * len(probes)) as progress:
+        return runner.run_probes(probes, runner.ProbeTargets(targets), progress.advance)
 
 
 def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[DifferingAnswer]:
@@ -172,11 +267,15 @@ def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[D
 
 
 def _find_removals(probe: str, pair: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return interventions that promise the other's answer to a probe, or the paper's."""
+    """Return interventions that promise the other's answer to a probe, or the paper's.
+
+    They replace lines of the framework's code, which a user's own script may lack.
+    """
     algorithm = probe.partition(".")[0]
     return [
         (name, item.name)
         for name, other in (pair, pair[::-1])
+        if "@" not in name
         for item in list_interventions(load_adapter(name))
         if algorithm in item.algorithms
         and item.answers.get(probe) in (f"as in {other}", "as in the paper")
@@ -187,16 +286,32 @@ def _describe_answers(found: Sequence[DifferingAnswer], pair: tuple[str, str]) -
     lines = []
     for item in found:
         lines.append(f"{item.result.question} ({item.result.probe})")
-        lines += [f"  {name}: {describe_answer(item.result.answers[name])}" for name in pair]
+        lines += [f"  {name}: {_word_answer(item.result.answers[name])}" for name in pair]
         if item.removed_by:
             names = ", ".join(f"{change} in {name}" for name, change in item.removed_by)
             lines.append(f"  removed by: {names}")
     return lines or ["No probe is answered differently."]
 
 
-def _describe_lockstep(pair: tuple[str, str], algorithm: str, level: AlignmentLevel) -> list[str]:
+def _word_answer(answer: ProbeAnswer) -> str:
+    """Return a measured answer in words, by how much it differs from the paper, and where."""
+    words = format_answer(answer)
+    if answer.comparison.kind == AGREES:
+        return words
+    own = " by our recipe" if answer.origin == RECIPE else ""
+    place = f", at {answer.source_line}" if answer.source_line else ""
+    return f"{answer.meaning} ({words}{own}{place})"
+
+
+def _describe_lockstep(
+    sides: tuple[ComparedSide, ComparedSide], algorithm: str, level: AlignmentLevel
+) -> list[str]:
     first, second = (
-        make_lockstep_side(name, NO_INTERVENTION, algorithm, level.name) for name in pair
+        dataclasses.replace(
+            make_lockstep_side(side.framework, NO_INTERVENTION, algorithm, level.name),
+            script=side.script,
+        )
+        for side in sides
     )
     try:
         result = compare_implementations(
@@ -265,7 +380,7 @@ def _describe_returns(
 
 def _suggest_commands(
     options: argparse.Namespace,
-    pair: tuple[str, str],
+    sides: tuple[ComparedSide, ComparedSide],
     algorithm: str,
     found: Sequence[DifferingAnswer],
     env: str,
@@ -273,12 +388,20 @@ def _suggest_commands(
     common = f"algorithm={algorithm} env={env} hps={options.hps}"
     commands = []
     if options.study is None:
-        commands.append(
-            f"parallax train -m framework={','.join(pair)} {common} "
-            f"alignment={options.alignment} seed=0,1,2,3,4 study.name=why"
-        )
+        # Other frameworks take no script, so that an own one is trained by a command of its own.
+        groups = [
+            (side.framework, f" script={shlex.quote(str(side.path))}" if side.path else "")
+            for side in sides
+        ]
+        if not any(script for _, script in groups):
+            groups = [(",".join(side.framework for side in sides), "")]
+        commands += [
+            f"parallax train -m framework={name} {common} "
+            f"alignment={options.alignment}{script} seed=0,1,2,3,4 study.name=why"
+            for name, script in groups
+        ]
     removals = dict.fromkeys(removal for item in found for removal in item.removed_by)
-    for name in pair:
+    for name in (side.label for side in sides):
         names = [change for framework, change in removals if framework == name]
         if names:
             every = [*names, INTERVENTION_SEPARATOR.join(names)] if len(names) > 1 else names

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.fields import SpecError, format_value
-from parallax.harness.record.layout import format_script_label
+from parallax.harness.record.layout import format_implementation, format_script_label
 
 _MAX_BYTES = 2**18
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,59}\.py", re.ASCII)
@@ -32,6 +32,10 @@ class OwnScript:
     def label(self) -> str:
         """Return name and hash as they stand behind the framework's name."""
         return format_script_label(self.name, self.sha256)
+
+    def name_implementation(self, framework: str) -> str:
+        """Return the name of this implementation in place of its framework's."""
+        return format_implementation(framework, self.label)
 
 
 def read_own_script(path: Path) -> OwnScript:

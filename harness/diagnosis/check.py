@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
@@ -100,6 +101,12 @@ class CheckFinding:
     threshold: float
     remedies: str = ""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        *("level", "id", "first_step", "seen", "name", "stage", "last_step", "count", "value"),
+        *("threshold", "threshold_source", "causes", "remedies", "may_be_wrong"),
+    )
+    """Keys of `to_dict` in the order of a table: those that a narrow one still shows first."""
+
     def __post_init__(self) -> None:
         """Take the check's own remedies where no framework's names were put into them."""
         self.remedies = self.remedies or self.check.remedies
@@ -138,6 +145,10 @@ class CheckFinding:
         )
 
 
+_NAME = r"\b[a-z]+(?:_[a-z]+)*\b"
+_NORMALIZED = "wrappers=normalized"  # an option of `parallax train`
+
+
 def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
     """Return a text in which each of our hyperparameters is followed by a framework's own name.
 
@@ -150,7 +161,19 @@ def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
         own = names.get(match[0], "")
         return match[0] if own.rpartition(".")[2] in ("", match[0]) else f"{match[0]} ({own})"
 
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", add_name, text)
+    return re.sub(_NAME, add_name, text)
+
+
+def replace_hyperparameters(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with a framework's own names in place of ours.
+
+    Args:
+        text: Remedies of a check.
+        names: Framework's name by ours. Names in brackets that are one in the framework go.
+    """
+    text = text.replace(_NORMALIZED, names.get(_NORMALIZED, "normalize observations and rewards"))
+    text = re.sub(_NAME, lambda match: names.get(match[0], match[0]), text)
+    return re.sub(r"\b(\w+) \(\1(?:, \1)*\)", r"\1", text)
 
 
 def why_no_reward_threshold(facts: TrainingFacts) -> str:

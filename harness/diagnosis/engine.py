@@ -21,6 +21,7 @@ from parallax.harness.diagnosis.check import (
     CheckFinding,
     DiagnosisCheck,
     name_hyperparameters,
+    replace_hyperparameters,
 )
 from parallax.harness.diagnosis.environment_signals import EnvironmentSignalCollector
 from parallax.harness.diagnosis.network_signals import NetworkSignalCollector
@@ -69,6 +70,7 @@ class DiagnosisEngine:
         start_step: int = 0,
         reported_ids: Collection[str] = (),
         names: Mapping[str, str] | None = None,
+        replaces_names: bool = False,
     ) -> None:
         """Create a diagnosis; `subscribe` starts it.
 
@@ -88,10 +90,11 @@ class DiagnosisEngine:
                 is 0.
             reported_ids: Ids of findings before `start_step`, which are not printed again.
             names: The framework's name of each hyperparameter, for remedies.
+            replaces_names: Whether these names stand in place of ours, and not after them.
         """
         self.findings: dict[str, CheckFinding] = {}
         self.problems: list[str] = []
-        self._names = dict(names or {})
+        self._names, self._replaces_names = dict(names or {}), replaces_names
         self._facts, self._strict, self._say, self.changed = facts, strict, say, on_change
         self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
         self._not_applicable = {
@@ -339,7 +342,8 @@ class DiagnosisEngine:
             found.last_step = step
             return None
         level = seen.level or check.level
-        remedies = name_hyperparameters(check.remedies, self._names)
+        name = replace_hyperparameters if self._replaces_names else name_hyperparameters
+        remedies = name(check.remedies, self._names)
         self.findings[check.id] = CheckFinding(
             check, level, step, step, 1, seen, threshold, remedies
         )

@@ -82,7 +82,7 @@ class Diagnosis:
                 that is more than `period`.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Prints a message; called once per finding.
-            names: Your names of our hyperparameters, for remedies.
+            names: Your names of our hyperparameters, which remedies have in their place.
 
         Raises:
             SpecError: A name belongs to no check, or no check is left.
@@ -106,6 +106,7 @@ class Diagnosis:
             "left_out": list_left_out(self._checks, only, skip),
             "say": say,
             "names": names,
+            "replaces_names": True,  # a loop of one's own has no options of `parallax train`
         }
         self._troubles, self._events = troubles, TrainingEvents()
         self._engine: DiagnosisEngine | None = None
@@ -282,7 +283,8 @@ class Diagnosis:
         """Return the findings as a table, a row for each."""
         import pandas  # half a second, and a loop needs none
 
-        return pandas.DataFrame([dict(finding.to_dict()) for finding in self.findings])
+        rows = [dict(finding.to_dict()) for finding in self.findings]
+        return pandas.DataFrame(rows, columns=list(CheckFinding.COLUMNS))
 
     def __enter__(self) -> "Diagnosis":
         """Return the diagnosis; leaving it evaluates the checks a last time."""

@@ -62,8 +62,8 @@ class PathPattern:
         found = self.match_name(name)
         if found is None:
             raise UnusableError(
-                f"{name} does not fit the pattern {self._text}. If this file is not meant, name the "
-                "others or their --format"
+                f"{name} does not fit the pattern {self._text}. If this file is not meant, name "
+                "the others, or their --format"
             )
         return found
 

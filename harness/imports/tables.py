@@ -119,9 +119,9 @@ def _group_by_step(steps: Sequence[int], values: Sequence[Any], part: str) -> An
     by_step: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in zip(steps, values, strict=True):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            found = "missing" if _is_missing(value) else f"{value!r}, no number"
+            shown = "missing" if _is_missing(value) else f"{value!r}, no number"
             where = f"{part}: " if part else ""
-            raise UnusableError(f"{where}the return at step {step:,} is {found}")
+            raise UnusableError(f"{where}the return at step {step:,} is {shown}")
         by_step[step].append(float(value))
     counts = {len(found) for found in by_step.values()}
     if len(counts) > 1:

@@ -15,6 +15,7 @@ import numpy as np
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.probing.protocol import Parameters
 from parallax.harness.interventions.catalogue import Intervention
 from parallax.harness.lockstep import first_divergence
@@ -63,15 +64,19 @@ class LockstepSide:
     Attributes:
         framework: Name of the framework.
         interventions: Changes of its code or settings.
+        script: The user's own copy of its script, which is run in its place.
     """
 
     framework: str
     interventions: tuple[Intervention, ...] = ()
+    script: OwnScript | None = None
 
     @property
     def label(self) -> str:
-        """Framework and names of the interventions."""
-        return "+".join((self.framework, *(item.name for item in self.interventions)))
+        """Implementation and names of the interventions."""
+        script, name = self.script, self.framework
+        name = script.name_implementation(name) if script else name
+        return "+".join((name, *(item.name for item in self.interventions)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,6 +272,7 @@ class LockstepTrainings:
                 load_adapter(side.framework),
                 interventions=side.interventions,
                 level=options.level,
+                script=side.script,
             )
             for side in self.sides
         )

@@ -150,8 +150,8 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
         return difference / pair.width if pair.width > 0 else math.inf if difference > 0 else 0.0
 
     known = [pair for pair in pairs if UNKNOWN not in (*pair.frameworks, pair.cell.algorithm)]
-    # A user's own script, `framework@script`, cannot be probed.
-    known = [pair for pair in known if not any("@" in name for name in pair.frameworks)]
+    # Of two implementations one can be a user's own script, `framework@script`.
+    known = [pair for pair in known if sum("@" in name for name in pair.frameworks) < 2]
     with_interval = [pair for pair in known if pair.width >= 0 and pair.difference != 0]
     candidates = with_interval or [pair for pair in known if abs(pair.difference) > 0]
     if not candidates:
@@ -162,6 +162,8 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
     words += ["--env", cell.env] if cell.env != UNKNOWN and "," not in cell.env else []
     words += ["--hps", cell.hps] if cell.hps not in (UNKNOWN, "defaults") else []
     words += ["--alignment", pair.alignment] if pair.alignment else []
+    own = [name.partition("@")[2] for name in pair.frameworks if "@" in name]
+    words += ["--script", f"{own[0].rpartition('-')[0]}.py"] if own else []
     words += ["--study", str(results)] if results.is_dir() else []
     return shlex.join(words)
 

@@ -317,3 +317,20 @@ def test_probes_find_the_changed_line(tmp_path, capsys):
     ):
         assert main([*words, *more]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_lockstep_finds_the_changed_line(tmp_path, capsys):
+    copy = tmp_path / "mine.py"
+    copy.write_text(shipped().replace("v_loss * args.vf_coef", "2 * v_loss * args.vf_coef"))
+    words = ["lockstep", "--frameworks", "cleanrl", "--algorithms", "ppo", "--updates", "4"]
+    assert main([*words, "--script", str(copy)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("cleanrl and cleanrl@mine-")
+    assert "gradients of the value" in printed and "ppo.value_loss_factor" in printed
+
+
+def test_only_frameworks_of_scripts_take_one_in_lockstep(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(shipped())
+    words = ["lockstep", "--frameworks", "sb3,skrl", "--algorithms", "ppo"]
+    assert main([*words, "--script", str(tmp_path / "mine.py")]) == 2
+    assert "framework=sb3,skrl runs no scripts: use cleanrl" in capsys.readouterr().err

@@ -331,7 +331,9 @@ def test_an_own_script_that_was_edited_is_not_trained_and_named(tmp_path, state)
     script = tmp_path / "mine.py"
     script.write_text("print(1)\n")
     digest = hashlib.sha256(script.read_bytes()).hexdigest()[:8]
-    sweep = SeedSweep((), ("ppo",), ("original",), ("A-v0",), ("cleanrl",), (3,), ("mine.py", digest))
+    sweep = SeedSweep(
+        (), ("ppo",), ("original",), ("A-v0",), ("cleanrl",), (3,), ("mine.py", digest)
+    )
     (tmp_path / "plan.sh").write_text(format_script([sweep], "remark"))
     if state == "edited":
         script.write_text("print(2)\n")

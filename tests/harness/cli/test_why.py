@@ -1,10 +1,12 @@
 """Why two implementations differ, in one answer."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from parallax.harness.cli import main, why
+from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.probes.baseline import load_report
 from tests.support import ROOT
 
@@ -31,15 +33,40 @@ def test_answers_that_one_lacks_are_no_difference(found):
 def test_next_commands_train_what_removes_a_difference(found):
     options = argparse.Namespace(hps="original", alignment="exact", study=None)
     some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
-    first, *rest = why._suggest_commands(options, PAIR, "ppo", some, "Pendulum-v1")
+    sides = tuple(why.ComparedSide(name) for name in PAIR)
+    first, *rest = why._suggest_commands(options, sides, "ppo", some, "Pendulum-v1")
     assert "framework=sb3,cleanrl" in first and "alignment=exact" in first
     assert any("framework=sb3 " in line and "none,value-loss-x0.5" in line for line in rest)
     assert rest[-1] == "parallax study ablation results/why"
 
 
+def test_an_own_script_is_trained_by_a_command_of_its_own():
+    options = argparse.Namespace(hps="original", alignment="exact", study=None)
+    script = OwnScript("my.py", "1a2b3c4d" + "0" * 56, "")
+    sides = why.ComparedSide("cleanrl", script, Path("my.py")), why.ComparedSide("sb3")
+    first, second, last = why._suggest_commands(options, sides, "ppo", [], "Pendulum-v1")
+    assert "framework=cleanrl " in first and " script=my.py " in first
+    assert "framework=sb3 " in second and "script" not in second
+    assert last == "parallax study ablation results/why"
+
+
+def test_answers_are_words_with_a_place(found):
+    item = next(one for one in found if one.result.probe == "ppo.value_clipping")
+    lines = "\n".join(why._describe_answers([item], PAIR))
+    assert "beyond the range (other function, by 3.87, at stable_baselines3/ppo/ppo.py:" in lines
+    assert "[f " not in lines
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["sb3", "cleanrl@a-12345678", "--algorithms", "ppo"], "name its file with --script"),
+        (["sb3", "skrl", "--algorithms", "ppo", "--script", "x.py"], "runs no scripts"),
+        (["sb3", "cleanrl", "--algorithms", "ppo", "--script", "x.py"], "x.py cannot be read"),
+        (
+            ["sb3", "cleanrl@a-12345678", "--algorithms", "ppo", "--script", __file__],
+            "and not cleanrl@a-12345678",
+        ),
         (["sb3", "sb3", "--algorithms", "ppo"], "sb3 is named twice"),
         (["sb3", "cleanr", "--algorithms", "ppo"], "Did you mean cleanrl"),
         (["sb3", "cleanrl", "--algorithms", "a2c"], "--algorithms a2c is not known"),

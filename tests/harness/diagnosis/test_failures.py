@@ -8,7 +8,11 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.monitor import Monitor
 
 from parallax.adapters.sb3.callback import DiagnosisCallback
-from parallax.harness.diagnosis.check import name_hyperparameters
+from parallax.harness.diagnosis.check import (
+    CheckFinding,
+    name_hyperparameters,
+    replace_hyperparameters,
+)
 from parallax.harness.diagnosis.user_loop import Diagnosis
 
 
@@ -49,6 +53,7 @@ def test_a_sound_loop_has_neither():
     with Diagnosis(say=lambda text: None) as diagnosis:
         train_until_nan(diagnosis, 1e-3, fails=False)
     assert not {"not-a-number", "learning-rate-too-high"} & set(diagnosis.report()["findings"])
+    assert list(diagnosis.to_frame()) == list(CheckFinding.COLUMNS)
     assert all(finding.check.id != "not-a-number" for finding in diagnosis.findings)
 
 
@@ -69,7 +74,9 @@ def test_the_callback_watches_a_model_of_ones_own():
     assert "learning-rate-too-high" in set(frame["id"])
     assert model.get_env().envs[0] is env  # everything is as it was
     rate = frame.set_index("id").loc["learning-rate-too-high", "remedies"]
-    assert "policy_learning_rate (learning_rate)" in rate
+    assert "lower learning_rate to 0.01" in rate
+    # Stable-Baselines3's default interval of 10,000 steps is longer than the run, and no fault.
+    assert "target-not-updated" not in set(frame["id"])
 
 
 def test_the_callback_changes_no_weight():
@@ -95,4 +102,15 @@ def test_remedies_name_what_the_framework_calls_it():
     names = {"rollout_steps": "PPO.n_steps", "gamma": "GAE.gamma", "learning_rate": "Adam.lr"}
     assert name_hyperparameters(text, names) == (
         "lower learning_rate (Adam.lr) or rollout_steps (PPO.n_steps); set gamma."
+    )
+
+
+def test_remedies_for_a_loop_of_ones_own_have_its_names_alone():
+    text = "lower learning_rate (policy_learning_rate, critic_learning_rate); wrappers=normalized."
+    names = dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), "learning_rate")
+    assert replace_hyperparameters(text, names) == (
+        "lower learning_rate; normalize observations and rewards."
+    )
+    assert replace_hyperparameters(text, {"wrappers=normalized": "VecNormalize"}).endswith(
+        "(policy_learning_rate, critic_learning_rate); VecNormalize."
     )
