@@ -366,8 +366,9 @@ def _render_effects(
         "Intervals are Student's, of the paired differences; p is of the paired t test, corrected "
         "by Holm's method over the bugs of one library's algorithm. With so few seeds only large "
         "effects show: *inconclusive* does not say that a bug does no harm. The tasks are small "
-        "and trained for a short time, and nothing is said of others. Bugs, tasks and lengths were "
-        "chosen before any of these runs had ended.",
+        "and trained for a short time, and nothing is said of others. Bug and task were chosen "
+        "before any run had ended, the length on runs without the bug. Of the seeds in the "
+        "commands, those are counted that had finished with and without the bug.",
         "",
         "```sh",
         commands.rstrip(),
