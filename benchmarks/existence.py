@@ -20,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments, stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.omnibus import count_differences
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -84,7 +85,7 @@ def rejected(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     p = pairwise.compute_two_sided_p(pairwise.compute_contrast([first], [second]))
     count = count_differences(pairs, list(p), VerdictOptions(seed=seed, resamples=RESAMPLES))
-    return bool((pairwise.adjust_holm(p) < LEVEL).any()), count.p < LEVEL
+    return bool((adjust_holm(p) < LEVEL).any()), count.p < LEVEL
 
 
 def main() -> int:

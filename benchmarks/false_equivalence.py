@@ -24,8 +24,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments
-from parallax.analysis.verdicts.equivalence import compute_margin, compute_unobserved_p
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import compute_margin, compute_unobserved_p
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 

@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import SampleMoments, compute_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 
 PILOT, LEVEL, MARGIN = 5, 0.05, 0.01
 
@@ -42,7 +43,7 @@ def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float
                 ]
             )
         alone += int(((p < LEVEL / family) & agrees).sum())
-        holm += int(((pairwise.adjust_holm(p) < LEVEL) & agrees).sum())
+        holm += int(((adjust_holm(p) < LEVEL) & agrees).sum())
         count += family
     return alone / count, holm / count
 

@@ -46,8 +46,8 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.endpoints import ScoreScale
-from parallax.analysis.verdicts.equivalence import compute_margin
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.margins import compute_margin
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _INTERVAL_COLUMNS = 4

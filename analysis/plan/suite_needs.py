@@ -15,8 +15,8 @@ from parallax.analysis.stats.effect_size_and_power import (
     compute_equivalence_power,
 )
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.verdicts.equivalence import choose_unobserved_distances
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import choose_unobserved_distances
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.statements import INCONCLUSIVE
 from parallax.analysis.verdicts.suite import SuiteSample, SuiteVerdict, collect_suites

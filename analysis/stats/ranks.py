@@ -10,6 +10,7 @@ from scipy import special
 
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats.multiple_testing import adjust_holm, adjust_holm_rows
 
 
 def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> FloatArray:
@@ -29,9 +30,7 @@ def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> Float
     signs = np.zeros((k, k))
     rows, columns = np.triu_indices(k, 1)
     first, second = _select_moments(items, rows), _select_moments(items, columns)
-    p = two_sample.adjust_holm(
-        two_sample.compute_two_sided_p(two_sample.compute_contrast([first], [second]))
-    )
+    p = adjust_holm(two_sample.compute_two_sided_p(two_sample.compute_contrast([first], [second])))
     with np.errstate(invalid="ignore"):
         found = np.where(p < alpha, np.sign(first.mean - second.mean), 0.0)
     signs[rows, columns], signs[columns, rows] = found, -found
@@ -186,7 +185,7 @@ def compute_gap_p(
         [_select_moments(first, a), _select_moments(second, b)],
         [_select_moments(first, b), _select_moments(second, a)],
     )
-    p = two_sample.adjust_holm(two_sample.compute_two_sided_p(item))
+    p = adjust_holm(two_sample.compute_two_sided_p(item))
     return {
         pair: (float(gap), float(value))
         for pair, gap, value in zip(pairs, item.difference, p, strict=True)
@@ -217,13 +216,13 @@ def simulate_gap_changes(
     i, j = np.triu_indices(sd.shape[1], 1)
     gaps, total = means[..., i] - means[..., j], errors[..., i] + errors[..., j]
     small = errors[..., i] ** 2 / (n[:, i] - 1) + errors[..., j] ** 2 / (n[:, j] - 1)
-    separated = _adjust_holm_rows(_compute_welch_p(gaps, total, small)) < alpha
+    separated = adjust_holm_rows(_compute_welch_p(gaps, total, small)) < alpha
     changed = np.zeros(resamples, dtype=bool)
     for a, b in itertools.combinations(range(len(frameworks)), 2):
         p = _compute_welch_p(
             gaps[:, a] - gaps[:, b], total[:, a] + total[:, b], small[:, a] + small[:, b]
         )
-        found = (_adjust_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
+        found = (adjust_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
         changed |= found.any(axis=-1)
     return changed
 
@@ -233,16 +232,6 @@ def _compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArra
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
     return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
-
-
-def _adjust_holm_rows(p: FloatArray) -> FloatArray:
-    """Return Holm's adjusted p-values over the last axis."""
-    order = np.argsort(p, axis=-1)
-    factors = np.arange(p.shape[-1], 0, -1)
-    adjusted = np.maximum.accumulate(np.take_along_axis(p, order, -1) * factors, axis=-1)
-    found = np.empty_like(p)
-    np.put_along_axis(found, order, adjusted, -1)
-    return np.minimum(found, 1)
 
 
 def _select_moments(items: SampleMoments, index: np.ndarray) -> SampleMoments:

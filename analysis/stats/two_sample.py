@@ -159,23 +159,6 @@ def _enumerate_splits(n: int, m: int) -> tuple[IndexArray, IndexArray]:
     return one, np.nonzero(~taken)[1].reshape(len(one), m)
 
 
-def adjust_holm(p_values: ArrayLike) -> FloatArray:
-    """Adjust the p-values of one family after Holm (1979).
-
-    The i-th smallest of m p-values becomes max over j <= i of (m - j + 1) p_(j), at most 1.
-
-    Args:
-        p_values: float[m]; NaN marks missing tests, which do not count in m.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    adjusted = np.full(p.shape, np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factors))
-    return adjusted
-
-
 def _compute_welch_statistic(first: FloatArray, second: FloatArray, axis: int) -> FloatArray:
     n, m = first.shape[axis], second.shape[axis]
     difference = first.mean(axis=axis) - second.mean(axis=axis)

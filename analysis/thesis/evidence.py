@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from parallax.analysis.data.published import split_version
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.omnibus import OmnibusCount
 from parallax.analysis.verdicts import omnibus
 from parallax.analysis.verdicts.groups import ScoreGroup
@@ -70,7 +71,7 @@ def compare_pairs(
     sides = [stack_moments([table[pair[side]].moments for pair in pairs]) for side in (0, 1)]
     item = two_sample.compute_contrast([sides[0]], [sides[1]])
     p = two_sample.compute_two_sided_p(item)
-    rows = zip(pairs, item.difference, p, two_sample.adjust_holm(p), strict=True)
+    rows = zip(pairs, item.difference, p, adjust_holm(p), strict=True)
     return tuple(
         ClaimComparison(first, second, float(gap), float(one), float(all_))
         for (first, second), gap, one, all_ in rows

@@ -11,6 +11,7 @@ import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.paired import (
     NO_PAIRS,
     MeanRatio,
@@ -19,7 +20,6 @@ from parallax.analysis.stats.paired import (
     compute_ratio_of_means,
     compute_sign_flip_p,
 )
-from parallax.analysis.stats.two_sample import adjust_holm
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
 from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.groups import ScoreGroup, make_group

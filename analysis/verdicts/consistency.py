@@ -15,23 +15,24 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats import effect_size_and_power, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import compute_log_rank_p
 from parallax.analysis.verdicts.caveats import find_caveats
 from parallax.analysis.verdicts.code_differences import is_same_algorithm
-from parallax.analysis.verdicts.equivalence import (
-    EquivalenceMargin,
-    ScoreRange,
-    compute_margin,
-    compute_unobserved_distances,
-    compute_unobserved_p,
-    find_score_range,
-)
 from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
 from parallax.analysis.verdicts.groups import (
     GroupPair,
     ScoreGroup,
     list_group_pairs,
     to_library_defaults_cell,
+)
+from parallax.analysis.verdicts.margins import (
+    EquivalenceMargin,
+    ScoreRange,
+    compute_margin,
+    compute_unobserved_distances,
+    compute_unobserved_p,
+    find_score_range,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.statements import (
@@ -177,7 +178,7 @@ def run_tests(
         first: Moments with float[pairs] arrays.
         second: Moments of the second framework of each pair.
         margins: float[pairs], margins of equivalence.
-        p_unobserved: float[pairs], `equivalence.compute_unobserved_p` of each pair.
+        p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
         p_log_rank: float[pairs], p-values that take the place of Welch's where they are known.
     """
     item = two_sample.compute_contrast([first], [second])
@@ -188,7 +189,7 @@ def run_tests(
     if p_log_rank is not None:
         p = np.where(np.isnan(p_log_rank), p, p_log_rank)
     both = np.maximum(p_tost, p_unobserved)
-    return PairTests(item, p, two_sample.adjust_holm(p), p_tost, both, two_sample.adjust_holm(both))
+    return PairTests(item, p, adjust_holm(p), p_tost, both, adjust_holm(both))
 
 
 def check_rounding_sensitivity(

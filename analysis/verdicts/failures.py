@@ -9,8 +9,9 @@ import numpy as np
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.stats.moments import compute_moments
-from parallax.analysis.verdicts.equivalence import compute_failure_threshold, find_score_range
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
@@ -65,7 +66,7 @@ def compare_failures(
         two_sample.compute_fisher_p(k, n) if k else math.nan  # type: ignore[arg-type]
         for k, n in zip(counts, sizes, strict=True)
     ]
-    corrected = two_sample.adjust_holm(np.array(p))
+    corrected = adjust_holm(np.array(p))
     return [
         _make_comparison(*item)
         for item in zip(thresholds, counts, sizes, p, corrected, strict=True)

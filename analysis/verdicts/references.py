@@ -20,8 +20,8 @@ from parallax.analysis.stats.two_sample import (
     compute_two_sided_p,
     use_smallest_degrees_of_freedom,
 )
-from parallax.analysis.verdicts.equivalence import compute_margin
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import compute_margin
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.reproduction import moments_from_published
 

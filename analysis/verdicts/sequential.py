@@ -16,14 +16,15 @@ from parallax.analysis.stats.group_sequential import (
     compute_sequential_p,
 )
 from parallax.analysis.stats.moments import FloatArray, compute_moments, stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import (
     DIFFERENT,
     EQUIVALENT,
     INCONCLUSIVE,
     judge_by_family,
 )
-from parallax.analysis.verdicts.equivalence import compute_margin, compute_unobserved_p
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs
+from parallax.analysis.verdicts.margins import compute_margin, compute_unobserved_p
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
@@ -107,7 +108,7 @@ def _judge_sequential_family(
             for pair, size in zip(pairs, sizes, strict=True)
         ]
     )
-    corrected = np.array([two_sample.adjust_holm(column) for column in bare.T]).T
+    corrected = np.array([adjust_holm(column) for column in bare.T]).T
     verdicts = []
     for pair, size, (p, p_equivalence) in zip(pairs, sizes, corrected, strict=True):
         permutation = (

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.two_sample import MeanContrast
 from parallax.analysis.stats.unobserved_failures import compute_equal_means_p
-from parallax.analysis.verdicts.equivalence import find_score_range
 from parallax.analysis.verdicts.failures import FailureComparison
 from parallax.analysis.verdicts.groups import GroupPair
+from parallax.analysis.verdicts.margins import find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 
 DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
@@ -97,7 +97,7 @@ def state_pairs(
         options: Level and ranges.
     """
     p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
-    p_tost_holm = two_sample.adjust_holm(p_tost)
+    p_tost_holm = adjust_holm(p_tost)
     distances = np.array([_compute_distance_to_end(pair, options) for pair in pairs])
     rates = compute_tolerated_failures(contrast, margins, distances, options.alpha)
     found = []

@@ -15,10 +15,11 @@ import numpy as np
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
-from parallax.analysis.verdicts.equivalence import find_score_range
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.statements import (
     DIFFERENT,
@@ -204,7 +205,7 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
     p_tost = np.array([float(two_sample.compute_equivalence_p(item, margin)) for item in contrasts])
     bound = [pooling.compute_stratified_difference_p(*both, ends, margin) for both in strata]
     p_equivalence = np.maximum(p_tost, bound)
-    p_holm, p_equivalence_holm = map(two_sample.adjust_holm, (p, p_equivalence))
+    p_holm, p_equivalence_holm = map(adjust_holm, (p, p_equivalence))
     found = []
     for i, ((one, two), both, item) in enumerate(zip(pairs, strata, contrasts, strict=True)):
         rng = np.random.default_rng(options.seed)

@@ -11,7 +11,6 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS, RUN_DEFAULTS, WRAPPERS
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
-from parallax.harness.imports.record_files import parse_setting
 from parallax.harness.imports.return_curves import (
     EVALUATION,
     RETURN_KINDS,
@@ -29,6 +28,7 @@ from parallax.harness.imports.run_import import (
     import_runs,
     make_imported_spec,
 )
+from parallax.harness.imports.tensorboard_and_wandb import parse_setting
 from parallax.harness.record.files import escape_unprintable
 
 _MAX_REFUSED = 20

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from parallax.harness.imports.record_files import MAX_FILE_BYTES, RecordedValues
+from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES, RecordedValues
 from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays, unpack_arrays
 from parallax.harness.record.reading import check_finite

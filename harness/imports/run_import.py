@@ -15,11 +15,6 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, check_folder_names
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
-from parallax.harness.imports.record_files import (
-    MAX_FILE_BYTES,
-    read_event_files,
-    read_wandb_file,
-)
 from parallax.harness.imports.return_curves import (
     EVALUATION,
     CurveOptions,
@@ -29,6 +24,11 @@ from parallax.harness.imports.return_curves import (
     read_sb3_evaluations,
 )
 from parallax.harness.imports.tables import SUFFIXES, read_table
+from parallax.harness.imports.tensorboard_and_wandb import (
+    MAX_FILE_BYTES,
+    read_event_files,
+    read_wandb_file,
+)
 from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.imported import (
     find_imported_folder,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
-from parallax.harness.imports.record_files import MAX_FILE_BYTES
 from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve
+from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES
 from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
 from parallax.harness.record.npz_files import check_arrays
 from parallax.harness.record.reading import check_finite

@@ -93,7 +93,7 @@ class Intervention:
         answers: Answers of probes that it promises: `as in the paper`, `as in FRAMEWORK`, other
             words of the answer, or a number or list of numbers.
         file: File that it was read from.
-        lockstep: Whether it is a part of the reference form of its algorithms, which
+        reference_form: Whether it is a part of the reference form of its algorithms, which
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
         released: Facts about the released bug that it brings back, or None.
@@ -108,7 +108,7 @@ class Intervention:
     source: tuple[SourceSegment, ...]
     answers: Mapping[str, Any]
     file: Path
-    lockstep: bool = False
+    reference_form: bool = False
     field: str = ""
     released: BugRelease | None = None
 
@@ -192,7 +192,7 @@ def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention,
     return tuple(
         item
         for item in list_interventions(adapter)
-        if item.lockstep and algorithm in item.algorithms
+        if item.reference_form and algorithm in item.algorithms
     )
 
 
@@ -441,7 +441,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     wrap: list[dict[str, Any]] = []
     source: list[_SegmentEntry] = []
     answers: dict[str, Any] = {}
-    lockstep: bool = False
+    reference_form: bool = False
     released: BugRelease | None = None
 
 
@@ -522,7 +522,7 @@ def _parse_entry(
         ),
         answers=parsed.answers,
         file=file,
-        lockstep=parsed.lockstep,
+        reference_form=parsed.reference_form,
         field=field,
         released=parsed.released,
     )

@@ -12,7 +12,7 @@ from parallax.analysis.report.sections.consistency import (
     format_size_range,
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.equivalence import compute_min_runs
+from parallax.analysis.verdicts.margins import compute_min_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LEARNED
 from parallax.analysis.verdicts.study import StudyVerdicts

@@ -12,14 +12,13 @@ from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_ind
 from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 
 
 @settings(max_examples=15, deadline=None)
 @given(p=hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1)))
 def test_holm(p):
-    np.testing.assert_allclose(
-        pairwise.adjust_holm(p), multipletests(p, method="holm")[1], atol=1e-12
-    )
+    np.testing.assert_allclose(adjust_holm(p), multipletests(p, method="holm")[1], atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -13,6 +13,7 @@ from parallax.analysis.stats.moments import (
     compute_moments,
     moments_from_thesis_interval,
 )
+from parallax.analysis.stats.multiple_testing import adjust_holm
 
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(-1e4, 1e4).map(round))
 
@@ -91,14 +92,14 @@ def test_the_permutation_test_keeps_its_level_on_skewed_returns():
 
 
 def test_holm_is_the_textbook_example_and_leaves_unknown_tests_out():
-    adjusted = pairwise.adjust_holm([0.01, np.nan, 0.04, 0.03, 0.005])
+    adjusted = adjust_holm([0.01, np.nan, 0.04, 0.03, 0.005])
     assert adjusted[[0, 2, 3, 4]] == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert math.isnan(adjusted[1])
 
 
 @given(p=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1)))
 def test_holm_never_makes_a_p_value_smaller_and_keeps_their_order(p):
-    adjusted = pairwise.adjust_holm(p)
+    adjusted = adjust_holm(p)
     assert (adjusted >= p).all()
     assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -115,7 +115,7 @@ def test_holm_runs_over_the_family_that_is_named(family, size):
     assert {item.family_size for item in items} == {size}
     for name in {item.family for item in items}:
         own = [item for item in items if item.family == name]
-        expected = pairwise.adjust_holm([item.p_welch for item in own])
+        expected = adjust_holm([item.p_welch for item in own])
         np.testing.assert_allclose([item.p_holm for item in own], expected)
 
 

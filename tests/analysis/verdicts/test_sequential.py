@@ -19,6 +19,7 @@ from parallax.analysis.stats.group_sequential import (
     compute_sequential_p,
 )
 from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
@@ -191,7 +192,7 @@ def test_holms_correction_runs_over_the_family():
         ].p
         for item in found
     ]
-    np.testing.assert_allclose([item.p for item in found], pairwise.adjust_holm(alone))
+    np.testing.assert_allclose([item.p for item in found], adjust_holm(alone))
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from parallax.analysis.stats import unobserved_failures as unseen
 from parallax.analysis.stats.effect_size_and_power import compute_equivalence_power
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
-from parallax.analysis.verdicts.equivalence import (
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import (
     compute_margin,
     compute_min_runs,
     find_score_range,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
