@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from parallax.analysis.data.load import load_runs
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.imports import record_files
+from parallax.harness.imports import tensorboard_and_wandb
 from parallax.harness.imports.path_pattern import PathPattern
 from parallax.harness.imports.return_curves import CurveOptions
 from parallax.harness.imports.run_import import ImportOptions, find_sources, import_runs
@@ -38,7 +38,9 @@ ZOO_ARGS = b"""!!python/object/apply:collections.OrderedDict
 
 def frame_event(data):
     length = struct.pack("<Q", len(data))
-    checks = (struct.pack("<I", record_files._mask_checksum(part)) for part in (length, data))
+    checks = (
+        struct.pack("<I", tensorboard_and_wandb._mask_checksum(part)) for part in (length, data)
+    )
     return length + next(checks) + data + next(checks)
 
 
