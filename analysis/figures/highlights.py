@@ -44,6 +44,7 @@ from parallax.analysis.figures.style import (
 )
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
+    format_count,
     format_order_probability,
     get_label,
     get_recipe_label,
@@ -184,8 +185,8 @@ def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> F
     different = sum(item.verdict == DIFFERENT for item in chosen)
     title = f"Where frameworks differ most, {get_label(part.algorithm)}"
     how = (
-        f"the {len(chosen)} settings with the smallest corrected p-values of Welch's test; in "
-        f"{different} of them two frameworks are different by the verdict"
+        f"{format_count(len(chosen), 'setting')} with the smallest corrected p-values of Welch's "
+        f"test; in {different} of them two frameworks are different by the verdict"
     )
     name = make_file_name("highlights", part.algorithm, *part.suffix)
     return make_highlight_figure_spec(

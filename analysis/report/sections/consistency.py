@@ -241,7 +241,7 @@ def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> s
     sentences = [
         f"Of {format_count(len(items), 'pair')} of frameworks with equal hyperparameters: {words}.",
         describe_sizes_used([group.n for item in items for group in (item.first, item.second)]),
-        f"Tests are corrected together in families of {_describe_families(items)}.",
+        _describe_families(items),
         describe_seeds_needed(inconclusive, options),
         "parallax study plan lists the seeds needed and their cost." if inconclusive else "",
     ]
@@ -294,8 +294,11 @@ def describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions)
 def _describe_families(items: Sequence[PairVerdict]) -> str:
     sizes = sorted({item.family_size for item in items})
     number_of = len({item.family for item in items})
+    if sizes[-1] == 1:
+        return "A single test needs no correction."
     tests = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
-    return f"{tests} tests" + (f" in each of {number_of} families" if number_of > 1 else "")
+    each = f" in each of {number_of} families" if number_of > 1 else ""
+    return f"Tests are corrected together in families of {tests} tests{each}."
 
 
 def _link_pairs(items: Sequence[PairVerdict]) -> tuple[ScoreGroup, ...]:

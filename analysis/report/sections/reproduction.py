@@ -162,8 +162,19 @@ def make_reproduction_table(verdicts: StudyVerdicts) -> Table[ReproductionVerdic
     )
 
 
+_SOURCE_NAMES = {
+    TARGETS_TABLE: "figure of the original paper",
+    "thesis_tables": "the thesis",
+    "ppo_paper": "PPO's paper",
+    "td3_paper": "TD3's paper",
+    "sac_paper": "SAC's paper",
+    "cleanrl": "CleanRL",
+    "tianshou": "Tianshou",
+}
+
+
 def _format_source(table: str) -> str:
-    return "figure of the original paper" if table == TARGETS_TABLE else table
+    return _SOURCE_NAMES.get(table, table)
 
 
 def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:
