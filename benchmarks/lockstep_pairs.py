@@ -35,9 +35,31 @@ FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx")
 LEVEL = AlignmentLevel("lockstep")
 _COMMANDS = """\
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 --float64 \\
-        --algorithms td3,sac,ddpg,dqn --frameworks sb3,cleanrl,tianshou,torchrl,skrl
+        --algorithms td3,sac,dqn --frameworks sb3,cleanrl,tianshou,torchrl,skrl
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 200 --float64 \\
+        --algorithms ddpg --frameworks sb3,cleanrl,tianshou,torchrl,skrl
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 10 \\
-        --algorithms ppo,dqn --markdown docs/reference/lockstep-pairs.md
+        --algorithms ppo,dqn
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --updates 20 \\
+        --algorithms td3,ddpg,sac
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --report \\
+        --markdown docs/reference/lockstep-pairs.md \\
+        --forms analysis/data/published/lockstep/reference_forms.csv
+"""
+
+
+_NECESSITY = """\
+## Which differences matter
+
+Each implementation in the reference form beside itself without one of the interventions that make
+it. The data are scripted: they do not show a difference that acts only under other settings, such
+as actions whose bounds differ.
+
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
+        --updates 20 --float64 --algorithms td3,ddpg,sac \\
+        --frameworks sb3,cleanrl,tianshou,torchrl,skrl
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
+        --updates 12 --algorithms ppo --frameworks cleanrl,tianshou,torchrl,skrl
 """
 
 
@@ -213,10 +235,7 @@ def render_page(measured: Mapping[str, Any]) -> str:
             _COMMANDS,
             render_table(measured) + "\n",
             f"Not compared: {_list_missing_pairs(measured)}.\n",
-            "## Which differences matter\n",
-            "Each implementation in the reference form beside itself without one of the "
-            "interventions that make it:\n",
-            render_necessity(measured) + "\n",
+            *([_NECESSITY, render_necessity(measured) + "\n"] if _has_necessity(measured) else []),
         )
     )
 
@@ -237,6 +256,10 @@ def render_forms(measured: Mapping[str, Any]) -> str:
                 text = INTERVENTION_SEPARATOR.join(sorted(changes)) or NO_INTERVENTION
                 lines[f"{algorithm},{framework},{text}"] = None
     return "\n".join(lines) + "\n"
+
+
+def _has_necessity(measured: Mapping[str, Any]) -> bool:
+    return any("necessity" in content for content in measured.values())
 
 
 def render_necessity(measured: Mapping[str, Any]) -> str:

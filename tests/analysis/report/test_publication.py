@@ -19,7 +19,11 @@ from parallax.harness.cli.main import main
 from parallax.harness.record.packed import write_rows
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = sorted({path.parent for path in (ROOT / "docs").glob("*/*.parquet")})
+PUBLISHED = sorted(
+    path.parent
+    for path in (ROOT / "docs").glob("*/README.md")
+    if "parallax study publish" in path.read_text()
+)
 GRID = """
 hydra:
   sweeper:
