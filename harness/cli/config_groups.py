@@ -35,6 +35,10 @@ def list_group_options() -> dict[str, list[str]]:
     } | {f"hyperparameters/{algorithm}": names for algorithm, names in recipes.items()}
 
 
+DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")
+"""Settings of the group `diagnosis`; all others are those of a check."""
+
+
 def read_group_option(group: str, name: str) -> Mapping[str, Any]:
     """Return the values that an option of a group stands for."""
     kind, _, algorithm = group.partition("/")

@@ -9,7 +9,11 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from parallax.harness.cli.config_groups import check_known_keys, find_references
+from parallax.harness.cli.config_groups import (
+    DIAGNOSIS_KEYS,
+    check_known_keys,
+    find_references,
+)
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
 from parallax.harness.contract.own_script import read_own_script
@@ -100,14 +104,11 @@ def _check_recipe(algorithm: str, name: str) -> None:
         load_recipe(algorithm, name)
 
 
-_DIAGNOSIS_KEYS = ("name", "only", "skip", "extra_checks", "period")
-
-
 def read_diagnosis_settings(values: Any) -> dict[str, Any]:
     """Return the values of the group `diagnosis` that are not the default ones."""
     if not isinstance(values, Mapping):
         return {"mode": values if values is not None else "off"}
-    rest = {key: value for key, value in values.items() if key not in _DIAGNOSIS_KEYS}
+    rest = {key: value for key, value in values.items() if key not in DIAGNOSIS_KEYS}
     defaults = get_default_thresholds()
     named = [*rest, *(values.get("only") or ()), *(values.get("skip") or ())]
     if unknown := [name for name in named if name not in defaults]:
@@ -116,7 +117,7 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         name: dict(value) if isinstance(value, Mapping) else {"threshold": value}
         for name, value in rest.items()
     }
-    settings = {key: values.get(key) for key in _DIAGNOSIS_KEYS[1:]} | {
+    settings = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]} | {
         "thresholds": {
             name: own["threshold"]
             for name, own in checks.items()

@@ -13,6 +13,7 @@ import yaml
 
 from parallax.envs.tasks import TASK_IDS
 from parallax.harness.cli.config_groups import (
+    DIAGNOSIS_KEYS,
     explain_unknown_option,
     list_group_options,
     read_group_option,
@@ -132,7 +133,7 @@ def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, 
         else:
             content = dict(read_group_option(*path.rsplit("/", 1)))
             if group == "diagnosis":
-                content = {key: content[key] for key in _DIAGNOSIS_KEYS}
+                content = {key: content[key] for key in DIAGNOSIS_KEYS}
             values[package or group] = content
     return values
 
@@ -143,7 +144,6 @@ def _read_config_file(name: str) -> dict[str, Any]:
     return content
 
 
-_DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")  # all but the checks
 _CUSTOM_NAME_HINTS = {
     "env": "Any other gymnasium task is named as env.name={}.",
     "study": "A study of your own is named as study.name={}.",

@@ -179,7 +179,7 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
     raw = read_bounded(path, MAX_FILE_BYTES)
     try:
         if path.name.endswith(_TEXT_SUFFIXES):
-            table = _read_text_table(_decompress(raw) if path.suffix == ".gz" else raw)
+            table = _read_text_table(_unpack_gzip(raw) if path.suffix == ".gz" else raw)
         else:
             table = _read_parquet(raw)
         _check_count(table.num_rows * table.num_columns)
@@ -192,7 +192,7 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
         raise UnusableError(f"cannot be read as a table: {summarize_error(error)}") from error
 
 
-def _decompress(raw: bytes) -> bytes:
+def _unpack_gzip(raw: bytes) -> bytes:
     """Return the text in a gzip file, of a bounded size."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:

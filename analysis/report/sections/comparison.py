@@ -56,13 +56,13 @@ class FrameworkScore:
         group: The framework's runs in the setting.
         mean: Their score over seeds, in units of the endpoint.
         with_failed: The same with failed runs at the bottom of the task's range; None without any.
-        final: Their final return over seeds, in units of return.
+        final: Mean over seeds of their final return; NaN without runs.
     """
 
     group: ScoreGroup
     mean: ConfidenceInterval
     with_failed: ConfidenceInterval | None
-    final: ConfidenceInterval
+    final: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,11 +225,10 @@ def _compare_cell(
         name = group.framework
         mean = compute_interval(found[name], method, rng)
         known = name in treated and len(treated[name]) > group.n
-        # A generator of its own, so that further lines change no other interval.
+        # A generator of its own, so that failed runs change no other interval.
         own = np.random.default_rng(0)
         lower = compute_interval(treated[name], method, own) if known else None
-        finals = np.array([run.final_score for run in group.runs])
-        final = compute_interval(finals, method, own)
+        final = float(np.mean([run.final_score for run in group.runs])) if group.runs else math.nan
         scores.append(FrameworkScore(group, mean, lower, final))
     endpoint = options.chosen_endpoint
     return SettingComparison(cell, tuple(scores), find_largest_difference(found), endpoint)
@@ -429,7 +428,7 @@ def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
         mean = score.mean
         lines = [format_number(mean.mean), format_interval_bounds(mean), _format_size(score)]
         if row.endpoint.name != FINAL:
-            lines.append(f"final: {format_number(score.final.mean)}")
+            lines.append(f"final: {format_number(score.final)}")
     if (lower := score.with_failed) is not None:
         lines.append(f"with {score.group.failed} failed: {format_number(lower.mean)}")
         lines.append(format_interval_bounds(lower))
@@ -488,7 +487,7 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
             ends = (lower.mean, lower.low, lower.high) if lower else (math.nan,) * 3
             numbers = _format_numbers(mean.mean, mean.low, mean.high)
             extra = [score.group.failed, *_format_numbers(*ends), row.endpoint.name]
-            extra += _format_numbers(score.final.mean)
+            extra += _format_numbers(score.final)
             row_values = [*numbers, mean.method, *sizes, last, *extra]
             lines.append([*setting, score.group.framework, *row_values])
     return format_csv(lines)

@@ -180,7 +180,7 @@ def test_studies_of_users_are_composed_as_hydra_does(text, conf):
     (conf / "study" / "own.yaml").write_text(f"# @package _global_\n{text}{name}\n")
     frameworks, envs = ["framework=sb3", "framework=cleanrl"], ["env=Ant-v4", "env=Hopper-v4"]
     with sweep(conf) as (loader, master):
-        # What is swept is told apart by three of the four.
+        # Three of the four differ in what is swept.
         check(loader, master, product(frameworks, envs, ["study=own"])[:3])
 
 

@@ -76,9 +76,9 @@ def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(run_reproduce, "run_sweep", train_again)
     assert main(["run", "reproduce", str(finished), "--output", str(tmp_path / "kept")]) == 1
-    told = capsys.readouterr().out
-    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in told
-    assert "packages torch: 1.0 then, " in told
+    printed = capsys.readouterr().out
+    assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in printed
+    assert "packages torch: 1.0 then, " in printed
     assert list((tmp_path / "kept").rglob("evaluations.npz"))
 
 
