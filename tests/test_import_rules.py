@@ -40,6 +40,7 @@ RULES = {
     f"{H}.probes": {
         *("parallax.envs.tasks", f"{H}.contract", f"{H}.formulas", f"{H}.interventions"),
     },
+    f"{H}.environment_probes": {"parallax.envs", f"{H}.contract"},
     f"{H}.lockstep": {
         *("parallax.envs.tasks", f"{H}.contract", f"{H}.formulas", f"{H}.interventions"),
         f"{H}.probes",

@@ -116,6 +116,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --path: compare commits of the checkout, in place of its files as they are",
     )
     add_script_argument(parser, "compare your own copy of a CleanRL script with the wheel's")
+    add(
+        "--environments",
+        nargs="?",
+        const="",
+        metavar="MODULE:CLASS",
+        help="ask about environments, wrappers and vectorized environments instead of updates; "
+        "with a name, about your own wrapper or environment",
+    )
+    add(
+        "--releases",
+        metavar="A,B",
+        help="with --environments: measure these releases of gymnasium, each in an environment "
+        "that is built and cached",
+    )
     add_level_arguments(parser)
 
 
@@ -267,6 +281,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SpecError: Bad input.
     """
+    if options.environments is not None:
+        # Loads gymnasium and MuJoCo, which questions about updates do without.
+        from parallax.harness.cli.probe_environments import run_environments
+
+        return run_environments(options)
+    if options.releases:
+        raise SpecError("--releases needs --environments.")
     check_options(options)
     probes = catalogue.select_probes(options.algorithms or [], options.probe)
     if options.list:

@@ -1,0 +1,177 @@
+"""`parallax probe --environments`: compares environments and wrappers instead of updates."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.environment_probes import page
+from parallax.harness.environment_probes.answers import (
+    FAILED,
+    EnvironmentReport,
+    describe_answer,
+    list_answer_changes,
+    load_environment_report,
+)
+from parallax.harness.environment_probes.own_environment import load_own_target
+from parallax.harness.environment_probes.runner import (
+    EnvironmentLibrary,
+    run_environment_probes,
+    select_libraries,
+)
+from parallax.harness.environment_probes.worker import OWN
+from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.versions.environments import build_environment
+
+NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
+_OTHER_OPTIONS = ("algorithms", "claims", "details", "intervention", "path", "commits", "script")
+# What releases before 0.29 need besides numpy.
+_OLD_REQUIREMENTS = ("jax-jumpy==1.0.0", "gymnasium-notices==0.0.1")
+
+
+def run_environments(options: argparse.Namespace) -> int:
+    """Ask about environments, print the answers and write files.
+
+    Returns:
+        0; 1 if --python or --releases shows a changed answer; 3 if a question failed.
+
+    Raises:
+        SpecError: Bad input.
+    """
+    for name in _OTHER_OPTIONS:
+        if getattr(options, name):
+            raise SpecError(f"--environments asks about no update: drop --{name}.")
+    if options.list:
+        print(*page.list_question_lines(), sep="\n")
+        return NO_CHANGE_EXIT
+    if options.releases:
+        return run_releases(options)
+    libraries = find_requested_libraries(options)
+    if options.answers:
+        report = load_stored_report(options.answers)
+    else:
+        with CommandProgress(len(libraries)) as progress:
+            report = run_environment_probes(libraries, progress=progress.advance)
+    report = select_questions(report, options.probe)
+    if not report.answers and not report.missing:
+        raise SpecError("No question has such a name: `parallax probe --environments --list`.")
+    print(*format_environment_report(report, options.all), sep="\n")
+    changed = False
+    if options.python:
+        other = run_environment_probes(libraries, options.python)
+        changed = print_changes(select_questions(other, options.probe), report, options.python)
+    files = {}
+    if options.json:
+        files[options.json] = json.dumps(report.to_dict(), indent=1) + "\n"
+    if options.markdown:
+        files[options.markdown] = page.render_environments_page(report, options.markdown)
+    write_texts_atomically(files)
+    failed = [a for found in report.answers.values() for a in found.values() if a.outcome == FAILED]
+    if failed or (options.environments and report.missing and not report.answers):
+        return FAILED_EXIT
+    return CHANGED_EXIT if changed else NO_CHANGE_EXIT
+
+
+def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLibrary, ...]:
+    """Return the libraries that the options name, or the user's own class.
+
+    Raises:
+        SpecError: A name is unknown or cannot be loaded.
+    """
+    if not options.environments:
+        return select_libraries(options.frameworks)
+    sys.path.append(str(Path.cwd()))
+    try:
+        load_own_target(options.environments)
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+    return (EnvironmentLibrary(options.environments, OWN + options.environments, ("gymnasium",)),)
+
+
+def load_stored_report(path: Path) -> EnvironmentReport:
+    """Load the answers of a file of --json.
+
+    Raises:
+        SpecError: It cannot be read.
+    """
+    try:
+        return load_environment_report(path.read_text("utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecError(f"--answers {path} cannot be read as answers: {error}") from error
+
+
+def select_questions(report: EnvironmentReport, parts: Sequence[str]) -> EnvironmentReport:
+    """Return the answers to questions whose names contain one of the texts; all for none."""
+    answers = {
+        name: {q: a for q, a in found.items() if not parts or any(p in q for p in parts)}
+        for name, found in report.answers.items()
+    }
+    kept = {name: found for name, found in answers.items() if found}
+    return EnvironmentReport(report.versions, kept, report.missing, report.seconds)
+
+
+def format_environment_report(report: EnvironmentReport, shows_all: bool) -> list[str]:
+    """Return the lines that are printed: differences first, then what is missing."""
+    lines = ["Versions: " + ", ".join(f"{k} {v}" for k, v in report.versions.items())]
+    differences = report.list_differences()
+    count = sum(map(len, report.answers.values()))
+    lines.append(f"{count} answers, {len(differences)} differ from a definition.")
+    for name, question, answer in differences:
+        place = f" ({answer.location})" if answer.location else ""
+        lines += ["", f"{name}: {question}{place}", *(f"  - {x}" for x in answer.differences)]
+    failed = [
+        (name, question, answer.words)
+        for name, found in report.answers.items()
+        for question, answer in found.items()
+        if answer.outcome == FAILED
+    ]
+    lines += [f"\nfailed: {name}, {question}: {words}" for name, question, words in failed]
+    if shows_all:
+        for name, found in report.answers.items():
+            lines += ["", name, *(f"  {q}: {describe_answer(a)}" for q, a in found.items())]
+    lines += [f"\nnot measured: {name}: {why}" for name, why in report.missing.items()]
+    return lines
+
+
+def print_changes(before: EnvironmentReport, after: EnvironmentReport, python: str) -> bool:
+    """Print the answers that another interpreter gives differently; return whether there are any."""
+    changes = list_answer_changes(before, after)
+    versions = [
+        f"{name} {before.versions[name]} -> {after.versions.get(name, 'none')}"
+        for name in before.versions
+        if before.versions[name] != after.versions.get(name)
+    ]
+    print(
+        f"\nFrom {python} to this Python ({', '.join(versions) or 'the same versions'}): "
+        f"{len(changes)} answers change.",
+        *changes,
+        sep="\n  ",
+    )
+    return bool(changes)
+
+
+def run_releases(options: argparse.Namespace) -> int:
+    """Measure releases of gymnasium, print what changed between them and store the answers.
+
+    Raises:
+        SpecError: A release cannot be installed.
+    """
+    libraries = select_libraries(["gymnasium"])
+    history: dict[str, EnvironmentReport] = {}
+    for release in options.releases.split(","):
+        requirements = [f"gymnasium=={release}"]
+        if release.startswith(("0.27", "0.28")):
+            requirements += _OLD_REQUIREMENTS
+        python = build_environment(requirements, find_cache_folder("releases"))
+        history[release] = run_environment_probes(libraries, str(python))
+        print(f"{release}: {sum(map(len, history[release].answers.values()))} answers", flush=True)
+    changes = page.list_history_changes(history)
+    print(*(f"{release}: {text}" for release, text in changes), sep="\n")
+    if options.json:
+        data = {release: report.to_dict() for release, report in history.items()}
+        write_texts_atomically({options.json: json.dumps(data, indent=1) + "\n"})
+    return CHANGED_EXIT if changes else NO_CHANGE_EXIT

@@ -1,0 +1,158 @@
+"""Questions about environments, their answers, and reports of them."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+AS_DEFINED, DIFFERS, CONVENTION = "as defined", "differs", "convention"
+NOT_MEASURED, FAILED = "not measured", "failed"
+OUTCOMES = (AS_DEFINED, DIFFERS, CONVENTION, NOT_MEASURED, FAILED)
+"""`CONVENTION`: there is no definition, the answer says which convention holds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentAnswer:
+    """Answer of one implementation to one question.
+
+    Attributes:
+        outcome: One of `OUTCOMES`.
+        words: What it does; each difference in words, with semicolons between them.
+        measured: Numbers that the answer rests on.
+        expected: The same numbers by the definition.
+        location: Upstream's file and line, or empty.
+    """
+
+    outcome: str
+    words: str
+    measured: tuple[float, ...] = ()
+    expected: tuple[float, ...] = ()
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"outcome={self.outcome!r} must be one of {', '.join(OUTCOMES)}")
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Each difference from the definition, in words."""
+        return tuple(self.words.split("; ")) if self.outcome == DIFFERS else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentQuestion:
+    """One question.
+
+    Attributes:
+        name: `role.subject`.
+        role: Implementations with this role are asked.
+        question: In words.
+        definition: What the answer is compared with.
+        answer: Measures the answer.
+    """
+
+    name: str
+    role: str
+    question: str
+    definition: str
+    answer: Callable[[Any], EnvironmentAnswer]
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentReport:
+    """Answers of implementations of one interpreter.
+
+    Attributes:
+        versions: Version by package.
+        answers: By implementation and question.
+        missing: Why an implementation is not measured, by its name.
+        seconds: Time that the questions took.
+    """
+
+    versions: Mapping[str, str]
+    answers: Mapping[str, Mapping[str, EnvironmentAnswer]]
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; the inverse of `from_dict`."""
+        answers = {
+            name: {question: _drop_empty(answer) for question, answer in found.items()}
+            for name, found in self.answers.items()
+        }
+        return {
+            "versions": dict(self.versions),
+            "seconds": round(self.seconds, 1),
+            "missing": dict(self.missing),
+            "answers": answers,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the report that `to_dict` describes."""
+        answers = {
+            name: {question: _make_answer(fields) for question, fields in found.items()}
+            for name, found in data["answers"].items()
+        }
+        return cls(data["versions"], answers, data.get("missing", {}), data.get("seconds", 0.0))
+
+    def list_differences(self) -> list[tuple[str, str, EnvironmentAnswer]]:
+        """Return implementation, question and answer of each difference from a definition."""
+        return [
+            (name, question, answer)
+            for name, found in self.answers.items()
+            for question, answer in found.items()
+            if answer.outcome == DIFFERS
+        ]
+
+
+def _drop_empty(answer: EnvironmentAnswer) -> dict[str, Any]:
+    return {
+        name: value for name, value in dataclasses.asdict(answer).items() if value not in ("", ())
+    }
+
+
+def _make_answer(fields: Mapping[str, Any]) -> EnvironmentAnswer:
+    numbers = {name: tuple(fields.get(name, ())) for name in ("measured", "expected")}
+    text = {name: fields.get(name, "") for name in ("outcome", "words", "location")}
+    return EnvironmentAnswer(**text, **numbers)
+
+
+def merge_environment_reports(reports: Sequence[EnvironmentReport]) -> EnvironmentReport:
+    """Return one report of several groups of implementations."""
+    versions: dict[str, str] = {}
+    answers: dict[str, Mapping[str, EnvironmentAnswer]] = {}
+    missing: dict[str, str] = {}
+    for report in reports:
+        versions |= report.versions
+        answers |= report.answers
+        missing |= report.missing
+    return EnvironmentReport(versions, answers, missing, sum(r.seconds for r in reports))
+
+
+def load_environment_report(text: str) -> EnvironmentReport:
+    """Parse the JSON of a report."""
+    return EnvironmentReport.from_dict(json.loads(text))
+
+
+def list_answer_changes(before: EnvironmentReport, after: EnvironmentReport) -> list[str]:
+    """Return each answer that two reports give differently, in words."""
+    changes = []
+    for name in sorted({*before.answers, *after.answers}):
+        old, new = before.answers.get(name, {}), after.answers.get(name, {})
+        for question in sorted({*old, *new}):
+            first, second = (describe_answer(found.get(question)) for found in (old, new))
+            if first != second:
+                changes.append(f"{name}, {question}: {first} -> {second}")
+    return changes
+
+
+def describe_answer(answer: EnvironmentAnswer | None) -> str:
+    """Return an answer in words."""
+    if answer is None:
+        return "no answer"
+    return (
+        answer.words
+        if answer.outcome in (AS_DEFINED, CONVENTION)
+        else (f"[{answer.outcome}] {answer.words}")
+    )

@@ -1,0 +1,134 @@
+"""Search for the fewest changes of a definition that explain measured numbers."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+TOLERANCE = 2e-3
+"""Relative; implementations sum in float32, and the first statistics rest on one or two numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    """One respect in which implementations may differ from a definition.
+
+    Attributes:
+        name: Keyword of the simulation.
+        values: Values by what they mean in words; the first one is the definition.
+        is_setting: Whether the values are constants, which are no difference.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    is_setting: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Changes of a definition that reproduce the measured numbers.
+
+    Attributes:
+        differences: Changes in words.
+        settings: Constants in words, whether as in the definition or not.
+        largest_error: Largest difference from the definition, relative.
+        first_error: Index of the first number that differs from the definition; None for none.
+        explained: Whether the changes reproduce the numbers.
+    """
+
+    differences: tuple[str, ...]
+    settings: tuple[str, ...]
+    largest_error: float
+    first_error: int | None
+    explained: bool
+
+
+def compute_error(measured: Array, predicted: Array) -> Array:
+    """Return the difference of numbers, relative to those above 1."""
+    error = np.abs(measured - predicted) / np.maximum(1.0, np.abs(predicted))
+    return np.where(np.isfinite(error), error, np.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledParts:
+    """Numbers before they are scaled, with the statistics that scale them, each float[n]."""
+
+    values: Array
+    mean: Array
+    var: Array
+
+
+Simulation = Callable[..., ScaledParts]
+Finish = tuple[str, Callable[[ScaledParts], Array]]
+"""How parts become the shown numbers: constants in words, and a function."""
+
+
+def explain_numbers(
+    measured: Array,
+    simulate: Simulation,
+    factors: Sequence[Factor],
+    finishes: Sequence[Finish],
+    most_changes: int = 3,
+    combined: Sequence[str] = (),
+) -> Explanation:
+    """Return the explanation with the fewest changes of factors that are no settings.
+
+    Args:
+        measured: Numbers, float[n]; not a number where nothing was measured.
+        simulate: Returns the predicted parts for a value of each factor.
+        factors: The respects; the first value of each is the definition.
+        finishes: Constants of the scaling, the first one is compared if nothing explains.
+        most_changes: Largest number of changed factors besides settings.
+        combined: Names of factors that may all change together.
+    """
+    valid = ~np.isnan(measured)
+    definition = {factor.name: next(iter(factor.values.values())) for factor in factors}
+    parts = simulate(**definition)
+    # The constants that come nearest, so that what remains is no matter of constants.
+    errors = [compute_error(measured, finish(parts))[valid] for _, finish in finishes]
+    error = min(errors, key=lambda found: float(np.median(found)) if len(found) else 0.0)
+    wrong = np.flatnonzero(error > TOLERANCE)
+    largest = float(min(error.max(initial=0.0), 1e6))
+    first = int(wrong[0]) if len(wrong) else None
+    if not valid.any():
+        return Explanation((), (), np.inf, None, False)
+    for names in _list_choices(factors, most_changes, combined):
+        chosen = {factor.name: factor.values[names[factor.name]] for factor in factors}
+        parts = simulate(**chosen)
+        for constants, finish in finishes:
+            predicted = finish(parts)
+            if compute_error(measured, predicted)[valid].max(initial=0.0) > TOLERANCE:
+                continue
+            differences = tuple(
+                names[factor.name]
+                for factor in factors
+                if not factor.is_setting and names[factor.name] != next(iter(factor.values))
+            )
+            settings = tuple(names[factor.name] for factor in factors if factor.is_setting)
+            return Explanation(differences, (*settings, constants), largest, first, True)
+    return Explanation((), (), largest, first, False)
+
+
+def _list_choices(
+    factors: Sequence[Factor], most_changes: int, combined: Sequence[str]
+) -> Iterator[Mapping[str, str]]:
+    """Yield the names of values by factor, those with the fewest changes first."""
+    settings = [factor for factor in factors if factor.is_setting]
+    others = [factor for factor in factors if not factor.is_setting]
+    fixed = [
+        dict(zip((s.name for s in settings), names, strict=True))
+        for names in itertools.product(*(s.values for s in settings))
+    ]
+    base = {factor.name: next(iter(factor.values)) for factor in others}
+    deep = [factor for factor in others if factor.name in combined]
+    for count in range(max(most_changes, len(deep)) + 1):
+        pool = others if count <= most_changes else deep
+        for changed in itertools.combinations(pool, count):
+            for names in itertools.product(*(list(factor.values)[1:] for factor in changed)):
+                choice = base | {f.name: n for f, n in zip(changed, names, strict=True)}
+                for constants in fixed:
+                    yield choice | constants

@@ -1,0 +1,248 @@
+"""Reference page about environments: a table, differences in words, history, detection rates."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from parallax.harness.environment_probes.answers import (
+    AS_DEFINED,
+    CONVENTION,
+    DIFFERS,
+    FAILED,
+    NOT_MEASURED,
+    EnvironmentReport,
+    describe_answer,
+    load_environment_report,
+)
+from parallax.harness.environment_probes.catalogue import QUESTIONS
+from parallax.harness.environment_probes.mujoco_tasks import TASK_QUESTIONS
+from parallax.harness.environment_probes.own_environment import OWN_QUESTIONS
+
+ALL_QUESTIONS = (*QUESTIONS, *TASK_QUESTIONS, *OWN_QUESTIONS)
+_SIGNS = {AS_DEFINED: "=", DIFFERS: "**differs**", CONVENTION: "*", NOT_MEASURED: "?", FAILED: "!"}
+
+
+def list_question_lines() -> list[str]:
+    """Return one line per question: name, role and question."""
+    return [f"{q.name:36} {q.role:26} {q.question}" for q in ALL_QUESTIONS]
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([cell.replace("|", "\\|").replace("[", "\\[") for cell in row] for row in lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+
+
+def render_environments_page(report: EnvironmentReport, path: Path) -> str:
+    """Return the page; the history and the plants are read from files beside it, if they exist.
+
+    Args:
+        report: Today's answers.
+        path: Of the page. `NAME-history.json` and `NAME-plants.json` stand beside it.
+    """
+    parts = [_INTRODUCTION, _render_counts(report)]
+    parts += ["## Differences from a definition\n", _render_differences(report)]
+    parts += ["## MuJoCo tasks, version 4 and 5\n", _TASKS, _render_tasks(report)]
+    parts += ["## Questions\n", _render_questions()]
+    parts += ["## All answers\n", _SIGN_WORDS, *_render_answers(report)]
+    parts += ["## Not measured\n", _render_missing(report)]
+    history = path.with_name(f"{path.stem}-history.json")
+    if history.exists():
+        parts += ["## History of gymnasium's wrappers\n", _render_history(history)]
+    plants = path.with_name(f"{path.stem}-plants.json")
+    if plants.exists():
+        parts += ["## Detection of planted differences\n", _render_plants(plants)]
+    return "\n".join(parts)
+
+
+_INTRODUCTION = """# Environments and wrappers
+
+> Written by `parallax probe --environments --markdown docs/reference/environments.md`.
+
+Two training stacks can differ before an agent sees anything. `parallax probe --environments` asks every installed wrapper and vectorized
+environment the same questions, with a task whose observations, rewards and ends are formulas, and checks each answer against a definition.
+Nothing is trained. [Probe environments](../how-to/probe-environments.md) shows how to ask about your own.
+
+A **difference** is no judgement: a definition is written down here so that implementations can be compared with one thing.
+Where there is none, the answer names the **convention**.
+"""
+
+_TASKS = """Both versions are set to the same positions and velocities (40 states, half of them far from normal play) and take one step with the same
+action. Differences are intended changes of version 5, with one consequence: returns of the two are not comparable.
+"""
+
+_SIGN_WORDS = """`=` as defined, `*` a convention, `?` not measured, `!` failed.
+"""
+
+
+def _render_counts(report: EnvironmentReport) -> str:
+    answers = [answer for found in report.answers.values() for answer in found.values()]
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(report.versions.items()))
+    differences = sum(answer.outcome == DIFFERS for answer in answers)
+    return (
+        f"{len(answers)} answers of {len(report.answers)} implementations, {differences} of them "
+        f"differ from a definition, in {report.seconds:.0f} s. Versions: {versions}.\n"
+    )
+
+
+def _is_task(question: str) -> bool:
+    return question.startswith("task.")
+
+
+def _render_differences(report: EnvironmentReport) -> str:
+    rows = [
+        (name, f"`{question}`", words, f"`{answer.location}`" if answer.location else "")
+        for name, question, answer in report.list_differences()
+        if not _is_task(question)
+        for words in answer.differences
+    ]
+    return format_table(("implementation", "question", "difference", "file and line"), rows)
+
+
+def _render_tasks(report: EnvironmentReport) -> str:
+    names = [q.name for q in TASK_QUESTIONS if _is_task(q.name)]
+    rows = [
+        (
+            name.removeprefix("mujoco ").removesuffix(", v4 and v5"),
+            *(found[question].words for question in names),
+        )
+        for name, found in report.answers.items()
+        if names[0] in found
+    ]
+    return format_table(("task", "next state", "observation", "reward", "termination"), rows)
+
+
+def _render_questions() -> str:
+    rows = [(f"`{q.name}`", q.question, q.definition or "a convention") for q in ALL_QUESTIONS]
+    return format_table(("question", "in words", "definition"), rows)
+
+
+def _render_answers(report: EnvironmentReport) -> list[str]:
+    parts = []
+    for role in dict.fromkeys(q.role for q in ALL_QUESTIONS if not _is_task(q.name)):
+        questions = [q for q in ALL_QUESTIONS if q.role == role]
+        asked = {
+            name: found
+            for name, found in report.answers.items()
+            if any(q.name in found for q in questions)
+        }
+        if not asked:
+            continue
+        rows = [
+            (
+                name,
+                *(
+                    f"{_SIGNS[found[q.name].outcome]} {found[q.name].words}"
+                    if q.name in found and found[q.name].outcome != DIFFERS
+                    else "**differs**"
+                    if q.name in found
+                    else ""
+                    for q in questions
+                ),
+            )
+            for name, found in asked.items()
+        ]
+        head = ("implementation", *(f"`{q.name.partition('.')[2]}`" for q in questions))
+        parts += [f"### {role.capitalize()}\n", format_table(head, rows)]
+    return parts
+
+
+def _render_missing(report: EnvironmentReport) -> str:
+    rows = [*report.missing.items(), *_NOT_COVERED]
+    return format_table(("implementation", "why"), rows)
+
+
+_NOT_COVERED = (
+    ("EnvPool, MJX", "not installed here; they step tasks of their own, and take no scripted one"),
+    ("gym 0.23 wrappers of CleanRL's TD3, SAC and DDPG", "the package gym is not installed"),
+)
+
+
+def list_history_changes(history: Mapping[str, EnvironmentReport]) -> list[tuple[str, str]]:
+    """Return release and change of each answer that differs from the release before.
+
+    Implementations that only one of the two releases has are no change.
+    """
+    changes = []
+    releases = list(history)
+    for before, after in zip(releases, releases[1:], strict=False):
+        old, new = history[before].answers, history[after].answers
+        for name in old:
+            for question in old[name]:
+                if name in new and question in new[name]:
+                    pair = [describe_answer(found[name][question]) for found in (old, new)]
+                    if pair[0] != pair[1]:
+                        changes.append((after, f"{name}, {question}: {pair[0]} -> {pair[1]}"))
+    return changes
+
+
+def _render_history(path: Path) -> str:
+    data = json.loads(path.read_text("utf-8"))
+    history = {name: load_environment_report(json.dumps(found)) for name, found in data.items()}
+    counts = []
+    for release, report in history.items():
+        answers = sum(map(len, report.answers.values()))
+        found = report.list_differences()
+        counts.append((release, str(answers), str(len(found))))
+    lifetimes: dict[str, list[str]] = {}
+    for release, report in history.items():
+        for name, question, answer in report.list_differences():
+            for words in answer.differences:
+                if question != "statistics.episode":
+                    lifetimes.setdefault(f"{name}: {words}", []).append(release)
+                else:
+                    text = f"{name}: recorded returns or lengths are not those of the episode"
+                    if release not in lifetimes.setdefault(text, []):
+                        lifetimes[text].append(release)
+    last = list(history)[-1]
+    rows = [
+        (text, found[0], found[-1], "yes" if found[-1] == last else "no")
+        for text, found in lifetimes.items()
+    ]
+    changes = [(release, text) for release, text in list_history_changes(history)]
+    return "\n".join(
+        [
+            "Measured with `parallax probe --environments --releases ... --json FILE`, each release "
+            "in an environment of its own. A change of who resets (0.29: the step that ends an "
+            "episode, 1.0: a step of its own, since 1.1: as the caller says) makes it another "
+            "implementation.\n",
+            format_table(("release", "answers", "differ from a definition"), counts),
+            "### Differences by release\n",
+            format_table(("difference", "first measured", "last measured", "still there"), rows),
+            "### Answers that changed\n",
+            format_table(("release", "change"), changes),
+        ]
+    )
+
+
+def _render_plants(path: Path) -> str:
+    data = json.loads(path.read_text("utf-8"))
+    parts = [
+        "Each plant is a wrapper or vectorized environment with one mistake; "
+        "`tests/plants/environments.py` has them. *Found*: an answer differs that does not differ "
+        "without the mistake. *Named*: the words say which mistake it is. `python "
+        "tests/harness/environment_probes/detection.py FILE` measures the rates.\n"
+    ]
+    for key, label in (("plants", "Plants"), ("held_out", "Held-out plants")):
+        rows = data[key]
+        found, named = (sum(row[name] for row in rows) for name in ("found", "named"))
+        parts.append(f"### {label}\n\n{found} of {len(rows)} found, {named} named.\n")
+        table = [
+            (
+                row["name"],
+                "yes" if row["found"] else "no",
+                "yes" if row["named"] else "no",
+                row["words"],
+            )
+            for row in rows
+        ]
+        parts.append(format_table(("plant", "found", "named", "words"), table))
+    controls = data["controls"]
+    parts.append(
+        f"### Healthy controls\n\n{controls['false_positives']} false positives in "
+        f"{controls['answers']} answers of {controls['implementations']} implementations. "
+        f"{controls['verified']} differences of upstream were checked by reading its source and "
+        "are true; they are no false positives.\n"
+    )
+    return "\n".join(parts)
