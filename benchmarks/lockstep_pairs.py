@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.cli.lockstep import make_lockstep_side
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import LEAVE_OUT_PREFIX
@@ -28,7 +29,9 @@ from parallax.harness.lockstep.comparison import (
     list_update_counts,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, UPDATES_PER_CYCLE
-from parallax.harness.probes.experiments import AlignmentLevel
+from parallax.harness.probes import catalogue
+from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
+from parallax.harness.probes.probe import is_same_answer
 from parallax.harness.record.files import write_text
 
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx")
@@ -52,8 +55,9 @@ _NECESSITY = """\
 ## Which differences matter
 
 Each implementation in the reference form beside itself without one of the interventions that make
-it. The data are scripted: they do not show a difference that acts only under other settings, such
-as actions whose bounds differ.
+it. Where the scripted training shows no difference, all probes of the algorithm were asked, which
+vary what this training fixes, such as the bounds of actions, the schedule of the learning rate and
+the limit of the KL divergence.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 20 --float64 --algorithms td3,ddpg,sac \\
@@ -158,13 +162,33 @@ def _compare_without(
         result = compare_implementations(whole, other, algorithm, updates, options=how)
     except SpecError as error:
         return {"updates": 0, "point": f"not compared: {error}", "probes": []}
+    probes = list_changed_probes(whole, other, algorithm) if result.is_equal else result.probes
     return {
         "updates": result.distances[-1].updates,
         "point": "" if result.divergence_point is None else str(result.divergence_point),
         "variant": result.variant,
-        "probes": list(result.probes),
+        "probes": list(probes),
         "equal": result.is_equal,
     }
+
+
+def list_changed_probes(whole: LockstepSide, other: LockstepSide, algorithm: str) -> list[str]:
+    """Return the probes of an algorithm that two implementations answer differently.
+
+    They vary the settings that the lockstep training fixes, such as the bounds of actions, the
+    schedule of the learning rate and the limit of the KL divergence.
+    """
+    caches = [
+        ExperimentCache(load_adapter(side.framework), 0, side.interventions, LEVEL)
+        for side in (whole, other)
+    ]
+    changed = []
+    for probe in catalogue.sort_probes(algorithm):
+        answers = [catalogue.measure_answer(cache, probe) for cache in caches]
+        known = [answer for answer in answers if answer is not None and not answer.unmeasured]
+        if len(known) == len(answers) and not is_same_answer(probe, *known):
+            changed.append(probe.name)
+    return changed
 
 
 def _compare_pair(
@@ -271,7 +295,7 @@ def render_necessity(measured: Mapping[str, Any]) -> str:
             if item.get("variant"):
                 where += f" (with {item['variant']})"
             if item.get("equal"):
-                where = f"none in {item['updates']} updates"
+                where = f"none in {item['updates']} updates of this training"
             probes = ", ".join(f"`{probe}`" for probe in item["probes"]) or "-"
             rows.append(f"| {name} | {item['left_out']} | {where} | {probes} |")
     return "\n".join(rows)
