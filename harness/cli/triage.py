@@ -306,7 +306,7 @@ def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[st
         report = runner.run_probes(probes, runner.ProbeTargets(targets), progress.advance)
     first, second = (side.text for side in sides)
     found = [
-        f"{result.probe}: {line}"
+        f"{result.probe}: {shorten_change(line)}"
         for result in report.results
         if {first, second} <= result.answers.keys()
         for line in describe_change(result, result.answers[first], result.answers[second])
@@ -315,6 +315,11 @@ def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[st
     found.sort(key=lambda line: OTHER_NUMBERS in line)
     more = len(found) - MAX_LISTED_CHANGES
     return [*found[:MAX_LISTED_CHANGES], *([f"and {more} more"] if more > 0 else [])]
+
+
+def shorten_change(line: str) -> str:
+    """Return a description of a change without its numbers, where words say what changed."""
+    return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("was ") else line
 
 
 def compare_in_lockstep(sides: Sequence[TriageSide], algorithm: str) -> tuple[bool, list[str]]:
