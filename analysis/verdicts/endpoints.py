@@ -45,6 +45,8 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
         source = f"chosen for this report; the study's configuration has {fixed}"
     elif len(found) > 1:
         source = f"runs were started with different endpoints: {', '.join(sorted(found))}"
+    elif not any(run.spec.get("endpoint") for run in loaded.runs):
+        source = "the default of runs whose configuration names none"
     else:
         source = "fixed in the study's configuration"
     chosen = dataclasses.replace(

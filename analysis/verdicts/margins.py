@@ -10,6 +10,7 @@ from parallax.analysis.data.published import (
     get_best_published_score,
     get_random_score,
     get_return_bounds,
+    get_solved_score,
     get_top_score,
 )
 from parallax.analysis.stats import unobserved_failures
@@ -115,7 +116,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
     """Return the range in which all runs of a setting are assumed to end, observed or not.
 
     The bounds that the task's rewards imply, where there are some; otherwise from the score of
-    random actions to the best published score of the algorithm on the task. The range is widened
+    random actions to the best published score of the algorithm on the task, or that of a solved task.
+    The range is widened
     to include all compared runs.
 
     Args:
@@ -127,12 +129,14 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
         return ScoreRange(0.0, 1.0, "length of training")
     given, ends = options.range_by_env.get(cell.env), get_return_bounds(cell.env)
     random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
+    if best is None and (solved := get_solved_score(cell.env)):
+        best = solved[0]
     if given:
         low, high, source = *given, "given"
     elif all(map(math.isfinite, ends)):
         low, high, source = *ends, "what the task's rewards allow"
     elif random is not None and best is not None:
-        low, high, source = random[0], best, "random actions to the best published score"
+        low, high, source = random[0], best, "random actions to the best published or solved score"
         low = ends[0] if math.isfinite(ends[0]) else low
         high = ends[1] if math.isfinite(ends[1]) else high
         if any(map(math.isfinite, ends)):
