@@ -116,9 +116,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
     """Return the range in which all runs of a setting are assumed to end, observed or not.
 
     The bounds that the task's rewards imply, where there are some; otherwise from the score of
-    random actions to the best published score of the algorithm on the task, or that of a solved task.
-    The range is widened
-    to include all compared runs.
+    random actions to the best published score of the algorithm on the task, or to that of a solved
+    task where nothing is published. The range is widened to include all compared runs.
 
     Args:
         pair: Groups of one setting.
@@ -129,14 +128,15 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
         return ScoreRange(0.0, 1.0, "length of training")
     given, ends = options.range_by_env.get(cell.env), get_return_bounds(cell.env)
     random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
+    top = "the best published score"
     if best is None and (solved := get_solved_score(cell.env)):
-        best = solved[0]
+        best, top = solved[0], "the score of a solved task"
     if given:
         low, high, source = *given, "given"
     elif all(map(math.isfinite, ends)):
         low, high, source = *ends, "what the task's rewards allow"
     elif random is not None and best is not None:
-        low, high, source = random[0], best, "random actions to the best published or solved score"
+        low, high, source = random[0], best, f"random actions to {top}"
         low = ends[0] if math.isfinite(ends[0]) else low
         high = ends[1] if math.isfinite(ends[1]) else high
         if any(map(math.isfinite, ends)):
