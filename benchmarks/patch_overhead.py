@@ -82,7 +82,7 @@ def train(framework: str, algorithm: str, change: str) -> tuple[float, int]:
 
 def count_patches(content: Mapping[str, Any]) -> int:
     """Return the number of constants of upstream that a run's record says were patched."""
-    return sum(name.startswith(PATCH_PREFIX) for name in content["interventions"])
+    return sum(name.startswith(PATCH_PREFIX) for name in content.get("interventions") or ())
 
 
 if __name__ == "__main__":
