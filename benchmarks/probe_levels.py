@@ -9,6 +9,7 @@ import argparse
 import itertools
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ REASONS = (
     (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),
     (r"tau_as_told", "unit of a setting, which the adapter converts"),
     (r"approximate_kl", "metric that is only reported"),
+    (r"early_stopping", "sbx undoes the step that exceeds the limit; the weights are the same"),
     (r"action|log_prob|exploration", "actions in the environment"),
 )
 """Pattern of a probe's name, and the reason why answers differ where no intervention removes it."""
@@ -43,7 +45,7 @@ def main() -> int:
 
 def render_page(exact: ProbeReport, lockstep: ProbeReport) -> str:
     """Return the page as Markdown."""
-    commands = __doc__.partition("\n\n")[2].rstrip()
+    commands = textwrap.indent(textwrap.dedent(__doc__.partition("\n\n")[2]).rstrip(), " " * 4)
     lines = [
         "# Answers by level of alignment\n",
         "Probes that not all frameworks answer alike with equal hyperparameters (`exact`) and with "
@@ -62,9 +64,11 @@ def render_page(exact: ProbeReport, lockstep: ProbeReport) -> str:
             f"{len(compared) - len(different)} | {len(different)} | {failed} |"
         )
     remaining = {result.probe for result in list_different(lockstep)}
-    lines += ["\n| probe | alike at `exact` | at `lockstep` | removed by, or why it stays |"]
+    lines += ["\n| probe | who answers alike | at `lockstep` | removed by, or why it stays |"]
     lines.append("|---|---|---|---|")
-    for result in list_different(exact):
+    known = {result.probe for result in list_different(exact)}
+    later = [result for result in list_different(lockstep) if result.probe not in known]
+    for result in (*list_different(exact), *later):
         groups = "; ".join(", ".join(group) for group in list_groups(result))
         state = "not alike" if result.probe in remaining else "alike"
         why = describe_reason(exact, result, state)
