@@ -301,6 +301,7 @@ def describe_recipe(hps: str) -> str:
         "original": "the original papers' values",
         "zoo": "RL Baselines3 Zoo's values",
         "defaults": "own hyperparameters",  # of runs at alignment=defaults
+        "unknown": "hyperparameters that are not known",  # of imported runs
     }
     return known.get(hps, f"{get_label(hps)}'s defaults")
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parallax.adapters.cleanrl.scripts import (
+    KINDS,
     check_installed,
     get_script_file,
     get_script_module,
 )
+from parallax.adapters.cleanrl.settings import get_script_kind
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter, RunContext
@@ -28,12 +30,12 @@ class CleanRLAdapter(Adapter):
         check_installed()
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
-        """Return the scripts that are run, by kind of action."""
-        return dict(get_script_file(algorithm, discrete) for discrete in (False, True))
+        """Return the scripts that are run, by kind of task."""
+        return dict(get_script_file(algorithm, kind) for kind in KINDS)
 
     def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
         """Return whether `module` is the script that is run."""
-        return module == get_script_module(algorithm, bool(context.task.choices))
+        return module == get_script_module(algorithm, get_script_kind(context.task))
 
     def check_script(
         self, algorithm: str, native: NativeConfig, context: RunContext, here: bool = True

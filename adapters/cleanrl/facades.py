@@ -80,10 +80,46 @@ class GymSyncVectorEnv:
 def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
     """Return a stand-in for the module `gym` in the script."""
     return SimpleNamespace(
-        make=lambda env_id, **options: SeedableEnv(_cast_to_float32(make_env())),
+        make=lambda env_id, **options: GameFacade(SeedableEnv(_cast_to_float32(make_env()))),
         spaces=gymnasium.spaces,
-        wrappers=SimpleNamespace(RecordEpisodeStatistics=RecordEpisodeStatistics),
+        wrappers=SimpleNamespace(
+            RecordEpisodeStatistics=RecordEpisodeStatistics,
+            ResizeObservation=_return_unchanged,
+            GrayScaleObservation=_return_unchanged,
+            FrameStack=_return_unchanged,
+        ),
         vector=SimpleNamespace(SyncVectorEnv=GymSyncVectorEnv),
+    )
+
+
+class GameFacade(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A task that answers what ppo_atari.py asks a game: what its actions are called."""
+
+    @property
+    def unwrapped(self) -> Any:
+        """Return this wrapper, since tasks need not be games."""
+        return self
+
+    def get_action_meanings(self) -> tuple[str, ...]:
+        """Return no names, so that nothing is pressed at first."""
+        return ()
+
+    def seed(self, seed: int) -> None:
+        """Seed the next reset."""
+        self.env.seed(seed)  # type: ignore[attr-defined]
+
+
+def make_atari_facade() -> SimpleNamespace:
+    """Return a stand-in for Stable-Baselines3's wrappers of Atari's games in the script.
+
+    They are identities: what games need, `make_env` has in already, the same for every framework.
+    """
+    return SimpleNamespace(
+        NoopResetEnv=_return_unchanged,
+        MaxAndSkipEnv=_return_unchanged,
+        EpisodicLifeEnv=_return_unchanged,
+        FireResetEnv=_return_unchanged,
+        ClipRewardEnv=_return_unchanged,
     )
 
 

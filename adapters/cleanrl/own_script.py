@@ -12,7 +12,12 @@ import symtable
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from parallax.adapters.cleanrl.scripts import read_script
-from parallax.adapters.cleanrl.settings import ALGORITHMS, BUFFER_SETTING, make_script_arguments
+from parallax.adapters.cleanrl.settings import (
+    ALGORITHMS,
+    BUFFER_SETTING,
+    get_script_kind,
+    make_script_arguments,
+)
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig
@@ -69,6 +74,11 @@ def check_own_script(
     script = context.script
     assert script is not None
     where = f"script={script.name}"
+    if context.task.image:
+        raise SpecError(
+            f"{where}: env={context.task.env_id} shows images, and own scripts are run on flat "
+            "observations only. Use another task, or leave script out."
+        )
     tree = _parse_script(script.source, where)
     find_main_loop(tree, where)
     defined = _list_defined_names(script.source, script.name)
@@ -138,7 +148,7 @@ def diff_own_script(algorithm: str, context: RunContext) -> str:
     """Return the unified diff from the wheel's script to the user's own."""
     script = context.script
     assert script is not None
-    path, shipped = read_script(algorithm, bool(context.task.choices))
+    path, shipped = read_script(algorithm, get_script_kind(context.task))
     lines = difflib.unified_diff(
         shipped.splitlines(keepends=True),
         script.source.splitlines(keepends=True),

@@ -16,9 +16,14 @@ from typing import Any
 
 import torch
 
-from parallax.adapters.cleanrl.facades import make_gym_facade, make_gymnasium_facade
+from parallax.adapters.cleanrl.facades import (
+    make_atari_facade,
+    make_gym_facade,
+    make_gymnasium_facade,
+)
 from parallax.adapters.cleanrl.own_script import find_main_loop
 from parallax.adapters.cleanrl.scripts import read_script
+from parallax.adapters.cleanrl.settings import ScriptKind
 from parallax.adapters.torch_common.prioritized_buffer import ReplaySamples
 from parallax.adapters.torch_common.state import TORCH_CODECS, TYPES
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor
@@ -136,18 +141,20 @@ METRICS = {
 """Names in the script's SummaryWriter to those of the trace."""
 
 
-def load_script(algorithm: str, discrete: bool = False, own: OwnScript | None = None) -> CodeType:
-    """Return the compiled script of an algorithm, for discrete actions or others.
+def load_script(
+    algorithm: str, kind: ScriptKind = "continuous", own: OwnScript | None = None
+) -> CodeType:
+    """Return the compiled script of an algorithm for a kind of task.
 
     Args:
         algorithm: Name of the algorithm.
-        discrete: Whether actions are discrete.
+        kind: What it is for.
         own: The user's own copy, which is run in place of the wheel's script.
 
     Raises:
         SpecError: It is missing or not the version that was tested.
     """
-    path, source = read_script(algorithm, discrete)
+    path, source = read_script(algorithm, kind)
     changed = rewrite_source(f"cleanrl.{path.stem}", own.source if own else source)
     return compile_script(changed, own.name if own else str(path))
 
@@ -179,6 +186,7 @@ def run_script(
         "gym": make_gym_facade(make_env),
         "gymnasium": make_gymnasium_facade(make_env),
         "pybullet_envs": SimpleNamespace(),  # scripts of 1.1.0 import it to register its tasks
+        "stable_baselines3.common.atari_wrappers": make_atari_facade(),
         "torch.utils.tensorboard": _make_tensorboard_facade(monitor),
     }
     deterministic = torch.backends.cudnn.deterministic

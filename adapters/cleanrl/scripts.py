@@ -10,27 +10,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parallax.adapters.cleanrl.settings import ALGORITHMS
+from parallax.adapters.cleanrl.settings import ALGORITHMS, ScriptKind
 from parallax.adapters.cleanrl.versions import SCRIPTS_BEFORE_1_2, is_before_1_2
 from parallax.harness.contract.fields import SpecError
 
 INSTALL_COMMAND = "pip install --no-deps --ignore-requires-python cleanrl==1.2.0"
 
 
-def get_script_file(algorithm: str, discrete: bool = False) -> tuple[str, str]:
+KINDS: tuple[ScriptKind, ...] = ("continuous", "discrete", "images")
+
+
+def get_script_file(algorithm: str, kind: ScriptKind = "continuous") -> tuple[str, str]:
     """Name of an algorithm's script in the installed cleanrl, and the hash of its bytes.
 
     Args:
         algorithm: Name of the algorithm.
-        discrete: Whether actions are discrete, for which PPO has a script of its own.
+        kind: What it is for; PPO has a script for each kind.
     """
-    name, digest = ALGORITHMS[algorithm].get_script(discrete)
+    name, digest = ALGORITHMS[algorithm].get_script(kind)
     return name, SCRIPTS_BEFORE_1_2[name] if is_before_1_2() else digest
 
 
-def get_script_module(algorithm: str, discrete: bool) -> str:
+def get_script_module(algorithm: str, kind: ScriptKind) -> str:
     """Dotted name of an algorithm's script, by which changes of its source name it."""
-    return f"cleanrl.{Path(get_script_file(algorithm, discrete)[0]).stem}"
+    return f"cleanrl.{Path(get_script_file(algorithm, kind)[0]).stem}"
 
 
 def check_installed() -> None:
@@ -40,17 +43,17 @@ def check_installed() -> None:
         SpecError: A script is missing or is not the one that was tested.
     """
     for algorithm in ALGORITHMS:
-        for discrete in (False, True):
-            read_script(algorithm, discrete)
+        for kind in KINDS:
+            read_script(algorithm, kind)
 
 
-def read_script(algorithm: str, discrete: bool = False) -> tuple[Path, str]:
+def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, str]:
     """Path and source of an algorithm's script.
 
     Raises:
         SpecError: The wheel is missing, or the script is not the one that was tested.
     """
-    name, expected = get_script_file(algorithm, discrete)
+    name, expected = get_script_file(algorithm, kind)
     path = _find_package_folder() / name
     if not path.is_file():
         raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL_COMMAND}")

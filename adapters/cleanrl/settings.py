@@ -7,15 +7,17 @@ networks that it trains, and its policy without noise.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from parallax.adapters.cleanrl.versions import is_before_1_2
+from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
 from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.algorithms.image_encoder import LARGE_FILTERS
 from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
@@ -32,6 +34,17 @@ BUFFER_LOSS_SETTING = f"{BUFFER_SETTING}.huber_delta"
 """Another one: the error from which the loss that this buffer computes is linear."""
 
 
+ScriptKind = Literal["continuous", "discrete", "images"]
+"""What a script is for: actions of one kind and flat observations, or images."""
+
+
+def get_script_kind(task: Task) -> ScriptKind:
+    """Return the kind of script that plays a task."""
+    if task.image:
+        return "images"
+    return "discrete" if task.choices else "continuous"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScriptSettings(AlgorithmSettings):
     """Configuration of one of CleanRL's scripts and access to its networks.
@@ -39,6 +52,7 @@ class ScriptSettings(AlgorithmSettings):
     Attributes:
         script: Name of the script in cleanrl 1.2.0, and the sha256 of its bytes.
         discrete_script: The same of the script for discrete actions, where that is another one.
+        image_script: The same of the script for images, where there is one.
         networks: The script's global names of the networks that it trains.
         predict_actions: Acts as the script's policy without noise: takes the script's global
             names, observations and the `RunContext`.
@@ -48,10 +62,12 @@ class ScriptSettings(AlgorithmSettings):
     networks: tuple[str, ...]
     predict_actions: Callable[[Mapping[str, Any], Any, RunContext], Any]
     discrete_script: tuple[str, str] | None = None
+    image_script: tuple[str, str] | None = None
 
-    def get_script(self, discrete: bool) -> tuple[str, str]:
-        """Return the script for discrete or continuous actions, and its sha256."""
-        return (self.discrete_script if discrete else None) or self.script
+    def get_script(self, kind: ScriptKind) -> tuple[str, str]:
+        """Return the script for a kind of task, and its sha256."""
+        scripts = {"discrete": self.discrete_script, "images": self.image_script}
+        return scripts.get(kind) or self.script
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
@@ -161,7 +177,13 @@ PPO_DISCRETE_SCRIPT = (
     "ppo.py",
     "2cb5f6c703185db7357464ca77251f66e4d62dd2942a3328da9b2e4bb8d338fa",
 )
+PPO_IMAGE_SCRIPT = (
+    "ppo_atari.py",
+    "b9a71b6c700c0e5fffb3fb06e86ebe15633c623207a106782df3898d92dc4631",
+)
 PPO_NETWORKS = ("agent",)
+ATARI_IMAGE, ATARI_LAYERS = (4, 84, 84), (512,)
+"""Images and linear layers of ppo_atari.py."""
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
@@ -199,7 +221,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     )
     t.set_option("target_kl", "target-kl")
     t.declare_constant("adam_eps", 1e-5)
-    t.declare_constant("hidden_sizes", (64, 64))
+    _translate_ppo_networks(t, hp, context.task)
     t.declare_constant("bootstrap_truncation", False)
     updates = context.steps // hp.rollout_steps
     if updates == 0:
@@ -210,8 +232,27 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     return t.finish(updates * hp.rollout_steps)
 
 
+def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
+    """Layers: the scripts fix them, and the one for images is for Atari's frames only."""
+    if not task.image:
+        t.declare_constant("hidden_sizes", (64, 64))
+        t.set_conv_filters("", task)
+        return
+    is_ataris = task.image == ATARI_IMAGE and task.brightest == 255
+    t.declare_constant("conv_filters", LARGE_FILTERS)
+    t.declare_constant("hidden_sizes", ATARI_LAYERS)
+    if not is_ataris or hp.conv_filters != LARGE_FILTERS:
+        # The first linear layer takes what the convolutions make of an image.
+        for field in ("conv_filters", "hidden_sizes"):
+            t.reject_value(field, "for four frames of 84 by 84 only: ppo_atari.py fixes its layers")
+
+
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
     """Return the mean, bounded as the script bounds actions; or the likeliest discrete action."""
+    if context.task.image:
+        agent = names["agent"]
+        features = agent.network(observations / context.task.brightest)
+        return agent.actor(features).argmax(dim=1).cpu().numpy()
     if context.task.choices:
         return names["agent"].actor(observations).argmax(dim=1).cpu().numpy()
     low = np.array(context.task.action_low, dtype=np.float32)
@@ -399,6 +440,7 @@ ALGORITHMS: Mapping[str, ScriptSettings] = {
         extra_action_spaces=frozenset({"discrete"}),
         script=PPO_SCRIPT,
         discrete_script=PPO_DISCRETE_SCRIPT,
+        image_script=PPO_IMAGE_SCRIPT,
         networks=PPO_NETWORKS,
         predict_actions=predict_actions_ppo,
     ),

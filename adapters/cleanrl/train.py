@@ -18,6 +18,7 @@ from parallax.adapters.cleanrl.settings import (
     ALGORITHMS,
     BUFFER_LOSS_SETTING,
     BUFFER_SETTING,
+    get_script_kind,
     make_script_arguments,
 )
 from parallax.adapters.torch_common.prioritized_buffer import (
@@ -185,7 +186,7 @@ def train_with_names(
             buffer = replace_replay_buffer(algorithm, native, names, monitor)
             instead |= stack.enter_context(buffer)
         arguments = make_script_arguments(native)
-        code = script_runner.load_script(algorithm, bool(context.task.choices), context.script)
+        code = script_runner.load_script(algorithm, get_script_kind(context.task), context.script)
         script_runner.run_script(code, arguments, make, monitor, names, seam, instead)
 
 

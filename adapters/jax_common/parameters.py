@@ -86,13 +86,36 @@ def _replace_state_weights(label: str, state: TrainState, weights: Weights) -> T
     changes = {
         "target_params" if suffix else "params": jax.tree_util.tree_map_with_path(
             lambda path, leaf, name=f"{label}{suffix}": jnp.asarray(
-                weights[f"{name}.{format_path(path)}"], leaf.dtype
+                weights[f"{name}.{format_path(path)}"], _choose_dtype(leaf)
             ),
             tree,
         )
         for suffix, tree in get_parameter_trees(state).items()
     }
+    if jax.config.jax_enable_x64:
+        changes["opt_state"] = jax.tree_util.tree_map(_convert_optimizer_value, state.opt_state)
     return state.replace(**changes)
+
+
+def _choose_dtype(leaf: Any) -> Any:
+    """Return float64 for floats while JAX computes in it, which only probed trainings do.
+
+    flax makes parameters in float32 all the same, and what is computed from two float32 stays one.
+    """
+    dtype = jnp.asarray(leaf).dtype
+    is_float = jnp.issubdtype(dtype, jnp.floating)
+    return jnp.float64 if jax.config.jax_enable_x64 and is_float else dtype
+
+
+def _convert_optimizer_value(leaf: Any) -> Any:
+    """Return a value of an optimizer's state in float64.
+
+    optax stores the learning rate and the decay rates as float32: a scalar becomes the decimal
+    number that it is the nearest float32 of, such as 0.001.
+    """
+    if np.ndim(leaf) == 0 and _choose_dtype(leaf) == jnp.float64:
+        return jnp.asarray(float(str(np.asarray(leaf))), jnp.float64)
+    return jnp.asarray(leaf, _choose_dtype(leaf))
 
 
 JAX_CODECS = (

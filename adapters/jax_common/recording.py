@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +25,6 @@ from parallax.adapters.jax_common.scripted_rng import script_jax_rng as drawn
 from parallax.adapters.jax_common.watch import FlaxLayer
 from parallax.harness.contract.adapter import Array, Weights
 from parallax.harness.contract.events import LayerForward
-from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing import recorder
 from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
 from parallax.harness.contract.probing.scripted_rng import script_numpy_rng
@@ -137,6 +137,20 @@ class FlaxNetworks:
         return array
 
 
+@contextlib.contextmanager
+def compute_in_float64(wanted: bool) -> Iterator[None]:
+    """Let JAX make and compute float64 arrays within, if wanted."""
+    if not wanted:
+        yield
+        return
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
 class JaxRecorder(recorder.TrainingRecorder):
     """Records one training.
 
@@ -147,9 +161,6 @@ class JaxRecorder(recorder.TrainingRecorder):
         stored: Reads what the framework stores, in canonical names.
         early: Whether it is read before the first optimiser step that follows steps of the
             environment, each time, and not at the end.
-
-    Raises:
-        SpecError: Float64 is requested.
     """
 
     def __init__(
@@ -160,8 +171,6 @@ class JaxRecorder(recorder.TrainingRecorder):
         stored: recorder.ReadStored,
         read_before_update: bool = False,
     ) -> None:
-        if script.float64:
-            raise SpecError("trainings in float64 are there for frameworks on PyTorch alone")
         super().__init__(script, watch, stored, read_before_update)
         self._locate = locate
 
@@ -179,7 +188,12 @@ class JaxRecorder(recorder.TrainingRecorder):
             ):
                 yield
             return
-        with jax_watch.watch_training(self._events), script_numpy_rng(world), drawn(world):
+        with (
+            compute_in_float64(self._script.float64),
+            jax_watch.watch_training(self._events),
+            script_numpy_rng(world),
+            drawn(world),
+        ):
             yield
 
     def _find_networks(self) -> FlaxNetworks | None:

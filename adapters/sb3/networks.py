@@ -9,7 +9,12 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, create_
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import nn
 
-from parallax.adapters.torch_common.networks import DuelingHead, build_convolutions, count_features
+from parallax.adapters.torch_common.networks import (
+    DuelingHead,
+    build_convolutions,
+    build_image_encoder,
+    count_features,
+)
 
 
 class ConvolutionalExtractor(BaseFeaturesExtractor):
@@ -24,6 +29,31 @@ class ConvolutionalExtractor(BaseFeaturesExtractor):
         """
         super().__init__(observation_space, count_features(observation_space.shape, filters))
         self.layers = build_convolutions(observation_space.shape, filters)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        """Return features float32[N, features_dim]."""
+        found: torch.Tensor = self.layers(observations)
+        return found
+
+
+class ImageEncoder(BaseFeaturesExtractor):
+    """Convolutions and linear layers, which policy and value network of PPO share."""
+
+    def __init__(
+        self,
+        observation_space: gymnasium.spaces.Box,
+        filters: Sequence[int],
+        hidden_sizes: Sequence[int],
+    ) -> None:
+        """Draw its weights from torch's generator.
+
+        Args:
+            observation_space: Images [channels, height, width].
+            filters: Of each convolution.
+            hidden_sizes: Units per linear layer.
+        """
+        super().__init__(observation_space, hidden_sizes[-1])
+        self.layers = build_image_encoder(observation_space.shape, filters, hidden_sizes)
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Return features float32[N, features_dim]."""

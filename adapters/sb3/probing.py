@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from parallax.adapters.sb3 import train
+from parallax.adapters.sb3.networks import DuelingPolicy
 from parallax.adapters.sb3_common.model import read_stored_data
 from parallax.adapters.torch_common.recording import (
     TensorLocation,
@@ -68,10 +70,25 @@ def probe_training(
     return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
+def _list_dueling_layers(sequence: Any) -> dict[str, Any]:
+    """Return the layers of a network with heads, each of which has one hidden layer."""
+    *shared, head = sequence
+    hidden = [layer for layer in shared if isinstance(layer, torch.nn.Linear)]
+    found: dict[str, Any] = {str(number): layer for number, layer in enumerate(hidden)}
+    for name, part in (("advantage", head.advantage), ("value", head.value)):
+        found |= {f"{name}0": part[0], name: part[2]}
+    return found
+
+
 def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
     """Canonical names to the model's tensors."""
     last = "mean" if algorithm == "sac" else "out"
     found: dict[str, TensorLocation] = {}
+    if algorithm == "dqn" and isinstance(model.policy, DuelingPolicy):
+        nets = {"critic1": model.policy.q_net, "critic1_target": model.policy.q_net_target}
+        for network, net in nets.items():
+            found |= locate_linear_layers(network, _list_dueling_layers(net.q_net))
+        return found
     for network, names in MODULES[algorithm].items():
         layers = [model.policy.get_submodule(name) for name in names]
         final = last if network == "policy" else "out"

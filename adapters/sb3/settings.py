@@ -76,6 +76,10 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
     t.set_option("target_kl", "target_kl", limit, "1.5 times it is the limit" if converts else "")
     translate_adam_eps(t)
+    _translate_images(t, context, "ImageEncoder")
+    if context.task.image:
+        name = "policy_kwargs.features_extractor_kwargs.hidden_sizes"
+        t.set_option("hidden_sizes", name, list(hp.hidden_sizes), "shared, after the convolutions")
     return finish_on_policy(t, hp, context)
 
 
@@ -164,19 +168,19 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         native={"DuelingPolicy": []},
         note="heads with the last layer's size, in a policy class of one's own",
     )
-    _translate_images(t, context)
+    _translate_images(t, context, "Convolutions")
     return translate_off_policy(
         t, hp, context, target_updates=count_dqn_target_updates(hp, context)
     )
 
 
-def _translate_images(t: ConfigTranslator, context: RunContext) -> None:
+def _translate_images(t: ConfigTranslator, context: RunContext, extractor: str) -> None:
     """A features extractor of ours for images; SB3 divides those of bytes by 255."""
     note = "in a features extractor of one's own"
     t.set_conv_filters("policy_kwargs.features_extractor_kwargs.filters", context.task, note)
     if context.task.image:
-        extractor: dict[str, Any] = {"Convolutions": []}
-        t.set_extra_options(**{"policy_kwargs.features_extractor_class": extractor})
+        described: dict[str, Any] = {extractor: []}
+        t.set_extra_options(**{"policy_kwargs.features_extractor_class": described})
         t.set_extra_options(**{"policy_kwargs.normalize_images": context.task.brightest > 1})
 
 

@@ -30,6 +30,7 @@ from parallax.adapters.torch_common.prioritized_buffer import (
 from parallax.adapters.torch_common.state import (
     load_weights,
     make_checkpointable,
+    select_distinct,
     weights_from_parameters,
 )
 from parallax.harness.contract.adapter import (
@@ -155,6 +156,7 @@ def build_model(
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     classes = {
         "Convolutions": sb3_networks.ConvolutionalExtractor,
+        "ImageEncoder": sb3_networks.ImageEncoder,
         "DuelingPolicy": sb3_networks.DuelingPolicy,
     }
     arguments = resolve_arguments(native.settings, context.task.action_size, classes)
@@ -227,7 +229,7 @@ def copy_weights(model: BaseAlgorithm) -> Weights:
 
 def get_parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
     """Return the same as the tensors that the model computes with."""
-    tensors: dict[str, torch.Tensor] = dict(model.policy.state_dict())
+    tensors = select_distinct(model.policy.state_dict())
     log_ent_coef = getattr(model, "log_ent_coef", None)
     if isinstance(log_ent_coef, torch.Tensor):
         tensors["log_ent_coef"] = log_ent_coef

@@ -142,7 +142,11 @@ def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> Nativ
     for field in ("rollout_steps", "minibatch_size"):
         if hp.normalize_advantage and getattr(hp, field) < 2:
             t.reject_value(field, "at least 2 wherever advantages are normalised")
-    translate_network_sizes(t)
+    if context.task.image:
+        # Hidden layers are the features extractor's, which policy and value network share.
+        t.set_extra_options(**{"policy_kwargs.net_arch": []})
+    else:
+        translate_network_sizes(t)
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)
 

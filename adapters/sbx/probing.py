@@ -1,6 +1,7 @@
 """Locations of networks, optimisers and buffers in sbx's models, for probes."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from parallax.adapters.jax_common.recording import (
 from parallax.adapters.sb3_common.model import read_stored_data
 from parallax.adapters.sbx import train
 from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
@@ -37,11 +39,16 @@ def probe_training(
                 return None
             model = models[0]
             return FlaxNetworks(
-                locate_arrays(algorithm),
+                locate_arrays(algorithm, is_dueling=has_dueling_heads(algorithm, model)),
                 lambda: train.get_train_states(model),
                 lambda weights: train.load_weights(model, weights),
             )
 
+        if script.float64 and algorithm == "ppo":
+            raise SpecError(
+                "framework=sbx cannot train PPO in float64: TensorFlow Probability refuses its "
+                "float32 weights beside float64. Drop --float64."
+            )
         recorder = JaxRecorder(
             script,
             watch,
@@ -55,11 +62,22 @@ def probe_training(
     return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
-def locate_arrays(algorithm: str) -> dict[str, ArrayLocation]:
+def has_dueling_heads(algorithm: str, model: Any) -> bool:
+    """Return whether DQN's network was patched to have heads for the value and the advantages."""
+    return algorithm == "dqn" and "Dense_4" in model.policy.qf_state.params["params"]
+
+
+def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLocation]:
     """Canonical names to those of sbx's arrays."""
     if algorithm == "ppo":
         found = _locate_network("policy", "policy") | _locate_network("value", "value")
         return found | {"policy.log_std": ArrayLocation("policy.log_std")}
+    if is_dueling:  # flax numbers the layers as the patch makes them: the last one of a head first
+        names = ("0", "advantage", "advantage0", "value", "value0")
+        layers = {name: f"Dense_{number}" for number, name in enumerate(names)}
+        return _locate_network("critic1", "critic", layers) | _locate_network(
+            "critic1_target", "critic_target", layers
+        )
     if algorithm == "dqn":
         return _locate_network("critic1", "critic") | _locate_network(
             "critic1_target", "critic_target"

@@ -78,7 +78,30 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("max_grad_norm", "max_grad_norm", norm, note)
     t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
+    _translate_images(t, hp, context)
     return finish_on_policy(t, hp, context)
+
+
+def _translate_images(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
+    """A features extractor of ours, of which policy and value network have a copy each."""
+    if not context.task.image:
+        t.set_conv_filters("", context.task)
+        return
+    described = {
+        "filters": list(hp.conv_filters or ()),
+        "inner_sizes": list(hp.hidden_sizes[:-1]),
+        "brightest": context.task.brightest,
+    }
+    note = "in a features extractor of one's own"
+    extractor = "policy_kwargs.features_extractor_class"
+    t.set_option("conv_filters", extractor, {"ImageEncoder": described}, note)
+    note = "shared: sbx sets both copies equal after each step of either"
+    t.set_option(
+        "hidden_sizes",
+        "policy_kwargs.features_extractor_kwargs.features_dim",
+        hp.hidden_sizes[-1],
+        note,
+    )
 
 
 couple_defaults_td3 = scale_cycle_to_envs

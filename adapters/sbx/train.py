@@ -1,9 +1,12 @@
 """Trains with sbx's public classes; nothing of sbx is replaced."""
 
+import functools
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import jax
 import numpy as np
 import sbx
@@ -23,9 +26,11 @@ from parallax.adapters.jax_common.parameters import (
     weights_from_states,
 )
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.sbx import networks
 from parallax.adapters.sbx.versions import LATER_ARGUMENTS
 from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
+from parallax.harness.contract.algorithms import image_encoder
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig
 
@@ -74,7 +79,11 @@ def train(
     monitor.attach(
         lambda observations: predict_actions(model, observations),
         lambda: copy_weights(model),
-        PolicyIO(lambda values: load_weights(model, values), model.save, ".zip"),
+        PolicyIO(
+            lambda values: load_weights(model, values),
+            lambda path: save_model(model, path),
+            ".zip",
+        ),
         make_checkpointable(
             {"model": model}, lambda: [monitor, rounds, *made], *JAX_CODECS, types=TYPES
         ),
@@ -90,11 +99,38 @@ def build_model(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv
 ) -> BaseAlgorithm:
     """Return the sbx model that `native` describes."""
-    model_class: type[BaseAlgorithm] = getattr(sbx, algorithm.upper())
+    model_class: Any = getattr(sbx, algorithm.upper())
     # What SB3 itself does to a single environment, for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
-    arguments = resolve_arguments(native.settings, context.task.action_size)
-    return model_class("MlpPolicy", envs, **drop_later_arguments(model_class, arguments))
+    described = native.settings.get("policy_kwargs.features_extractor_class")
+    classes = {}
+    if described:
+        if "share_features_extractor" not in inspect.signature(model_class._one_update).parameters:
+            raise SpecError(
+                f"env={context.task.env_id} shows images, and {model_class.__name__} of this "
+                "release of sbx does not share layers between policy and value network, as all "
+                "others do. Install a later one."
+            )
+        encoder = functools.partial(
+            networks.ImageEncoder, name=networks.SHARED_NAME, **described["ImageEncoder"]
+        )
+        classes["ImageEncoder"] = encoder
+    arguments = resolve_arguments(native.settings, context.task.action_size, classes)
+    policy = "CnnPolicy" if described else "MlpPolicy"
+    model: BaseAlgorithm = model_class(policy, envs, **drop_later_arguments(model_class, arguments))
+    return model
+
+
+def save_model(model: BaseAlgorithm, path: Path) -> None:
+    """Write sbx's own file, which loads without this project; what it holds of ours is in it."""
+    own = (networks, image_encoder)
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        model.save(path)
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dict[str, Any]:

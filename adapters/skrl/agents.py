@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from skrl.agents.torch import Agent
 from skrl.agents.torch.ddpg import DDPG, DDPG_CFG
@@ -21,6 +22,8 @@ from skrl.agents.torch.td3 import TD3, TD3_CFG
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import CategoricalMixin, DeterministicMixin, GaussianMixin, Model
 from skrl.resources.noises.torch import GaussianNoise, OrnsteinUhlenbeckNoise
+
+from parallax.adapters.torch_common.networks import build_image_encoder
 
 ModelInputs = Mapping[str, Any]
 ModelOutputs = tuple[torch.Tensor, dict[str, Any]]
@@ -139,6 +142,41 @@ class CategoricalActor(CategoricalMixin, RandomActionModel):
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
         """Return logits float32[N, actions]."""
         return self.net(inputs["observations"]), {}
+
+
+class SharedImageModel(CategoricalMixin, DeterministicMixin, RandomActionModel):
+    """Probabilities of discrete actions and the value of an image, on shared layers.
+
+    skrl shows images flat.
+    """
+
+    def __init__(
+        self,
+        spaces: ModelSpaces,
+        filters: Sequence[int],
+        hidden: Sequence[int],
+    ) -> None:
+        Model.__init__(self, **spaces.model_arguments)
+        CategoricalMixin.__init__(self)
+        DeterministicMixin.__init__(self)
+        box: Any = spaces.observation
+        self.image = tuple(box.shape)
+        brightest = 1 if box.dtype == np.float32 else 255
+        self.net = build_image_encoder(self.image, filters, hidden, brightest)
+        self.policy_layer = torch.nn.Linear(hidden[-1], self.num_actions)
+        self.value_layer = torch.nn.Linear(hidden[-1], 1)
+
+    def act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
+        """Return sampled actions, or values for the role `value`."""
+        kind: Any = DeterministicMixin if role == "value" else CategoricalMixin
+        found: ModelOutputs = kind.act(self, inputs, role=role)
+        return found
+
+    def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
+        """Return logits float32[N, actions], or values float32[N, 1] for the role `value`."""
+        features = self.net(inputs["observations"].reshape(-1, *self.image))
+        last = self.value_layer if role == "value" else self.policy_layer
+        return last(features), {}
 
 
 class ValueModel(DeterministicMixin, Model):
@@ -381,6 +419,9 @@ def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
 def make_ppo_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
+    if filters := settings.get("models.conv_filters"):
+        model = SharedImageModel(spaces, filters, hidden)
+        return AgentParts(PPO, PPO_CFG, {"policy": model, "value": model})
     actor = CategoricalActor if spaces.is_discrete else GaussianActor
     models = {"policy": actor(spaces, hidden), "value": ValueModel(spaces, hidden)}
     return AgentParts(PPO, PPO_CFG, models)

@@ -153,6 +153,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.declare_constant("bootstrap_truncation", True, note)
     t.set_extra_options(**{f"{PPO_CFG_NAME}.time_limit_bootstrap": True})
     disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
+    t.set_conv_filters("models.conv_filters", context.task, "in a model of one's own, shared")
     translate_networks(t)
     return t.finish(context.steps)
 

@@ -21,6 +21,7 @@ from parallax.adapters.skrl.agents import ModelSpaces, build_agent
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
     make_policy_io,
+    select_distinct,
     weights_from_parameters,
 )
 from parallax.harness.contract.adapter import (
@@ -166,7 +167,7 @@ def get_parameters(agent: Agent) -> dict[str, torch.Tensor]:
     }
     if hasattr(agent, "log_entropy_coefficient"):
         found["log_entropy_coefficient"] = agent.log_entropy_coefficient
-    return found
+    return select_distinct(found)
 
 
 def make_agent_policy_io(agent: Agent) -> PolicyIO:

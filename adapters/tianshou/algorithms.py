@@ -20,11 +20,15 @@ from tianshou.utils.net.continuous import (
     ContinuousActorProbabilistic,
     ContinuousCritic,
 )
-from tianshou.utils.net.discrete import DiscreteActor
+from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 from torch import nn
 from torch.distributions import Distribution, Independent, Normal
 
-from parallax.adapters.torch_common.networks import build_convolutions, count_features
+from parallax.adapters.torch_common.networks import (
+    build_convolutions,
+    build_image_encoder,
+    count_features,
+)
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import load_package_module
 
@@ -102,14 +106,48 @@ class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
         return values
 
 
-def build_ppo(settings: NativeSettings, task: Task) -> PPO:
-    """Return the algorithm that settings describe."""
+class ImageEncoder(ActionReprNetWithVectorOutput[Any]):
+    """Convolutions and linear layers, which policy and value network of PPO share."""
+
+    def __init__(self, settings: NativeSettings, task: Task) -> None:
+        """Draw the weights from torch's generator, as Tianshou's `layer_init` for Atari."""
+        sizes, filters = settings["Net.hidden_sizes"], settings["Convolutions.filters"]
+        super().__init__(sizes[-1])
+        self.layers = build_image_encoder(task.image, filters, sizes, task.brightest)
+        for values in self.layers.parameters():
+            if values.dim() > 1:
+                nn.init.orthogonal_(values, gain=np.sqrt(2))
+            else:
+                nn.init.zeros_(values)
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
+        """Return features of observations [N, channels, height, width], and the state."""
+        device = next(self.parameters()).device
+        images = torch.as_tensor(obs, dtype=torch.float32, device=device)
+        return self.layers(images), state
+
+
+def _build_networks(settings: NativeSettings, task: Task) -> tuple[nn.Module, nn.Module]:
     hidden = {**select_options(settings, "Net"), "activation": nn.Tanh}
     body = Net(state_shape=task.observation_size, **hidden)
     build_actor = _build_discrete_actor if task.choices else _build_gaussian_actor
     actor, last_layer = build_actor(body, task)
     critic = ContinuousCritic(preprocess_net=Net(state_shape=task.observation_size, **hidden))
     _initialize_layers([actor, critic], last_layer)
+    return actor, critic
+
+
+def _build_image_networks(settings: NativeSettings, task: Task) -> tuple[nn.Module, nn.Module]:
+    # As examples/atari/atari_ppo.py; the last layers have torch's initialisation.
+    encoder = ImageEncoder(settings, task)
+    actor, _ = _build_discrete_actor(encoder, task)
+    return actor, DiscreteCritic(preprocess_net=encoder)
+
+
+def build_ppo(settings: NativeSettings, task: Task) -> PPO:
+    """Return the algorithm that settings describe."""
+    build = _build_image_networks if task.image else _build_networks
+    actor, critic = build(settings, task)
     policy = _build_discrete_policy(actor, task) if task.choices else _build_policy(actor, task)
     optimizer = make_adam(settings)
     schedule = settings["with_lr_scheduler_factory"]
@@ -127,7 +165,7 @@ def _build_gaussian_actor(body: Net, task: Task) -> tuple[ContinuousActorProbabi
     return actor, actor.mu
 
 
-def _build_discrete_actor(body: Net, task: Task) -> tuple[DiscreteActor, nn.Module]:
+def _build_discrete_actor(body: Any, task: Task) -> tuple[DiscreteActor, nn.Module]:
     actor = DiscreteActor(preprocess_net=body, action_shape=task.choices, softmax_output=False)
     return actor, actor.last
 

@@ -166,6 +166,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("max_grad_norm", "PPO.max_grad_norm")
     t.declare_constant("target_kl", None, "no early end of the epochs")
     t.set_extra_options(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
+    t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own, shared")
     translate_networks(t)
     return finish_translation(
         t, "OnPolicyTrainerParams", total, 0, hp.compute_update_schedule(total)

@@ -45,6 +45,25 @@ def build_convolutions(
     return nn.Sequential(*layers, nn.Flatten())
 
 
+def build_image_encoder(
+    image: Sequence[int], filters: Sequence[int], sizes: Sequence[int], brightest: int = 1
+) -> nn.Sequential:
+    """Build convolutions and linear layers, each with ReLU, to [N, last of `sizes`].
+
+    Draws its weights from torch's generator.
+
+    Args:
+        image: Channels, height and width.
+        filters: Of each convolution.
+        sizes: Units per linear layer.
+        brightest: What an image's numbers go up to.
+    """
+    layers: list[nn.Module] = [build_convolutions(image, filters, brightest)]
+    for before, after in zip([count_features(image, filters), *sizes], sizes, strict=False):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
 def count_features(image: Sequence[int], filters: Sequence[int]) -> int:
     """Return the number of features that convolutions without padding make of an image."""
     height, width = compute_feature_map_sizes(image, filters)[-1]

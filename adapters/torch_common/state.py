@@ -178,6 +178,17 @@ def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], A
     )
 
 
+def select_distinct(parameters: NamedTensors) -> dict[str, torch.Tensor]:
+    """Return the parameters without those that are the same memory as one before, in their order.
+
+    Networks that share layers name the same tensor twice.
+    """
+    found: dict[tuple[int, torch.Size], str] = {}
+    for name, value in parameters.items():
+        found.setdefault((value.data_ptr(), value.shape), name)
+    return {name: parameters[name] for name in found.values()}
+
+
 def weights_from_parameters(parameters: NamedTensors) -> Weights:
     """Return copies of the current parameters as arrays."""
     return {name: value.detach().cpu().numpy().copy() for name, value in parameters.items()}

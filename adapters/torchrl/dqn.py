@@ -13,21 +13,19 @@ from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Composite, OneHot
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
-from torchrl.modules import MLP, ConvNet, EGreedyModule, QValueActor
+from torchrl.modules import MLP, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import (
     DuelingHead,
-    ImageScaling,
     build_linear_layers,
     count_features,
 )
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
-from parallax.adapters.torchrl.networks import build_periodic_targets
+from parallax.adapters.torchrl.networks import build_convolutions, build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
-from parallax.harness.contract.algorithms.image_encoder import compute_kernels
 from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = ("value_network", "target_value_network")
@@ -106,16 +104,7 @@ def _build_network(settings: Mapping[str, Any], task: Task) -> MLP | nn.Sequenti
     values = _build_value_layers(settings, inputs, task.choices)
     if filters is None:
         return values
-    sides, strides = map(list, zip(*compute_kernels(task.image, filters), strict=True))
-    images = ConvNet(
-        task.image[0],
-        num_cells=filters,
-        kernel_sizes=sides,
-        strides=strides,
-        activation_class=nn.ReLU,
-    )
-    divided = [ImageScaling(task.brightest)] if task.brightest > 1 else []
-    return nn.Sequential(*divided, images, values)
+    return nn.Sequential(*build_convolutions(settings, task), values)
 
 
 def _build_value_layers(

@@ -8,15 +8,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tensordict import TensorDict
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict.nn import (
+    ProbabilisticTensorDictSequential,
+    TensorDictModule,
+    TensorDictSequential,
+)
 from torch import nn
 from torchrl.data import Bounded
-from torchrl.modules import MLP, ProbabilisticActor, TanhModule, ValueOperator
+from torchrl.modules import MLP, ConvNet, TanhModule, ValueOperator
 from torchrl.objectives import HardUpdate, LossModule, SoftUpdate, TargetNetUpdater
 
-from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
+from parallax.adapters.torch_common.networks import ImageScaling, count_features
+from parallax.adapters.torch_common.state import (
+    make_policy_io,
+    select_distinct,
+    weights_from_parameters,
+)
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import Checkpointable, Monitor, Policy, Weights
+from parallax.harness.contract.algorithms.image_encoder import compute_kernels
 
 
 def build_action_spec(task: Task) -> Bounded:
@@ -44,6 +54,33 @@ def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> Tensor
         TensorDictModule(network, in_keys=["observation"], out_keys=["param"]),
         TanhModule(in_keys=["param"], out_keys=["action"], spec=build_action_spec(task)),
     )
+
+
+def build_convolutions(settings: Mapping[str, Any], task: Task) -> list[nn.Module]:
+    """Return what brings images to features: ReLU, torch's initialisation; bytes are scaled."""
+    filters = settings["ConvNet.num_cells"]
+    sides, strides = map(list, zip(*compute_kernels(task.image, filters), strict=True))
+    images = ConvNet(
+        task.image[0],
+        num_cells=filters,
+        kernel_sizes=sides,
+        strides=strides,
+        activation_class=nn.ReLU,
+    )
+    return [*([ImageScaling(task.brightest)] if task.brightest > 1 else []), images]
+
+
+def build_image_encoder(settings: Mapping[str, Any], task: Task) -> nn.Sequential:
+    """Return convolutions and linear layers with ReLU, torch's initialisation."""
+    *inner, last = settings["MLP.num_cells"]
+    layers = MLP(
+        count_features(task.image, settings["ConvNet.num_cells"]),
+        last,
+        num_cells=inner,
+        activation_class=nn.ReLU,
+        activate_last_layer=True,
+    )
+    return nn.Sequential(*build_convolutions(settings, task), layers)
 
 
 class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
@@ -85,7 +122,7 @@ def build_periodic_targets(loss: LossModule, settings: Mapping[str, Any]) -> Tar
     return HardUpdate(loss, value_network_update_interval=interval)
 
 
-def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Policy:
+def make_greedy_policy(actor: ProbabilisticTensorDictSequential | TensorDictSequential) -> Policy:
     """Return the actor without noise, under the current weights.
 
     A stochastic actor gives its squashed location, or the likeliest of discrete actions. Its
@@ -97,7 +134,7 @@ def make_greedy_policy(actor: ProbabilisticActor | TensorDictSequential) -> Poli
         batch = torch.as_tensor(observations, dtype=torch.float32)
         with torch.no_grad():
             inputs = TensorDict({"observation": batch}, [len(batch)])
-            if isinstance(actor, ProbabilisticActor):
+            if isinstance(actor, ProbabilisticTensorDictSequential):
                 actions = actor.get_dist(inputs).deterministic_sample
             else:
                 actions = actor(inputs)["action"]
@@ -153,4 +190,4 @@ def get_parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch
             found[f"{network}.{name}"] = tensors[name]
     if hasattr(loss, "log_alpha"):
         found["log_alpha"] = loss.log_alpha
-    return found
+    return select_distinct(found)

@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule
+from tensordict.nn import (
+    AddStateIndependentNormalScale,
+    ProbabilisticTensorDictSequential,
+    TensorDictModule,
+    TensorDictSequential,
+)
 from torch import nn
 from torchrl.data import (
     Composite,
@@ -17,7 +22,14 @@ from torchrl.data import (
     TensorDictReplayBuffer,
 )
 from torchrl.envs import DoubleToFloat, ExplorationType, RewardSum, StepCounter
-from torchrl.modules import MLP, OneHotCategorical, ProbabilisticActor, TanhNormal, ValueOperator
+from torchrl.modules import (
+    MLP,
+    ActorValueOperator,
+    OneHotCategorical,
+    ProbabilisticActor,
+    TanhNormal,
+    ValueOperator,
+)
 from torchrl.objectives import ClipPPOLoss, group_optimizers
 from torchrl.objectives.value import GAE
 
@@ -29,7 +41,12 @@ from parallax.adapters.torchrl.loop import (
     mark_truncations,
     seed_generators,
 )
-from parallax.adapters.torchrl.networks import attach_monitor, build_action_spec, make_greedy_policy
+from parallax.adapters.torchrl.networks import (
+    attach_monitor,
+    build_action_spec,
+    build_image_encoder,
+    make_greedy_policy,
+)
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -51,7 +68,7 @@ class PPOComponents:
         total_updates: Gradient steps of all requested whole rollouts.
     """
 
-    actor: ProbabilisticActor
+    actor: ProbabilisticTensorDictSequential
     advantages: GAE
     loss: ClipPPOLoss
     optimizer: torch.optim.Optimizer
@@ -61,8 +78,11 @@ class PPOComponents:
 
 def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
     """Return networks, loss and optimisers as they are before the first update."""
-    build_actor = _build_discrete_actor if task.choices else _build_actor
-    actor, critic = build_actor(settings, task), _build_critic(settings, task)
+    if task.image:
+        actor, critic = _build_image_networks(settings, task)
+    else:
+        build_actor = _build_discrete_actor if task.choices else _build_actor
+        actor, critic = build_actor(settings, task), _build_critic(settings, task)
     advantages = GAE(
         gamma=settings["GAE.gamma"],
         lmbda=settings["GAE.lmbda"],
@@ -81,7 +101,9 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
         critic_coeff=settings["ClipPPOLoss.critic_coeff"],
         loss_critic_type="l2",
     )
-    optimizer = group_optimizers(*(_make_adam(network, settings) for network in (actor, critic)))
+    # Of shared networks as in upstream's ppo_atari.py: each layer is in the loss once.
+    networks = [loss] if task.image else [actor, critic]
+    optimizer = group_optimizers(*(_make_adam(network, settings) for network in networks))
     frames = settings["Collector.frames_per_batch"]
     rollouts = settings["script.total_frames"] // frames
     per_epoch = math.ceil(frames / settings["TensorDictReplayBuffer.batch_size"])
@@ -93,14 +115,33 @@ def _build_discrete_actor(settings: Mapping[str, Any], task: Task) -> Probabilis
     # Logits of a categorical distribution, as in upstream's ppo_atari.py; its task counts actions,
     # where this adapter's tasks have them one-hot.
     network = _build_mlp(task.observation_size, task.choices, settings, ACTOR_GAIN)
+    return _make_categorical_actor(network, "observation", task)
+
+
+def _make_categorical_actor(network: nn.Module, in_key: str, task: Task) -> ProbabilisticActor:
     return ProbabilisticActor(
-        TensorDictModule(network, in_keys=["observation"], out_keys=["logits"]),
+        TensorDictModule(network, in_keys=[in_key], out_keys=["logits"]),
         in_keys=["logits"],
         spec=Composite(action=OneHot(task.choices)),
         distribution_class=OneHotCategorical,
         default_interaction_type=ExplorationType.RANDOM,
         return_log_prob=True,
     )
+
+
+def _build_image_networks(
+    settings: Mapping[str, Any], task: Task
+) -> tuple[ProbabilisticTensorDictSequential, TensorDictSequential]:
+    # As upstream's utils_atari.py: one linear layer each on shared layers, torch's initialisation.
+    encoder = TensorDictModule(
+        build_image_encoder(settings, task), in_keys=["observation"], out_keys=["common_features"]
+    )
+    features = settings["MLP.num_cells"][-1]
+    logits = MLP(features, task.choices, num_cells=[], activation_class=nn.ReLU)
+    policy = _make_categorical_actor(logits, "common_features", task)
+    values = MLP(features, 1, num_cells=[], activation_class=nn.ReLU)
+    both = ActorValueOperator(encoder, policy, ValueOperator(values, in_keys=["common_features"]))
+    return both.get_policy_operator(), both.get_value_operator()
 
 
 def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:

@@ -147,7 +147,10 @@ def locate_tensors(algorithm: str, loss: Any, action_size: int) -> dict[str, Ten
     if algorithm == "dqn":
         for suffix in ("", "_target"):
             values = _get_network_tensors(loss, "value_network", suffix)
-            found |= _locate_layers(values, f"critic1{suffix}", "module.0.module.")
+            if "module.0.module.2.advantage.0.weight" in values.keys():  # noqa: SIM118
+                found |= _locate_dueling_layers(values, f"critic1{suffix}")
+            else:
+                found |= _locate_layers(values, f"critic1{suffix}", "module.0.module.")
         return found
     deterministic = algorithm in ("td3", "ddpg")
     actor = "module.0.module." if deterministic else "module.0.module.0."
@@ -187,6 +190,18 @@ def _get_network_tensors(loss: Any, network: str, suffix: str) -> Mapping[str, A
     prefix = "target_" if suffix else ""
     tensors: Mapping[str, Any] = getattr(loss, f"{prefix}{network}_params").flatten_keys(".")
     return tensors
+
+
+def _locate_dueling_layers(tensors: Mapping[str, Any], network: str) -> dict[str, TensorLocation]:
+    """Return the tensors of a shared layer and of two heads with one hidden layer each."""
+    layers = {"0": "0.0"}
+    for head in ("advantage", "value"):
+        layers |= {f"{head}0": f"2.{head}.0", head: f"2.{head}.2"}
+    return {
+        f"{network}.{name}.{kind}": TensorLocation(tensors[f"module.0.module.{native}.{kind}"])
+        for name, native in layers.items()
+        for kind in ("weight", "bias")
+    }
 
 
 def _locate_layers(

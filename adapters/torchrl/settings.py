@@ -187,6 +187,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     emulate_in_loop(t, context, "target_kl", None)
     t.set_option("adam_eps", "Adam.eps")
     t.set_option("hidden_sizes", "MLP.num_cells", list(hp.hidden_sizes))
+    t.set_conv_filters("ConvNet.num_cells", context.task, "with the hidden layers shared")
     emulate_in_loop(t, context, "bootstrap_truncation", True)
     # The script's schedules end with the last whole rollout; the steps collected are rounded up.
     t.set_extra_options(**{"script.total_frames": context.steps})

@@ -36,6 +36,7 @@ from parallax.analysis.report.sections.scores import (
     score_table_to_csv,
     score_table_to_latex,
 )
+from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.thesis.page import make_thesis_document
@@ -135,6 +136,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
         if others:
             lines.append(f"  in other variants: {_format_verdict_counts(others)}")
     lines += [format_omnibus(item) for item in verdicts.omnibus]
+    lines += describe_suites(verdicts)
     return lines
 
 

@@ -266,6 +266,15 @@ _SOLVED_SCORES: dict[str, tuple[float, str]] = {
 }
 
 
+def get_top_score(algorithm: str, env: str) -> tuple[float, str] | None:
+    """Return the score that scales of a task end with, and its source.
+
+    The published score of the algorithm, or the score at which the task counts as solved where
+    nothing is published.
+    """
+    return get_reference_score(algorithm, env) or get_solved_score(env)
+
+
 def get_solved_score(env: str) -> tuple[float, str] | None:
     """Return the mean return at which a task counts as solved, and its source."""
     return _SOLVED_SCORES.get(split_version(env)[0])

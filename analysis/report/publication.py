@@ -38,6 +38,7 @@ from parallax.analysis.report.sections import (
     ranking,
     reproduction,
     runs,
+    suite,
 )
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
@@ -122,6 +123,7 @@ def make_publication_document(study: StudyPublication) -> Document:
     same = verdicts.main_consistency
     differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
     level_blocks = _make_level_blocks(study, explanations)
+    suites = suite.describe_suites(verdicts)
     blocks: list[Block] = [
         Remark(study.note) if study.note else "",
         *level_blocks,
@@ -143,6 +145,7 @@ def make_publication_document(study: StudyPublication) -> Document:
                 *_describe_terms(study),
                 consistency.make_setting_summary(verdicts, same),
                 overall.describe_omnibus(verdicts),
+                Listing(suites, "All tasks of an algorithm together") if suites else "",
                 *(
                     consistency.make_setting_sections(verdicts, same)
                     or ["No two frameworks have a run in one setting."]

@@ -59,7 +59,13 @@ from parallax.analysis.report.sections.runs import (
     make_study_grid,
 )
 from parallax.analysis.report.sections.scores import make_score_tables
-from parallax.analysis.report.sections.suite import make_further_tables
+from parallax.analysis.report.sections.suite import (
+    make_all_alike_table,
+    make_further_tables,
+    make_learning_table,
+    make_noise_table,
+    make_suite_table,
+)
 from parallax.analysis.report.sections.vs_random import make_vs_random_table
 from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
@@ -151,6 +157,8 @@ def make_report_document(
                 make_consistency_table(verdicts),
                 make_defaults_table(verdicts) if verdicts.defaults else "",
                 make_intention_to_treat_table(verdicts) if verdicts.intention_to_treat else "",
+                make_learning_table(verdicts.learning) if verdicts.learning else "",
+                make_noise_table(verdicts.evaluation_noise) if verdicts.evaluation_noise else "",
                 *_make_next_step(verdicts, loaded.root),
             ),
             "consistency",
@@ -176,6 +184,7 @@ def make_report_document(
             (
                 *draw("aggregates", "efficiency", "improvement", "profiles"),
                 make_overall_table(results.overall, verdicts),
+                *_make_suite_blocks(verdicts),
             ),
             "overall",
         ),
@@ -189,6 +198,13 @@ def make_report_document(
     names = sorted({cell.study for cell in loaded.cells})
     title = f"Parallax report: {', '.join(names)}"
     return Document(title, (format_run_counts(loaded), *sections))
+
+
+def _make_suite_blocks(verdicts: StudyVerdicts) -> tuple[Block, ...]:
+    """Return the tables of pairs over all tasks, and of all frameworks together."""
+    suites = (make_suite_table(verdicts.suites),) if verdicts.suites else ()
+    alike = (make_all_alike_table(verdicts.all_alike),) if verdicts.all_alike else ()
+    return (*suites, *alike)
 
 
 def _make_answers_section(

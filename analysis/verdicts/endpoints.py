@@ -8,6 +8,7 @@ from parallax.analysis.data.published import (
     get_random_score,
     get_reference_score,
     get_solved_score,
+    get_top_score,
 )
 from parallax.analysis.data.runs import LoadedRuns, StudyCell
 from parallax.analysis.stats.endpoints import FINAL
@@ -44,6 +45,8 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
         source = f"chosen for this report; the study's configuration has {fixed}"
     elif len(found) > 1:
         source = f"runs were started with different endpoints: {', '.join(sorted(found))}"
+    elif not any(run.spec.get("endpoint") for run in loaded.runs):
+        source = "the default of runs whose configuration names none"
     else:
         source = "fixed in the study's configuration"
     chosen = dataclasses.replace(
@@ -77,14 +80,15 @@ def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | No
     """Return the scale on which 0 is doing nothing and 1 a solved task; None if unknown.
 
     0 is the better score of a policy that does nothing and of random actions, 1 the published score
-    of the algorithm. A range given for the task takes precedence: its upper end is 1, and 0 is the
-    largest of its lower end and the two policies' scores.
+    of the algorithm, or that of a solved task where nothing is published. A range given for the
+    task takes precedence: its upper end is 1, and 0 is the largest of its lower end and the two
+    policies' scores.
 
     Args:
         cell: The setting.
         options: Given ranges.
     """
-    return _make_scale(cell, options, get_reference_score(cell.algorithm, cell.env))
+    return _make_scale(cell, options, get_top_score(cell.algorithm, cell.env))
 
 
 def find_solved_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:

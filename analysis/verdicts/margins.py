@@ -9,8 +9,9 @@ import numpy as np
 from parallax.analysis.data.published import (
     get_best_published_score,
     get_random_score,
-    get_reference_score,
     get_return_bounds,
+    get_solved_score,
+    get_top_score,
 )
 from parallax.analysis.stats import unobserved_failures
 from parallax.analysis.stats.moments import FloatArray
@@ -59,9 +60,10 @@ def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> Equ
     """Compute the equivalence margin for groups of one setting.
 
     The margin is a share of the distance from the score of random actions to the published score
-    of the algorithm on the task; with `options.margin_of` = `score`, of the published score
-    itself. A range given for the task takes precedence. If nothing is published, the margin is a
-    share of the mean absolute score of the compared runs.
+    of the algorithm on the task, or to the score of a solved task where nothing is published; with
+    `options.margin_of` = `score`, of that score itself. A range given for the task takes
+    precedence. If neither is known, the margin is a share of the mean absolute score of the
+    compared runs.
 
     Args:
         groups: At least one group with a run, all of one setting.
@@ -78,7 +80,7 @@ def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[
     given = options.range_by_env.get(cell.env)
     if given:
         return given[1], given[0], "the range given for the task"
-    found = get_reference_score(cell.algorithm, cell.env)
+    found = get_top_score(cell.algorithm, cell.env)
     if found is None:
         mean = sum(abs(float(group.moments.mean)) for group in groups) / len(groups)
         return mean, 0.0, "compared runs"
@@ -91,8 +93,8 @@ def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[
 def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float:
     """Compute the score below which a run of a setting counts as failed; NaN without a scale.
 
-    It lies at `options.failed_share` of the distance from random actions to the published score,
-    or of the range given for the task.
+    It lies at `options.failed_share` of the distance from random actions to the published score (of
+    a solved task where nothing is published), or of the range given for the task.
 
     Args:
         groups: At least one group, all of one setting.
@@ -100,7 +102,7 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
     """
     cell = groups[0].cell
     given, random = options.range_by_env.get(cell.env), get_random_score(cell.env)
-    found = get_reference_score(cell.algorithm, cell.env)
+    found = get_top_score(cell.algorithm, cell.env)
     if given:
         low, high = given
     elif found is None or random is None:
@@ -114,8 +116,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
     """Return the range in which all runs of a setting are assumed to end, observed or not.
 
     The bounds that the task's rewards imply, where there are some; otherwise from the score of
-    random actions to the best published score of the algorithm on the task. The range is widened
-    to include all compared runs.
+    random actions to the best published score of the algorithm on the task, or to that of a solved
+    task where nothing is published. The range is widened to include all compared runs.
 
     Args:
         pair: Groups of one setting.
@@ -124,19 +126,21 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
     cell = pair[0].cell
     if options.chosen_endpoint.is_steps:
         return ScoreRange(0.0, 1.0, "length of training")
-    given = options.range_by_env.get(cell.env)
+    given, ends = options.range_by_env.get(cell.env), get_return_bounds(cell.env)
     random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
+    top = "the best published score"
+    if best is None and (solved := get_solved_score(cell.env)):
+        best, top = solved[0], "the score of a solved task"
     if given:
         low, high, source = *given, "given"
+    elif all(map(math.isfinite, ends)):
+        low, high, source = *ends, "what the task's rewards allow"
     elif random is not None and best is not None:
-        low, high, source = random[0], best, "random actions to the best published score"
-        ends = get_return_bounds(cell.env)
+        low, high, source = random[0], best, f"random actions to {top}"
         low = ends[0] if math.isfinite(ends[0]) else low
         high = ends[1] if math.isfinite(ends[1]) else high
         if any(map(math.isfinite, ends)):
-            source = "what the task's rewards allow" + (
-                "" if all(map(math.isfinite, ends)) else ", and random actions"
-            )
+            source = "what the task's rewards allow, and random actions"
     else:
         return ScoreRange(math.nan, math.nan, "not known")
     seen = [_get_extremes(group) for group in pair if group.n]

@@ -52,7 +52,7 @@ class VerdictOptions:
         ranges = {env: (low, high) for env, low, high in reversed(self.ranges)}
         given = "the range given for a task, elsewhere of " if self.ranges else ""
         way = "" if self.margin_of == "score" else "the way from random actions to "
-        text = f"{self.margin_share:.0%} of {given}{way}the published score"
+        text = f"{self.margin_share:.0%} of {given}{way}the published or solved score"
         if self.chosen_endpoint.is_steps:
             text = f"{self.margin_share:.0%} of the length of training"
         object.__setattr__(self, "range_by_env", ranges)

@@ -226,7 +226,8 @@ def _judge_groups(
 ) -> StudyVerdicts:
     pairs = judge_consistency(groups, options)
     finals = [group.final_group for group in groups]
-    suites = judge_suites(groups, options)
+    learning = judge_learning(finals, options)
+    suites = judge_suites(groups, options, learning)
     return StudyVerdicts(
         tuple(groups),
         reproduction,
@@ -237,9 +238,9 @@ def _judge_groups(
         pool_pairs(pairs),
         judge_paired_seeds(pairs),
         judge_vs_random(finals, options),
-        judge_learning(finals, options),
+        learning,
         suites,
-        judge_all_alike(pairs, suites, options),
+        judge_all_alike(pairs, suites, options, learning),
         _judge_intention_to_treat(groups, options),
         measure_evaluation_noise(groups, options),
         options,

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.margins import find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import (
     DIFFERENT,
     DIFFERENT_IN_DISTRIBUTION,
@@ -30,6 +31,7 @@ from parallax.analysis.verdicts.statements import (
 )
 
 MIN_TASKS = 2
+EQUIVALENT_UNLEARNED = "equivalent but not shown to have learned"
 SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
 
 
@@ -63,7 +65,9 @@ class SuiteVerdict:
         second: The other.
         runs: Runs of each, over all tasks.
         verdict: `different`, `equivalent` or `inconclusive`.
-        statement: The same, with `different in mean` or `different in distribution`.
+        statement: The same, with `different in mean` or `different in distribution`, and
+            `equivalent but not shown to have learned`: scores of frameworks that learned nothing
+            are equal, too.
         difference: Mean over tasks of the differences of means, in normalized score.
         low: Lower end of its uncorrected 95% interval.
         high: Upper end.
@@ -75,6 +79,8 @@ class SuiteVerdict:
         p_equivalence: The larger of it and the bound on unobserved failures.
         p_equivalence_holm: `p_equivalence` after the correction.
         margin: Margin of equivalence, in normalized score.
+        unlearned: Tasks in which not both frameworks are shown to have learned.
+        left_out: Tasks that are not included, with the reason.
     """
 
     key: SuiteKey
@@ -95,6 +101,8 @@ class SuiteVerdict:
     p_equivalence: float
     p_equivalence_holm: float
     margin: float
+    unlearned: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +117,7 @@ class AllAlikeVerdict:
         env: Task; empty for all tasks together.
         frameworks: Names of the frameworks.
         p: Largest p-value of equivalence over all pairs; no correction is needed (Berger 1982).
-        verdict: `equivalent` or `inconclusive`.
+        verdict: `equivalent`, `equivalent but not shown to have learned` or `inconclusive`.
     """
 
     study: str
@@ -181,7 +189,11 @@ def _find_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
     return find_task_scale(cell, options)
 
 
-def judge_suites(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[SuiteVerdict, ...]:
+def judge_suites(
+    groups: Sequence[ScoreGroup],
+    options: VerdictOptions,
+    learning: Sequence[LearningVerdict] | None = None,
+) -> tuple[SuiteVerdict, ...]:
     """Judge every pair of frameworks over all tasks of an algorithm and recipe.
 
     The words mean the same as for one setting. The difference is a mean over tasks: frameworks can
@@ -190,9 +202,37 @@ def judge_suites(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple
     Args:
         groups: Scores per setting and framework.
         options: Level, share that makes the margin, ranges and seed.
+        learning: Which frameworks have learned in which settings; None to take it for granted.
     """
     samples = collect_suites(groups, options)
-    return tuple(item for sample in samples for item in judge_suite(sample, options))
+    found = (item for sample in samples for item in judge_suite(sample, options))
+    return tuple(found if learning is None else _mark_unlearned(found, learning))
+
+
+def _mark_unlearned(
+    items: Iterable[SuiteVerdict], learning: Sequence[LearningVerdict]
+) -> Iterator[SuiteVerdict]:
+    """Yield verdicts that say in which tasks not both frameworks are shown to have learned."""
+    learned = _collect_learned(learning)
+    for item in items:
+        unlearned = tuple(
+            task
+            for task in item.tasks
+            if not {(*item.key, task, item.first), (*item.key, task, item.second)} <= learned
+        )
+        is_claim = item.statement == EQUIVALENT and unlearned
+        statement = EQUIVALENT_UNLEARNED if is_claim else item.statement
+        yield dataclasses.replace(item, unlearned=unlearned, statement=statement)
+
+
+def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]]:
+    """Return study, algorithm, recipe, variant, task and framework of all that have learned."""
+    return {
+        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, one.group.framework)
+        for one in learning
+        if one.is_learned
+        for cell in (one.group.cell,)
+    }
 
 
 def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdict]:
@@ -233,13 +273,17 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
                 *(float(p[i]), float(p_holm[i]), p_permutation, p_mean),
                 *(float(p_tost[i]), float(p_equivalence[i]), float(p_equivalence_holm[i])),
                 margin,
+                left_out=sample.left_out,
             )
         )
     return found
 
 
 def judge_all_alike(
-    pairs: Sequence[PairVerdict], suites: Sequence[SuiteVerdict], options: VerdictOptions
+    pairs: Sequence[PairVerdict],
+    suites: Sequence[SuiteVerdict],
+    options: VerdictOptions,
+    learning: Sequence[LearningVerdict] | None = None,
 ) -> tuple[AllAlikeVerdict, ...]:
     """Judge for every setting and every suite whether all of its frameworks are equivalent.
 
@@ -247,7 +291,10 @@ def judge_all_alike(
         pairs: Verdicts on pairs in settings.
         suites: Verdicts on pairs over tasks.
         options: Level.
+        learning: Which frameworks have learned in which settings; None to take it for granted.
     """
+    learned = _collect_learned(learning or ())
+    tasks = {suite.key: suite.tasks for suite in suites}
     found: dict[tuple[str, str, str, str, str], list[tuple[str, str, float]]] = (
         collections.defaultdict(list)
     )
@@ -263,5 +310,12 @@ def judge_all_alike(
         values = [p for _, _, p in members]
         p = math.nan if any(map(math.isnan, values)) else max(values)
         word = EQUIVALENT if p < options.alpha else INCONCLUSIVE
+        needed = {
+            (*key[:4], task, name)
+            for task in ((key[4],) if key[4] else tasks[key[:4]])
+            for name in names
+        }
+        if word == EQUIVALENT and learning is not None and not needed <= learned:
+            word = EQUIVALENT_UNLEARNED
         verdicts.append(AllAlikeVerdict(*key, names, p, word))
     return tuple(verdicts)

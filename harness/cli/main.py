@@ -95,6 +95,12 @@ COMMANDS = (
         "Says in one answer what is known about why two implementations differ",
     ),
     Command(
+        "triage",
+        f"{_CLI}.triage",
+        "Says whether a new version of an implementation learns as the old one: probes, lockstep, "
+        "trainings",
+    ),
+    Command(
         "alignment", f"{_CLI}.alignment", "Shows how each hyperparameter reaches each framework"
     ),
     Command(

@@ -328,9 +328,13 @@ class LockstepTrainings:
         """Return the first difference, and the probes that are answered differently."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
-        first, second = (self._run_side(number, few, snapshots=4 * few) for number in (one, other))
+        first, second = (self.record_updates(number, few) for number in (one, other))
         probes = self._list_differing_probes(one, other)
         return first_divergence.find_first_divergence(first, second, self._rounding), probes
+
+    def record_updates(self, number: int, updates: int) -> ProbeRun:
+        """Return a training of a side with gradients and weights of each update."""
+        return self._run_side(number, updates, snapshots=4 * updates)
 
     def explain_variant(
         self, one: int, other: int

@@ -24,6 +24,8 @@ MAX_UPDATES = 2000
 _SHARED_STEPS = 64  # transitions of the shared stream
 _ACTION_GRID = 256
 _LEARNING_RATE = 1e-3
+# Exact in float32, in which sbx stores it, so that trainings in float64 can be compared.
+_DISCOUNT = 0.9921875
 _NEVER_INTERVAL = 10**6  # steps between two updates of DQN's target
 _MAX_UPDATE_DELAY = 4  # steps after the warm-up by which the first update has come
 
@@ -98,7 +100,7 @@ def _build_off_policy_experiment(
         minibatch_window=among,
         permutes_as_draws=True,
     )
-    common: dict[str, Any] = {"tau": 0.005, "gamma": 0.99}
+    common: dict[str, Any] = {"tau": 0.005, "gamma": _DISCOUNT}
     name = f"lockstep {algorithm} {updates}"
     common |= _choose_adam_eps(cache, algorithm, 1e-8)
     settings = {**common, **changes, "buffer_size": 4 * MAX_UPDATES}

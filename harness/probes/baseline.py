@@ -34,6 +34,9 @@ MAX_LISTED_CHANGES = 5
 AnswerTable = dict[tuple[str, str], ProbeAnswer]
 """Answers by probe and implementation."""
 
+OTHER_NUMBERS = "as before, with other numbers"
+"""End of the description of an answer that changed in its numbers alone."""
+
 
 def load_report(path: Path) -> ProbeReport:
     """Load a stored report.
@@ -115,7 +118,7 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
     """Return the difference of an answer from an earlier one, in at most one line."""
     old, new = describe_answer(before), describe_answer(after)
-    was_is = f"was {old}; is {new}" if old != new else f"{new} as before, with other numbers"
+    was_is = f"was {old}; is {new}" if old != new else f"{new} {OTHER_NUMBERS}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
     if _is_unchanged(result.probe, before, after):

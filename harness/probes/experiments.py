@@ -241,8 +241,9 @@ class ExperimentCache:
         if self.script:
             self.adapter.check_script(algorithm, native, context)
             check_segments_in_script(changes, self.script)
+        changed = make_replacement(changes)
         try:
-            with silence_output(), make_replacement(changes).apply_replacement():
+            with silence_output(), changed.apply_replacement():
                 record = self.adapter.probe(algorithm, native, context, script, monitor)
         finally:
             for step, transition in enumerate(world.transitions, 1):
@@ -250,6 +251,7 @@ class ExperimentCache:
                     words = f"its training takes an action that is not finite, at step {step}"
                     self._not_finite.setdefault(algorithm, words)
         lines.update(record.source_lines)
+        monitor.wrap_policy(changed.apply_replacement)
         return ProbeRun(
             experiment,
             hyperparameters,

@@ -179,8 +179,11 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
         changes = find_task_interventions(adapter, task.intervention, algorithms)
         if task.level.name == "lockstep":
-            form = [item for name in algorithms for item in list_reference_form(adapter, name)]
-            changes += [item for item in form if item not in changes]
+            for item in (
+                item for name in algorithms for item in list_reference_form(adapter, name)
+            ):
+                if item not in changes:  # an intervention may belong to several algorithms
+                    changes.append(item)
         script = read_own_script(task.script) if task.script else None
         cache = ExperimentCache(adapter, task.seed, changes, task.level, script)
         for name in names:

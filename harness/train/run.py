@@ -195,8 +195,10 @@ class _RunAttempt:
                 monitor.make_env,
                 monitor,
             )
-        monitor.finish(prepared.native.total_steps)
-        learned = monitor.get_stored_policy()
+        with silence_future_warnings(), changed.apply_replacement():
+            # The last evaluation acts with the code of the run, as those before it.
+            monitor.finish(prepared.native.total_steps)
+            learned = monitor.get_stored_policy()
         _check_weights_finite(learned.weights)
         best = monitor.best
         saved = best.policy if best and best.policy else learned

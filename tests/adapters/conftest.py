@@ -24,6 +24,8 @@ RECORDED = (
 KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 # The states of other frameworks are told in the same way with images, which only buffers notice.
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
+# What JAX compiles for images takes half a minute.
+ON_IMAGES = ("test_images_are_learned_from_or_refused", "test_conv_filters_reach_every_network")
 # What is tried is this project's own writing, with any framework.
 OURS = "test_full_disk_leaves_a_failed_run_that_says_so"
 
@@ -41,6 +43,8 @@ def waits(item):
     if item.originalname in (OURS, KILLED_ON_IMAGES):
         return framework != "sb3"
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.originalname in ON_IMAGES and framework == "sbx":
+        return True
     if item.originalname == KILLED and parameters["wrappers"] == "normalized":
         return True
     if item.originalname in RECORDED and parameters["algorithm"] == "ddpg":

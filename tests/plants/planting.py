@@ -80,8 +80,8 @@ def script(old: str, new: str) -> Callable[[], AbstractContextManager[None]]:
     def planted() -> Iterator[None]:
         read = bridge.read_script
 
-        def changed(algorithm: str, discrete: bool = False) -> tuple[Path, str]:
-            path, source = read(algorithm, discrete)
+        def changed(algorithm: str, kind: str = "continuous") -> tuple[Path, str]:
+            path, source = read(algorithm, kind)
             return path, replaced(source, old, new)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -32,6 +32,7 @@ from parallax.analysis.report.document import (
     Words,
 )
 from parallax.analysis.report.sections import hyperparameters, vs_random
+from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.report.tables import (
     Column,
     Table,
@@ -85,6 +86,7 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
         text = f"Apart from these, {words}: {_describe_study_part(own, verdicts)}"
         parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
     parts += _describe_defaults(verdicts)
+    parts += _link_suites(verdicts)
     parts += link_intention_to_treat(verdicts)
     clear = sorted(
         (item for item in items if item.verdict != INCONCLUSIVE),
@@ -97,7 +99,7 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
         for name, group in group_by_outlier_framework(clear)
     ]
     headline = LinkedSentence(
-        _format_headline(items, verdicts.options), _link_pairs(items), "t-consistency"
+        _format_headline(items, verdicts), _link_pairs(items), "t-consistency"
     )
     return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
 
@@ -114,6 +116,24 @@ def _describe_defaults(verdicts: StudyVerdicts) -> tuple[LinkedSentence, ...]:
         )
         found.append(LinkedSentence(text, _link_pairs(own), "t-defaults"))
     return tuple(found)
+
+
+def _link_suites(verdicts: StudyVerdicts) -> list[LinkedSentence]:
+    """Return the sentences on all tasks of an algorithm together, with their runs."""
+    keys = dict.fromkeys(item.key for item in verdicts.suites)
+    return [
+        LinkedSentence(
+            text,
+            tuple(
+                group
+                for group in verdicts.groups
+                if (group.cell.study, group.cell.algorithm, group.cell.hps, group.cell.variant)
+                == key
+            ),
+            "t-suite",
+        )
+        for key, text in zip(keys, describe_suites(verdicts), strict=True)
+    ]
 
 
 def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
@@ -235,17 +255,29 @@ def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts)
     return f" Better than random: {better} means." if better != MISSING else ""
 
 
-def _format_headline(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
+def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     words = format_verdict_counts([item.verdict for item in items], _VERDICT_ORDER)
     inconclusive = [item for item in items if item.verdict == INCONCLUSIVE]
     sentences = [
         f"Of {format_count(len(items), 'pair')} of frameworks with equal hyperparameters: {words}.",
+        _describe_unlearned(items, verdicts),
         describe_sizes_used([group.n for item in items for group in (item.first, item.second)]),
         _describe_families(items),
-        describe_seeds_needed(inconclusive, options),
+        describe_seeds_needed(inconclusive, verdicts.options),
         "parallax study plan lists the seeds needed and their cost." if inconclusive else "",
     ]
     return " ".join(filter(None, sentences))
+
+
+def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
+    """Return how many equivalent pairs have not both learned: what learns nothing scores alike."""
+    learned = {item.group.key for item in verdicts.learning if item.is_learned}
+    own = [
+        item
+        for item in items
+        if item.verdict == EQUIVALENT and not {item.first.key, item.second.key} <= learned
+    ]
+    return f"{len(own)} of the equivalent ones are not shown to have learned." if own else ""
 
 
 def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:

@@ -1,9 +1,19 @@
 """Tables of what is judged beside single pairs: suites, learning, failed runs, evaluation noise."""
 
+import collections
 from collections.abc import Sequence
 from typing import Any
 
-from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import (
+    describe_recipe,
+    find_own_parts,
+    format_count,
+    format_number,
+    format_p_value,
+    format_verdict_counts,
+    get_label,
+)
 from parallax.analysis.report.tables import (
     Column,
     Table,
@@ -19,8 +29,48 @@ from parallax.analysis.report.tables import (
 )
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
 from parallax.analysis.verdicts.references import LearningVerdict
+from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
-from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
+from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteKey, SuiteVerdict
+
+
+def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
+    """Return for each algorithm and recipe what is shown of frameworks over its tasks together."""
+    found: dict[SuiteKey, list[SuiteVerdict]] = {}
+    for item in verdicts.suites:
+        found.setdefault(item.key, []).append(item)
+    cells = [StudyCell(key[0], "", *key[1:]) for key in found]
+    alike = {
+        (item.study, item.algorithm, item.hps, item.variant): item
+        for item in verdicts.all_alike
+        if not item.env
+    }
+    texts = []
+    for cell, (key, own) in zip(cells, found.items(), strict=True):
+        parts = find_own_parts(cell, [other for other in cells if other.algorithm == key[1]])
+        place = ", ".join((describe_recipe(key[2]), *filter(None, parts)))
+        counts = collections.Counter(item.statement for item in own)
+        words = format_verdict_counts(
+            [item.statement for item in own],
+            sorted({*counts, EQUIVALENT, INCONCLUSIVE}, key=lambda word: (word[0] == "i", word)),
+        )
+        text = (
+            f"{get_label(key[1])} ({place}) over {format_count(len(own[0].tasks), 'task')} "
+            f"together, {format_count(len(own), 'pair')}: {words}."
+        )
+        together = alike[key]
+        unlearned = sorted({task for item in own for task in item.unlearned})
+        number = len(together.frameworks)
+        text += (
+            f" {'Both' if number == 2 else f'All {number}'} frameworks together: "
+            f"{together.verdict} ({format_p_value(together.p)})."
+        )
+        if unlearned:
+            text += f" Not all are shown to have learned: {', '.join(unlearned)}."
+        if own[0].left_out:
+            text += f" Left out: {'; '.join(own[0].left_out)}."
+        texts.append(text)
+    return tuple(texts)
 
 
 def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
@@ -28,6 +78,7 @@ def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
     columns: tuple[Column[SuiteVerdict], ...] = (
         *_make_suite_columns(lambda i: i.key),
         make_text_column("tasks", "tasks", lambda i: ", ".join(i.tasks)),
+        make_csv_column("left_out", lambda i: "; ".join(i.left_out)),
         *make_pair_columns(lambda i: i.first, lambda i: i.second),
         make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         make_text_column("statement", "statement", lambda i: i.statement),
@@ -43,6 +94,7 @@ def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
         make_csv_column("p_equivalence", lambda i: i.p_equivalence),
         make_p_value_column("p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm),
         make_csv_column("margin", lambda i: i.margin),
+        make_csv_column("unlearned", lambda i: ", ".join(i.unlearned)),
     )
     title = "Every pair of frameworks over all tasks of an algorithm, normalized scores"
     return Table("t-suite", title, columns, tuple(items), lambda i: ())

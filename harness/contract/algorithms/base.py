@@ -90,7 +90,7 @@ class Hyperparameters:
         if task.image:
             raise SpecError(
                 f"env={task.env_id} shows images, and {self.label} takes none: use another task, "
-                "or an algorithm with conv_filters among its hyperparameters, such as dqn."
+                "or an algorithm with conv_filters among its hyperparameters, such as dqn or ppo."
             )
         return self
 

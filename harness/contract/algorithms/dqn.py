@@ -6,11 +6,8 @@ from typing import Any, ClassVar, Self
 
 from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy, PeriodicTargetUpdates
-from parallax.harness.contract.algorithms.image_encoder import (
-    choose_default_filters,
-    compute_feature_map_sizes,
-)
-from parallax.harness.contract.fields import SpecError, bounded_field, format_value
+from parallax.harness.contract.algorithms.image_encoder import resolve_conv_filters
+from parallax.harness.contract.fields import bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,20 +121,5 @@ class DQN(PeriodicTargetUpdates):
 
     def resolve_for_task(self, task: Task) -> Self:
         """Convolutions where observations are images, and none elsewhere."""
-        setting = f"hyperparameters.conv_filters={format_value(self.conv_filters)}"
-        if not task.image:
-            if self.conv_filters is not None:
-                raise SpecError(
-                    f"{setting} would have no effect: env={task.env_id} shows no images. "
-                    "Leave it null."
-                )
-            return self
-        filters = self.conv_filters or choose_default_filters(task.image)
-        fits = sum(min(size) > 0 for size in compute_feature_map_sizes(task.image, filters)) - 1
-        if fits < len(filters):
-            height, width = task.image[1:]
-            raise SpecError(
-                f"{setting}: {len(filters)} convolutions leave nothing of env={task.env_id}, whose "
-                f"images are {height} by {width}. Use at most {fits}."
-            )
+        filters = resolve_conv_filters(self.conv_filters, task)
         return dataclasses.replace(self, conv_filters=filters)

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from parallax.envs.tasks import Task
+from parallax.harness.contract.fields import SpecError, format_value
+
 SMALL_FILTERS = (16,)
 """Of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
 LARGE_FILTERS = (32, 64, 64)
@@ -43,6 +46,30 @@ def compute_feature_map_sizes(
 def choose_default_filters(image: Sequence[int]) -> tuple[int, ...]:
     """The papers' choice."""
     return LARGE_FILTERS if is_large_image(image) else SMALL_FILTERS
+
+
+def resolve_conv_filters(filters: tuple[int, ...] | None, task: Task) -> tuple[int, ...] | None:
+    """Return the filters of each convolution on a task: the papers' for null, none without images.
+
+    Raises:
+        SpecError: There are filters without images, or too many convolutions for its images.
+    """
+    setting = f"hyperparameters.conv_filters={format_value(filters)}"
+    if not task.image:
+        if filters is not None:
+            raise SpecError(
+                f"{setting} would have no effect: env={task.env_id} shows no images. Leave it null."
+            )
+        return None
+    chosen = filters or choose_default_filters(task.image)
+    fits = sum(min(size) > 0 for size in compute_feature_map_sizes(task.image, chosen)) - 1
+    if fits < len(chosen):
+        height, width = task.image[1:]
+        raise SpecError(
+            f"{setting}: {len(chosen)} convolutions leave nothing of env={task.env_id}, whose "
+            f"images are {height} by {width}. Use at most {fits}."
+        )
+    return chosen
 
 
 def is_large_image(image: Sequence[int]) -> bool:

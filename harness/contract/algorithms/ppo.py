@@ -3,15 +3,17 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms.base import (
     ActionKind,
     AlgorithmFamily,
     Hyperparameters,
     UpdateSchedule,
 )
-from parallax.harness.contract.fields import SCHEDULES, bounded_field
+from parallax.harness.contract.algorithms.image_encoder import resolve_conv_filters
+from parallax.harness.contract.fields import SCHEDULES, SpecError, bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,10 @@ class PPO(Hyperparameters):
         target_kl: Approximate KL divergence of a minibatch, mean(ratio - 1 - log ratio), from
             which on a rollout makes no further updates; null is off.
         adam_eps: Adam's denominator constant.
-        hidden_sizes: Units per hidden layer, of policy and value network alike.
+        hidden_sizes: Units per hidden layer, of policy and value network alike. Where
+            observations are images, after the convolutions and with ReLU; both networks share
+            these layers and the convolutions, and have one linear layer each of their own.
+        conv_filters: Filters of each convolution where observations are images, as in `DQN`.
         bootstrap_truncation: Whether a time limit is bootstrapped through.
     """
 
@@ -99,6 +104,7 @@ class PPO(Hyperparameters):
         "target_kl": (1e-6,),
         "adam_eps": (1e-3,),
         "hidden_sizes": ((12, 12),),
+        "conv_filters": ((4,), None),
         "bootstrap_truncation": (False, True),
     }
 
@@ -119,7 +125,24 @@ class PPO(Hyperparameters):
     target_kl: float | None = bounded_field(above=0)
     adam_eps: float = bounded_field(above=0)
     hidden_sizes: tuple[int, ...] = bounded_field(minimum=1, nonempty=True)
+    conv_filters: tuple[int, ...] | None = bounded_field(
+        minimum=1, nonempty=True, legacy_value=None
+    )
     bootstrap_truncation: bool = bounded_field()
+
+    def resolve_for_task(self, task: Task) -> Self:
+        """Convolutions where observations are images, and none elsewhere.
+
+        Raises:
+            SpecError: The filters do not fit the task, or its actions are not discrete.
+        """
+        if task.image and not task.choices:
+            raise SpecError(
+                f"env={task.env_id} shows images and has continuous actions: PPO takes images "
+                "with discrete actions only. Use another task."
+            )
+        filters = resolve_conv_filters(self.conv_filters, task)
+        return dataclasses.replace(self, conv_filters=filters)
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
         """Return the update schedule of `steps` environment transitions.

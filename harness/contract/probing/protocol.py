@@ -6,6 +6,7 @@ A probe hands an adapter a `ProbeScript`; the adapter trains with upstream's cod
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,18 @@ class ProbeMonitor:
     def record(self, metrics: Mapping[str, float]) -> None:
         """Save the metrics."""
         self.metrics.append(dict(metrics))
+
+    def wrap_policy(self, apply_changes: Callable[[], AbstractContextManager[object]]) -> None:
+        """Let the policy act with changed code also after the training, as it did in it."""
+        policy = self.policy
+        if policy is None:
+            return
+
+        def act(observations: NDArray[np.float32]) -> NDArray[Any]:
+            with apply_changes():
+                return policy(observations)
+
+        self.policy = act
 
     def predict_greedy(self, observations: Array) -> Array:
         """Return the framework's greedy actions, float[rows, actions]."""

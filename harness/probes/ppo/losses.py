@@ -204,8 +204,9 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
     others = {"half the value loss": np.array([policy + value / 2 - ENTROPY_COEFFICIENT * bonus])}
     expected = np.array([policy + value - ENTROPY_COEFFICIENT * bonus])
     # Where policy and value have optimisers apart, the loss of each is differentiated by itself.
-    first = {loss.steps: loss.value for loss in reversed(run.record.losses)}
-    total = sum(first[number] for number in range(len(measurements.list_updates(run)[0])))
+    # Where their gradients are clipped together, both are differentiated before the first step.
+    parts = len(measurements.list_updates(run)[0])
+    total = sum([loss.value for loss in run.record.losses if loss.steps < parts][:parts])
     return ProbeMeasurement(np.array([total]), expected, alternatives=others)
 
 

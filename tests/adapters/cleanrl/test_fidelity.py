@@ -69,7 +69,7 @@ def test_harness_changes_nothing(algorithm, wrappers, actions, tmp_path):
     )
     _, run = support.run(spec, tmp_path)
     # All that is not named here is the script's own default: this tests the recipe file as well.
-    script, _ = read_script(algorithm, discrete)
+    script, _ = read_script(algorithm, actions)
     arguments = ["--env-id", env, "--seed", "5", "--total-timesteps", str(steps), *native]
     output = tmp_path / "weights.npz"
     # A process of its own, which need not import everything again.

@@ -30,7 +30,7 @@ PPO = "ppo_continuous_action"
 
 
 def shipped(algorithm="ppo", discrete=False):
-    return read_script(algorithm, discrete)[1]
+    return read_script(algorithm, "discrete" if discrete else "continuous")[1]
 
 
 def script(source, name="mine.py"):

@@ -100,7 +100,7 @@ def test_every_hyperparameter_takes_other_values_with_patches(algorithm):
     base = load_recipe(algorithm, "cleanrl")
     for field, values in schema.alternatives.items():
         if field == "conv_filters":
-            continue  # the script has no network for images
+            continue  # none without images
         for value in values:
             rows = translate(algorithm, patched=True, **{field: value}).alignment
             row = next(row for row in rows if row.field == field)

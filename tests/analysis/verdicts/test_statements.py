@@ -27,7 +27,12 @@ from parallax.analysis.verdicts.statements import (
     format_rate,
 )
 from parallax.analysis.verdicts.study import judge_runs
-from parallax.analysis.verdicts.suite import collect_suites, judge_all_alike, judge_suites
+from parallax.analysis.verdicts.suite import (
+    EQUIVALENT_UNLEARNED,
+    collect_suites,
+    judge_all_alike,
+    judge_suites,
+)
 
 OPTIONS = VerdictOptions(ranges=(("InvertedPendulum-v4", 0.0, 1000.0), ("Pendulum-v1", -1225, 0)))
 PENDULUM = "InvertedPendulum-v4"
@@ -218,6 +223,22 @@ def test_a_suite_names_what_differs_and_leaves_incomplete_tasks_out():
     (sample,) = collect_suites([*suite(5), group("a", [1.0, 2.0], "Reacher-v4")], OPTIONS)
     assert sample.left_out == ("Reacher-v4: no two runs of b",)
     assert not judge_suites(suite(10, tasks=(PENDULUM,)), OPTIONS)
+
+
+def test_a_suite_in_which_nothing_was_learned_is_not_called_equivalent():
+    groups = suite(30)
+    learning = judge_learning(groups, OPTIONS)
+    assert all(item.is_learned for item in learning)
+    found = judge_suites(groups, OPTIONS, learning)
+    assert {item.statement for item in found} == {"equivalent"}
+    assert not any(item.unlearned for item in found)
+    lazy = [item for item in learning if item.group.cell.env != PENDULUM]
+    found = judge_suites(groups, OPTIONS, lazy)
+    assert {item.statement for item in found} == {EQUIVALENT_UNLEARNED}
+    assert {item.unlearned for item in found} == {(PENDULUM,)}
+    (alike,) = judge_all_alike((), found, OPTIONS, lazy)
+    assert alike.verdict == EQUIVALENT_UNLEARNED
+    assert judge_all_alike((), found, OPTIONS, learning)[0].verdict == "equivalent"
 
 
 def test_a_suite_counts_scores_below_doing_nothing_as_nothing():

@@ -13,7 +13,7 @@ from parallax.harness.cli import main as cli
 from parallax.harness.contract.adapter import find_adapter_entry_points
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
-MAX_COMMANDS = 37
+MAX_COMMANDS = 38
 PARSED = [command for command in cli.COMMANDS if not command.takes_overrides]
 
 

@@ -19,7 +19,7 @@ from parallax.harness.contract.recipes import (
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run, resolve_hyperparameters
 
-FURTHER = {"ppo": ["zoo"], "dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
+FURTHER = {"ppo": ["minatar", "zoo"], "dqn": ["minatar", "zoo"], "ddpg": ["zoo"], "r2d2": ["cpu"]}
 PAIRS = support.pairs()
 TRIPLES = [
     pytest.param(*pair.values, hps, marks=pair.marks)
@@ -29,7 +29,7 @@ TRIPLES = [
 _CLIPPED = "value_clip_range=0.2: in sbx it is fixed at null"
 NOT_FOR = {
     ("skrl", "sac", "cleanrl"): "initial_temperature=0.2: in cleanrl it is fixed at 1.0",
-    **{(hps, "ppo", "sbx"): _CLIPPED for hps in ("cleanrl", "skrl", "tianshou")},
+    **{(hps, "ppo", "sbx"): _CLIPPED for hps in ("cleanrl", "minatar", "skrl", "tianshou")},
 }
 """Recipe, algorithm and framework that do not go together under any alignment, and why."""
 WIDE = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}

@@ -1,5 +1,6 @@
 """Implementations that learn the same, and where they part."""
 
+import importlib
 import itertools
 
 import pytest
@@ -8,6 +9,7 @@ from benchmarks.lockstep_pairs import LEVEL, render_table
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import (
@@ -45,6 +47,30 @@ def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
     how = LockstepOptions(float64=True, shared_stream=True, level=LEVEL)
     found = compare_implementations(*sides, algorithm, 2, options=how)
     assert found.is_equal and found.distances[-1].difference < 1e-13
+
+
+def test_sbx_is_equal_in_float64():
+    sides = [
+        make_lockstep_side(name, NO_INTERVENTION, "dqn", LEVEL.name) for name in ("sb3", "sbx")
+    ]
+    how = LockstepOptions(float64=True, shared_stream=True, level=LEVEL)
+    trainings = LockstepTrainings(sides, "dqn", how)
+    last = trainings.measure_distances(0, 1, [2, 4])[-1]
+    assert last.is_rounding and last.difference < 1e-13
+    assert {str(array.dtype) for array in trainings.train_weights(1, [4])[4].values()} == {
+        "float64"
+    }
+    # Nothing else computes in it afterwards.
+    assert not importlib.import_module("jax").config.jax_enable_x64
+
+
+def test_float64_is_refused_where_sbx_cannot():
+    sides = [
+        make_lockstep_side(name, NO_INTERVENTION, "ppo", LEVEL.name) for name in ("sb3", "sbx")
+    ]
+    trainings = LockstepTrainings(sides, "ppo", LockstepOptions(float64=True, level=LEVEL))
+    with pytest.raises(SpecError, match="Drop --float64"):
+        trainings.train_weights(1, [4])
 
 
 def test_the_table_of_all_pairs_has_largest_differences_and_causes():

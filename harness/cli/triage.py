@@ -1,0 +1,454 @@
+"""`parallax triage`: does a new version of an implementation still train as it should?
+
+Three steps, the cheapest first: probes, lockstep to the first different tensor, and paired
+trainings, batch by batch, until the mean score is inside or outside the spread of stored reference
+runs.
+"""
+
+import argparse
+import dataclasses
+import math
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parallax.harness.cli.arguments import add_algorithms_argument, get_single_name
+from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec, spec_from_dict
+from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.interpreter import (
+    SideTraining,
+    compare_recordings,
+    round_up_updates,
+    train_in_interpreter,
+)
+from parallax.harness.probes import catalogue, runner
+from parallax.harness.probes.baseline import OTHER_NUMBERS, describe_change
+from parallax.harness.record.reading import read_run
+from parallax.harness.sweep.sweep import run_sweep
+from parallax.harness.versions.environments import build_environment
+from parallax.harness.versions.history import find_supported_versions
+
+if TYPE_CHECKING:
+    from parallax.analysis.verdicts.groups import ScoreGroup
+    from parallax.analysis.verdicts.reference_spread import ReferenceSpread
+    from parallax.analysis.verdicts.sequential import SequentialSchedule
+
+LOCKSTEP_UPDATES = 20
+LEVEL = 0.05
+BIT_EQUAL_SEEDS = 2
+"""Pairs of trainings that must be equal to the last bit before no more are trained."""
+MAX_LISTED_CHANGES = 8
+SAME, INSIDE, OUTSIDE, CHANGED = "same", "inside", "outside", "changed"
+INCONCLUSIVE = "inconclusive"
+EXIT_CODES = {SAME: 0, INSIDE: 0, OUTSIDE: 1, CHANGED: 1, INCONCLUSIVE: 3}
+_EPILOG = """\
+exit codes:
+  0  trainings are equal to the last bit, or B scores inside the spread of the reference runs and
+     does not differ significantly from A
+  1  B scores outside of it, or differs significantly from A
+  2  bad input
+  3  inconclusive after the largest number of seeds, or with --no-training an answer changed
+
+examples:
+  parallax triage sb3==2.3.2 sb3==2.4.0 --algorithms td3
+  parallax triage skrl==2.0.0 skrl --algorithms ppo --env Pendulum-v1
+  parallax triage sb3 sb3+value-loss-x0.5 --algorithms ppo --no-training"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TriageSide:
+    """One of the two implementations.
+
+    Attributes:
+        text: How the command line names it.
+        framework: Name of the framework.
+        intervention: Names of interventions, or `none`.
+        python: Interpreter that has it.
+    """
+
+    text: str
+    framework: str
+    intervention: str = NO_INTERVENTION
+    python: str = sys.executable
+
+    @property
+    def study(self) -> str:
+        """Name of the study that its trainings are stored in."""
+        plain = re.sub(r"[^\w.+-]", "-", self.text)
+        return f"triage-{plain}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceSetting:
+    """Runs of all frameworks that the trainings are compared with.
+
+    Attributes:
+        spec: A run of the setting, which new runs differ from in framework and seed only.
+        groups: Scores of each framework.
+        spread: Interval in which another framework's mean is expected.
+        bottom: Score that a failed run counts with.
+    """
+
+    spec: RunSpec
+    groups: "tuple[ScoreGroup, ...]"
+    spread: "ReferenceSpread"
+    bottom: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    forms = "NAME (the installed version), NAME==VERSION or NAME+INTERVENTION"
+    add("first", metavar="A", help=f"an implementation: {forms}")
+    add("second", metavar="B", help="another one of the same framework")
+    add_algorithms_argument(parser, f"one algorithm of {','.join(sorted(PROBED_ALGORITHMS))}")
+    add("--env", help="task that the reference runs have (default: the first)")
+    add(
+        "--reference",
+        type=Path,
+        metavar="STUDY",
+        help="study or packed runs at equal hyperparameters of at least three frameworks "
+        "(default: runs that come with Parallax)",
+    )
+    add(
+        "--endpoint",
+        default="auc",
+        help="score of a run: auc (the return averaged over training), final or last-K "
+        "(default: %(default)s)",
+    )
+    add("--batch", type=int, default=3, help="pairs of seeds per check (default: %(default)s)")
+    add(
+        "--max-seeds",
+        type=int,
+        default=12,
+        metavar="N",
+        help="pairs of seeds after which no more are trained, a multiple of --batch "
+        "(default: %(default)s)",
+    )
+    add("--no-training", action="store_true", help="stop after probes and lockstep")
+    add("--jobs", type=int, default=-1, help="trainings at a time (default: one per core)")
+    add(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="FOLDER",
+        help="folder that trainings are stored in; complete ones are not repeated "
+        "(default: %(default)s)",
+    )
+    add(
+        "--cache",
+        type=Path,
+        default=find_cache_folder("releases"),
+        metavar="FOLDER",
+        help="folder of the environments, one per release (default: %(default)s)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what changed and whether it matters.
+
+    Raises:
+        SpecError: A name or number cannot be used.
+    """
+    algorithm = get_single_name("--algorithms", options.algorithms or (), list(PROBED_ALGORITHMS))
+    schedule = _make_schedule(options)
+    reference = None if options.no_training else find_reference(options, algorithm)
+    sides = [parse_side(text, algorithm, options.cache) for text in (options.first, options.second)]
+    _check_sides(sides)
+    started = time.monotonic()
+    print(f"{sides[0].text} (A) and {sides[1].text} (B), {algorithm}")
+    changes = list_changed_answers(sides, algorithm)
+    _print_step("One update (probes)", changes or ["No answer changed."], started)
+    is_bit_equal, lines = compare_in_lockstep(sides, algorithm)
+    _print_step("Lockstep", lines, started)
+    if reference is None:
+        return EXIT_CODES[INCONCLUSIVE if changes or not is_bit_equal else SAME]
+    print(f"\nTrainings: {_describe_setting(reference)}")
+    verdict, lines = compare_trainings(sides, reference, schedule, options)
+    _print_step("Returns", lines, started)
+    print(f"\n{conclude(verdict, bool(changes) or not is_bit_equal)}")
+    return EXIT_CODES[verdict]
+
+
+def _make_schedule(options: argparse.Namespace) -> "SequentialSchedule":
+    from parallax.analysis.verdicts.sequential import SequentialSchedule
+
+    try:
+        return SequentialSchedule(options.batch, options.max_seeds)
+    except ValueError as error:
+        raise SpecError(
+            f"--batch {options.batch} and --max-seeds {options.max_seeds} do not fit: give a batch "
+            "of at least 2 and a multiple of it."
+        ) from error
+
+
+def parse_side(text: str, algorithm: str, cache: Path) -> TriageSide:
+    """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` stands for.
+
+    Raises:
+        SpecError: A name is not known, or the release is not supported or cannot be installed.
+    """
+    name = re.split(r"==|\+", text, maxsplit=1)[0]
+    known = sorted(find_adapter_entry_points())
+    if name not in known:
+        raise SpecError(format_unknown_name(f"{text}: framework {name}", name, known))
+    adapter, rest = load_adapter(name), text.removeprefix(name)
+    if not adapter.supports(algorithm):
+        raise SpecError(f"{text}: framework={name} has no algorithm={algorithm}.")
+    if rest.startswith("=="):
+        version, plus, changes = rest.removeprefix("==").partition("+")
+        requirements = find_supported_versions(name).list_requirements(version)
+        python = str(build_environment(requirements, cache))
+    else:
+        plus, changes, python = rest[:1], rest[1:], sys.executable
+    intervention = changes if plus else NO_INTERVENTION
+    resolve_interventions(intervention, adapter, algorithm)  # refuses an unknown one
+    return TriageSide(text, name, intervention, python)
+
+
+def _check_sides(sides: Sequence[TriageSide]) -> None:
+    first, second = sides
+    if first.text == second.text:
+        raise SpecError(
+            f"{first.text} is named twice: name another version, such as "
+            f"{first.framework}==VERSION, or {first.framework}+INTERVENTION."
+        )
+    if first.framework != second.framework:
+        raise SpecError(
+            f"{first.text} and {second.text} are two frameworks: parallax why "
+            f"{first.framework} {second.framework} compares them."
+        )
+
+
+def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSetting:
+    """Return the reference runs of an algorithm and task.
+
+    Raises:
+        SpecError: The study holds none.
+    """
+    from parallax.analysis.commands.common import CommandError, load_results
+    from parallax.analysis.data.reference_runs import REFERENCE_FILE
+    from parallax.analysis.verdicts.endpoints import settle_endpoint
+    from parallax.analysis.verdicts.failures import find_bottom_score
+    from parallax.analysis.verdicts.groups import group_by_cell, group_runs
+    from parallax.analysis.verdicts.options import VerdictOptions
+    from parallax.analysis.verdicts.reference_spread import (
+        MIN_REFERENCE_FRAMEWORKS,
+        compute_reference_spread,
+    )
+
+    place = options.reference or REFERENCE_FILE
+    try:
+        loaded = load_results(place)
+    except CommandError as error:
+        raise SpecError(str(error)) from error
+    try:
+        settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
+    except ValueError as error:
+        raise SpecError(f"--endpoint {options.endpoint}: {error}") from error
+    if settled.chosen_endpoint.is_steps:
+        raise SpecError(
+            f"--endpoint {options.endpoint} has no score where a run does not reach it: use auc, "
+            "final or last-K."
+        )
+    usable = {
+        cell: groups
+        for cell, groups in group_by_cell(group_runs(loaded, settled)).items()
+        if cell.algorithm == algorithm
+        and sum(group.n > 0 for group in groups) >= MIN_REFERENCE_FRAMEWORKS
+    }
+    names = sorted({cell.env for cell in usable})
+    if not usable:
+        raise SpecError(
+            f"--reference {place} holds no runs of --algorithms {algorithm} by at least "
+            f"{MIN_REFERENCE_FRAMEWORKS} frameworks: name another study, or use --no-training."
+        )
+    if options.env and options.env not in names:
+        raise SpecError(format_unknown_name(f"--env {options.env}", options.env, names))
+    groups = next(found for cell, found in usable.items() if options.env in (None, cell.env))
+    present = tuple(group for group in groups if group.n)
+    scores = {group.framework: list(group.scores_by_seed.values()) for group in present}
+    bottom = find_bottom_score(present, settled)
+    if bottom is None:  # nothing is known of the task's rewards
+        bottom = min(score for values in scores.values() for score in values)
+    return ReferenceSetting(
+        dataclasses.replace(
+            spec_from_dict(dict(present[0].runs[0].spec)), endpoint=settled.endpoint
+        ),
+        present,
+        compute_reference_spread(scores),
+        bottom,
+    )
+
+
+def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[str]:
+    """Return one line per probe that the two implementations answer differently."""
+    probes = catalogue.select_probes([algorithm], [])
+    targets = tuple(
+        runner.make_probe_target(
+            side.framework,
+            None if side.python == sys.executable else side.python,
+            side.text,
+            "" if side.intervention == NO_INTERVENTION else side.intervention,
+        )
+        for side in sides
+    )
+    with CommandProgress(len(probes) * len(targets)) as progress:
+        report = runner.run_probes(probes, runner.ProbeTargets(targets), progress.advance)
+    first, second = (side.text for side in sides)
+    found = [
+        f"{result.probe}: {shorten_change(line)}"
+        for result in report.results
+        if {first, second} <= result.answers.keys()
+        for line in describe_change(result, result.answers[first], result.answers[second])
+    ]
+    # Numbers that follow from another change come last: their description is the same as before.
+    found.sort(key=lambda line: OTHER_NUMBERS in line)
+    more = len(found) - MAX_LISTED_CHANGES
+    return [*found[:MAX_LISTED_CHANGES], *([f"and {more} more"] if more > 0 else [])]
+
+
+def shorten_change(line: str) -> str:
+    """Return a description of a change without its numbers, where words say what changed."""
+    return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("was ") else line
+
+
+def compare_in_lockstep(sides: Sequence[TriageSide], algorithm: str) -> tuple[bool, list[str]]:
+    """Train both on identical weights and data; return whether they are bit-equal, and words."""
+    updates = round_up_updates(algorithm, LOCKSTEP_UPDATES)
+    try:
+        recordings = [
+            train_in_interpreter(
+                SideTraining(side.framework, side.intervention, algorithm, updates), side.python
+            )
+            for side in sides
+        ]
+    except SpecError as error:
+        return False, [f"Not compared: {error}"]
+    is_bit_equal, point = compare_recordings(*recordings)
+    if is_bit_equal:
+        return True, [f"Equal to the last bit over {updates} updates."]
+    if point is None:
+        return False, [f"Equal to rounding over {updates} updates."]
+    return False, [f"The first difference is at {point}."]
+
+
+def compare_trainings(
+    sides: Sequence[TriageSide],
+    reference: ReferenceSetting,
+    schedule: "SequentialSchedule",
+    options: argparse.Namespace,
+) -> tuple[str, list[str]]:
+    """Train pairs of seeds until the scores are decided; return the verdict and its reasons.
+
+    Raises:
+        SpecError: A run cannot be carried out.
+    """
+    from parallax.analysis.verdicts.reference_spread import (
+        compute_paired_change,
+        judge_against_spread,
+    )
+
+    scores: tuple[list[float], list[float]] = ([], [])
+    bit_equal, verdict = 0, INCONCLUSIVE
+    lines: list[str] = []
+    while len(scores[0]) < schedule.max_seeds and verdict == INCONCLUSIVE:
+        begun = len(scores[0])
+        # Two pairs alone show whether the trainings are the same: more would cost and show nothing.
+        count = min(BIT_EQUAL_SEEDS, schedule.batch) if not begun else schedule.batch
+        count = schedule.batch - begun % schedule.batch if begun % schedule.batch else count
+        specs = [
+            make_training_spec(side, reference.spec, seed)
+            for seed in range(begun, begun + count)
+            for side in sides
+        ]
+        folders = [outcome.folder for outcome in run_sweep(specs, options.results, options.jobs)]
+        for first, second in zip(folders[::2], folders[1::2], strict=True):
+            bit_equal += _are_bit_equal(first, second)
+            for values, folder in zip(scores, (first, second), strict=True):
+                values.append(_score_run(folder, reference))
+        n = len(scores[0])
+        if bit_equal == n == BIT_EQUAL_SEEDS:
+            return SAME, [f"{n} of {n} pairs of trainings are equal to the last bit."]
+        change = compute_paired_change(*scores, schedule)
+        found = judge_against_spread(scores[1], reference.spread, schedule, LEVEL)
+        verdict = found.verdict
+        lines = [
+            f"B - A: {change.difference:+.4g} [{change.low:.4g}, {change.high:.4g}], n = "
+            f"{change.n} pairs, p = {change.p:.2g} (over all checks); {bit_equal} pairs are equal "
+            "to the last bit.",
+            f"B: mean {found.mean:.4g}, n = {found.n}; reference spread "
+            f"{reference.spread.low:.4g} to {reference.spread.high:.4g} (where the mean of one "
+            f"more framework is expected, 95%, from {reference.spread.runs} runs of "
+            f"{len(reference.spread.means)} frameworks): {found.verdict}.",
+        ]
+        if verdict != OUTSIDE and change.p < LEVEL:
+            verdict = CHANGED
+    return verdict, lines
+
+
+def make_training_spec(side: TriageSide, spec: RunSpec, seed: int) -> RunSpec:
+    """Return a run of the reference setting by one of the two implementations."""
+    return dataclasses.replace(
+        spec,
+        study=side.study,
+        framework=side.framework,
+        seed=seed,
+        intervention=side.intervention,
+        python=None if side.python == sys.executable else side.python,
+    )
+
+
+def _are_bit_equal(first: Path, second: Path) -> bool:
+    runs = [read_run(folder) for folder in (first, second)]
+    if not all(run.complete for run in runs):
+        return False
+    digests = {run.content.get("weights_sha256") for run in runs}
+    return len(digests) == 1 and None not in digests
+
+
+def _score_run(folder: Path, reference: ReferenceSetting) -> float:
+    """Return the score of a run; a failed one counts at the bottom of the range."""
+    from parallax.analysis.stats.endpoints import Endpoint
+
+    run = read_run(folder, with_evaluations=True)
+    if not run.complete or run.evaluations is None:
+        return reference.bottom
+    means = run.evaluations.results.mean(axis=1)
+    endpoint = Endpoint(reference.spec.endpoint)
+    return float(endpoint.score(run.evaluations.timesteps, means, math.nan))
+
+
+def conclude(verdict: str, is_changed: bool) -> str:
+    """Return the conclusion, a sentence."""
+    if verdict == SAME:
+        return "No difference: trainings are equal to the last bit."
+    update = "The update changed" if is_changed else "No difference of an update was found"
+    return {
+        INSIDE: f"{update}; B scores inside the reference spread, and no difference from A was "
+        "found.",
+        CHANGED: f"{update}; B learns differently from A.",
+        OUTSIDE: f"{update}; B scores outside the reference spread: a regression, or another task "
+        "or version than the reference has.",
+        INCONCLUSIVE: f"{update}; whether it matters for the return is inconclusive: raise "
+        "--max-seeds.",
+    }[verdict]
+
+
+def _describe_setting(reference: ReferenceSetting) -> str:
+    spec = reference.spec
+    return f"{spec.env}, {spec.hps}, {spec.variant}; score: {spec.endpoint}"
+
+
+def _print_step(title: str, lines: Sequence[str], started: float) -> None:
+    print(f"\n{title} (after {time.monotonic() - started:.0f} s)")
+    print("\n".join(f"  {line}" for line in lines), flush=True)
