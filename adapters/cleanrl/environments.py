@@ -1,7 +1,8 @@
 """The environments of CleanRL's scripts, as `make_env` of the wheel's script builds them."""
 
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
@@ -27,13 +28,13 @@ _SCRIPTED_ID = "ParallaxScriptedEpisodes-v0"
 
 def make_driver(scripts: Sequence[EpisodeScript]) -> EnvironmentDriver:
     """Return a driver of one copy inside the script's wrappers."""
-    from cleanrl import ppo_continuous_action as script
+    script: Any = importlib.import_module("cleanrl.ppo_continuous_action")
 
     registry = gymnasium.envs.registration.registry
     registry.pop(_SCRIPTED_ID, None)
     gymnasium.register(
         _SCRIPTED_ID,
-        entry_point=ScriptedEpisodesEnv,
+        entry_point=cast("Any", ScriptedEpisodesEnv),
         kwargs={"script": scripts[0]},
         disable_env_checker=True,
     )

@@ -138,7 +138,7 @@ def format_environment_report(report: EnvironmentReport, shows_all: bool) -> lis
 
 
 def print_changes(before: EnvironmentReport, after: EnvironmentReport, python: str) -> bool:
-    """Print the answers that another interpreter gives differently; return whether there are any."""
+    """Print the answers that another interpreter gives differently; return whether some are."""
     changes = list_answer_changes(before, after)
     versions = [
         f"{name} {before.versions[name]} -> {after.versions.get(name, 'none')}"

@@ -115,7 +115,8 @@ def _drop_empty(answer: EnvironmentAnswer) -> dict[str, Any]:
 def _make_answer(fields: Mapping[str, Any]) -> EnvironmentAnswer:
     numbers = {name: tuple(fields.get(name, ())) for name in ("measured", "expected")}
     text = {name: fields.get(name, "") for name in ("outcome", "words", "location")}
-    return EnvironmentAnswer(**text, **numbers)
+    whole: dict[str, Any] = {**text, **numbers}
+    return EnvironmentAnswer(**whole)
 
 
 def merge_environment_reports(reports: Sequence[EnvironmentReport]) -> EnvironmentReport:

@@ -425,7 +425,7 @@ def _compare_episode(
     found = []
     total, length = sum(rewards), len(rewards)
     if not np.isclose(record[1], length):
-        gap = int(round(record[1] - length))
+        gap = round(record[1] - length)
         if previous[1] and gap == previous[1]:
             found.append("the length is carried over from the episode before")
         else:

@@ -8,7 +8,7 @@ R = gamma R + r, which is 0 at the start of every episode; rewards are divided b
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -177,12 +177,13 @@ def scale_parts(parts: ScaledParts, scale: tuple[str, float], clip: float) -> Ar
     """Return scaled and clipped numbers."""
     form, epsilon = scale
     with np.errstate(all="ignore"):
-        divisor = {
+        divisors: dict[str, Callable[[], Any]] = {
             "inside": lambda: np.sqrt(parts.var + epsilon),
             "outside": lambda: np.sqrt(parts.var) + epsilon,
             "variance floor": lambda: np.sqrt(np.maximum(parts.var, epsilon)),
             "floor": lambda: np.maximum(np.sqrt(parts.var), epsilon),
-        }[form]()
+        }
+        divisor = divisors[form]()
         return np.asarray(np.clip((parts.values - parts.mean) / divisor, -clip, clip))
 
 

@@ -107,7 +107,7 @@ def _refuse_scripts(scripts: Sequence[EpisodeScript]) -> EnvironmentDriver:
 
 
 def list_wrapper_implementations(
-    name: str, wrapper: type[Any]
+    name: str, wrapper: Callable[..., Any]
 ) -> tuple[EnvironmentImplementation, ...]:
     """Return a wrapper with the roles that it turns out to have.
 
@@ -116,12 +116,12 @@ def list_wrapper_implementations(
         wrapper: The class; called with the environment and those of its required arguments that
             are known, such as `max_episode_steps` and `gamma`.
     """
-    parameters = inspect.signature(wrapper.__init__).parameters
+    parameters = inspect.signature(wrapper).parameters
     known = {key: value for key, value in _KNOWN_ARGUMENTS.items() if key in parameters}
     limit = next((key for key in _LIMIT_NAMES if key in parameters), None)
     far = known | ({limit: NO_LIMIT} if limit else {})
     roles, settings = find_roles(partial(wrapper, **far))
-    sources = dict.fromkeys((*roles, TIME_LIMIT), (wrapper.step, ""))
+    sources = dict.fromkeys((*roles, TIME_LIMIT), (getattr(wrapper, "step", None), ""))
     found = [
         EnvironmentImplementation(
             name,

@@ -1,5 +1,6 @@
 """Reference page about environments: a table, differences in words, history, detection rates."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,16 +61,18 @@ _INTRODUCTION = """# Environments and wrappers
 
 > Written by `parallax probe --environments --markdown docs/reference/environments.md`.
 
-Two training stacks can differ before an agent sees anything. `parallax probe --environments` asks every installed wrapper and vectorized
-environment the same questions, with a task whose observations, rewards and ends are formulas, and checks each answer against a definition.
-Nothing is trained. [Probe environments](../how-to/probe-environments.md) shows how to ask about your own.
+Two training stacks can differ before an agent sees anything. `parallax probe --environments` asks
+every installed wrapper and vectorized environment the same questions, with a task whose
+observations, rewards and ends are formulas, and checks each answer against a definition. Nothing is
+trained. [Probe environments](../how-to/probe-environments.md) shows how to ask about your own.
 
-A **difference** is no judgement: a definition is written down here so that implementations can be compared with one thing.
-Where there is none, the answer names the **convention**.
+A **difference** is no judgement: a definition is written down here so that implementations can be
+compared with one thing. Where there is none, the answer names the **convention**.
 """
 
-_TASKS = """Both versions are set to the same positions and velocities (40 states, half of them far from normal play) and take one step with the same
-action. Differences are intended changes of version 5, with one consequence: returns of the two are not comparable.
+_TASKS = """Both versions are set to the same positions and velocities (40 states, half of them
+far from normal play) and take one step with the same action. Differences are intended changes of
+version 5, with one consequence: returns of the two are not comparable.
 """
 
 _SIGN_WORDS = """`=` as defined, `*` a convention, `?` not measured, `!` failed.
@@ -166,7 +169,7 @@ def list_history_changes(history: Mapping[str, EnvironmentReport]) -> list[tuple
     """
     changes = []
     releases = list(history)
-    for before, after in zip(releases, releases[1:], strict=False):
+    for before, after in itertools.pairwise(releases):
         old, new = history[before].answers, history[after].answers
         for name in old:
             for question in old[name]:
@@ -203,10 +206,10 @@ def _render_history(path: Path) -> str:
     changes = [(release, text) for release, text in list_history_changes(history)]
     return "\n".join(
         [
-            "Measured with `parallax probe --environments --releases ... --json FILE`, each release "
-            "in an environment of its own. A change of who resets (0.29: the step that ends an "
-            "episode, 1.0: a step of its own, since 1.1: as the caller says) makes it another "
-            "implementation.\n",
+            "Measured with `parallax probe --environments --releases ... --json FILE`, each "
+            "release in an environment of its own. A change of who resets (0.29: the step that "
+            "ends an episode, 1.0: a step of its own, since 1.1: as the caller says) makes it "
+            "another implementation.\n",
             format_table(("release", "answers", "differ from a definition"), counts),
             "### Differences by release\n",
             format_table(("difference", "first measured", "last measured", "still there"), rows),
@@ -217,32 +220,25 @@ def _render_history(path: Path) -> str:
 
 
 def _render_plants(path: Path) -> str:
-    data = json.loads(path.read_text("utf-8"))
-    parts = [
-        "Each plant is a wrapper or vectorized environment with one mistake; "
-        "`tests/plants/environments.py` has them. *Found*: an answer differs that does not differ "
-        "without the mistake. *Named*: the words say which mistake it is. `python "
-        "tests/harness/environment_probes/detection.py FILE` measures the rates.\n"
+    rows = json.loads(path.read_text("utf-8"))
+    found, named = (sum(row[name] for row in rows) for name in ("found", "named"))
+    table = [
+        (
+            row["name"],
+            "yes" if row["found"] else "no",
+            "yes" if row["named"] else "no",
+            row["words"],
+        )
+        for row in rows
     ]
-    for key, label in (("plants", "Plants"), ("held_out", "Held-out plants")):
-        rows = data[key]
-        found, named = (sum(row[name] for row in rows) for name in ("found", "named"))
-        parts.append(f"### {label}\n\n{found} of {len(rows)} found, {named} named.\n")
-        table = [
-            (
-                row["name"],
-                "yes" if row["found"] else "no",
-                "yes" if row["named"] else "no",
-                row["words"],
-            )
-            for row in rows
+    return "\n".join(
+        [
+            "Each plant is a wrapper or vectorized environment with one mistake; "
+            "`tests/plants/environments.py` has them. *Found*: an answer differs that does not "
+            "differ without the mistake. *Named*: the words say which mistake it is. The plants "
+            "were written together with the questions. `python "
+            "tests/harness/environment_probes/detection.py FILE` measures the rates.\n",
+            f"{found} of {len(rows)} found, {named} named.\n",
+            format_table(("plant", "found", "named", "words"), table),
         ]
-        parts.append(format_table(("plant", "found", "named", "words"), table))
-    controls = data["controls"]
-    parts.append(
-        f"### Healthy controls\n\n{controls['false_positives']} false positives in "
-        f"{controls['answers']} answers of {controls['implementations']} implementations. "
-        f"{controls['verified']} differences of upstream were checked by reading its source and "
-        "are true; they are no false positives.\n"
     )
-    return "\n".join(parts)

@@ -130,9 +130,9 @@ def measure_frame_stack(implementation: EnvironmentImplementation) -> Environmen
                     continue
                 words, padding = _compare_stack(trace, copy, event.places[copy], frames)
                 found += [f"{text} at the end of an episode" for text in words]
-    words = "the last observations of the episode, the newest last; before its start: "
-    padding = " / ".join(dict.fromkeys(paddings)) or "never shown"
-    return join_answers(found, (words + padding).replace("; ", ", "), CONVENTION)
+    shown = " / ".join(dict.fromkeys(paddings)) or "never shown"
+    text = f"the last observations of the episode, the newest last; before its start: {shown}"
+    return join_answers(found, text.replace("; ", ", "), CONVENTION)
 
 
 def _compare_stack(
