@@ -42,7 +42,8 @@ class SbxAdapter(Adapter):
             return contextlib.nullcontext()
         import jax
 
-        return jax.disable_jit()
+        eager: contextlib.AbstractContextManager[None] = jax.disable_jit()
+        return eager
 
     @property
     def upstream_modules(self) -> tuple[str, ...]:

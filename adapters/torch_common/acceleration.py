@@ -7,6 +7,7 @@ change how networks are called (`accelerate_networks`). Nothing of a framework i
 
 import contextlib
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,9 +71,7 @@ def compile_function(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     # PyTorch counts recompilations by code object, and runs plain code once there are too many:
     # networks of one class would use up one count.
-    own = types.FunctionType(
-        call.__code__.replace(), call.__globals__, call.__name__, None, call.__closure__
-    )
+    own = _copy_function(plain if _is_of_script(plain) else call)
     # By default compiled code draws other random numbers than PyTorch's.
     compiled = torch.compile(own, options={"fallback_random": True})
 
@@ -85,6 +84,23 @@ def compile_function(plain: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*args, **kwargs)
 
     return call_compiled
+
+
+def _is_of_script(function: Any) -> bool:
+    # Of a script that is executed as __main__ without being that module: PyTorch looks up the
+    # global names of functions that it inlines in the module, where they are not.
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    return vars(module) is not getattr(function, "__globals__", None) if module else True
+
+
+def _copy_function(function: Any) -> Callable[..., Any]:
+    inner = getattr(function, "__func__", function)
+    copied = types.FunctionType(
+        *(inner.__code__.replace(), inner.__globals__, inner.__name__),
+        *(inner.__defaults__, inner.__closure__),
+    )
+    owner = getattr(function, "__self__", None)
+    return copied if owner is None else types.MethodType(copied, owner)
 
 
 class AcceleratedForward:

@@ -295,7 +295,7 @@ def watch_training(events: TrainingEvents) -> Iterator[None]:
 
 def _keep_out_of_graphs(hook: Callable[..., Any]) -> Callable[..., Any]:
     # torch.compile would trace what listeners do, such as reading weights.
-    plain: Callable[..., Any] = torch.compiler.disable(hook)
+    plain: Callable[..., Any] = torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
     return plain
 
 

@@ -15,6 +15,7 @@ from parallax.harness.cli.arguments import (
     get_single_name,
 )
 from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.acceleration import check_observable_acceleration
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import read_own_script
@@ -33,7 +34,6 @@ from parallax.harness.lockstep.comparison import (
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDATES
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.record.files import write_text
-from parallax.harness.train.limits import check_observable_acceleration
 
 _EPILOG = """\
 exit codes:

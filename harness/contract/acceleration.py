@@ -8,6 +8,12 @@ the others. Whether an accelerated update is the same one is measured, not assum
 import os
 import shutil
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from parallax.harness.contract.fields import SpecError
+
+if TYPE_CHECKING:
+    from parallax.harness.contract.adapter import Adapter
 
 NO_ACCELERATION = "none"
 
@@ -71,3 +77,48 @@ def explain_missing_compiler() -> str:
     if any(name and shutil.which(name) for name in wanted):
         return ""
     return "torch.compile needs a C++ compiler for the CPU, and there is no g++ or clang++ here"
+
+
+def check_acceleration(
+    algorithm: str, acceleration: str, adapter: "Adapter", device: str = "cpu", here: bool = True
+) -> None:
+    """Check that the framework can train with an acceleration.
+
+    Args:
+        algorithm: Name of the algorithm.
+        acceleration: Its name; `none` for none.
+        adapter: "Adapter" of the framework.
+        device: Where the networks compute.
+        here: Whether this machine will train.
+
+    Raises:
+        SpecError: It cannot; names the reason and what can be used.
+    """
+    if acceleration == NO_ACCELERATION:
+        return
+    reason = adapter.why_unsupported_acceleration(algorithm, acceleration, device, here)
+    if reason:
+        others = [
+            name
+            for name in adapter.accelerations
+            if not adapter.why_unsupported_acceleration(algorithm, name, device, here)
+        ]
+        raise SpecError(
+            f"acceleration={acceleration} is not available for algorithm={algorithm} of "
+            f"framework={adapter.name}: {reason}. "
+            f"Use acceleration={' or '.join([NO_ACCELERATION, *others])}."
+        )
+
+
+def check_observable_acceleration(algorithm: str, acceleration: str, adapter: "Adapter") -> None:
+    """Check that accelerated updates can be compared with plain ones, update by update.
+
+    Raises:
+        SpecError: The framework does not support the acceleration, or probes cannot see it.
+    """
+    check_acceleration(algorithm, acceleration, adapter)
+    if reason := adapter.why_unobservable_acceleration(acceleration):
+        raise SpecError(
+            f"--acceleration {acceleration} cannot be compared for framework={adapter.name}: "
+            f"{reason}."
+        )

@@ -22,7 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.acceleration import NO_ACCELERATION
+from parallax.harness.contract.acceleration import (
+    NO_ACCELERATION,
+    check_observable_acceleration,
+)
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import (
@@ -49,7 +52,6 @@ from parallax.harness.probes.results import (
     result_from_dict,
 )
 from parallax.harness.probes.worker import WorkerTask, read_last_line
-from parallax.harness.train.limits import check_observable_acceleration
 
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.envs.tasks import Task
-from parallax.harness.contract.acceleration import NO_ACCELERATION
+from parallax.harness.contract.acceleration import check_acceleration
 from parallax.harness.contract.adapter import CPU, Adapter, get_action_kinds
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy
@@ -101,51 +101,6 @@ def check_device(spec: RunSpec, adapter: Adapter, on_this_machine: bool) -> None
     if reason:
         raise SpecError(
             f"device={spec.device} is not available to framework={adapter.name}: {reason}"
-        )
-
-
-def check_acceleration(
-    algorithm: str, acceleration: str, adapter: Adapter, device: str = CPU, here: bool = True
-) -> None:
-    """Check that the framework can train with an acceleration.
-
-    Args:
-        algorithm: Name of the algorithm.
-        acceleration: Its name; `none` for none.
-        adapter: Adapter of the framework.
-        device: Where the networks compute.
-        here: Whether this machine will train.
-
-    Raises:
-        SpecError: It cannot; names the reason and what can be used.
-    """
-    if acceleration == NO_ACCELERATION:
-        return
-    reason = adapter.why_unsupported_acceleration(algorithm, acceleration, device, here)
-    if reason:
-        others = [
-            name
-            for name in adapter.accelerations
-            if not adapter.why_unsupported_acceleration(algorithm, name, device, here)
-        ]
-        raise SpecError(
-            f"acceleration={acceleration} is not available for algorithm={algorithm} of "
-            f"framework={adapter.name}: {reason}. "
-            f"Use acceleration={' or '.join([NO_ACCELERATION, *others])}."
-        )
-
-
-def check_observable_acceleration(algorithm: str, acceleration: str, adapter: Adapter) -> None:
-    """Check that accelerated updates can be compared with plain ones, update by update.
-
-    Raises:
-        SpecError: The framework does not support the acceleration, or probes cannot see it.
-    """
-    check_acceleration(algorithm, acceleration, adapter)
-    if reason := adapter.why_unobservable_acceleration(acceleration):
-        raise SpecError(
-            f"--acceleration {acceleration} cannot be compared for framework={adapter.name}: "
-            f"{reason}."
         )
 
 

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+import support
 
+from benchmarks.accelerations import is_recommendable, load_cases, render_page
 from parallax.harness.cli.main import main
 from parallax.harness.lockstep.comparison import (
     LockstepResult,
@@ -71,3 +73,25 @@ def test_probes_list_the_answers_that_change(capsys):
     assert "name it with --frameworks" in capsys.readouterr().err
     assert main([*command, "--acceleration", "fused-adam", "--seeds", "2"]) == 2
     assert "drop --seeds" in capsys.readouterr().err
+
+
+def test_the_page_is_that_of_the_data_and_recommends_no_unequal_update():
+    cases = load_cases(support.ROOT / "docs/accelerations.json")
+    page = (support.ROOT / "docs/reference/accelerations.md").read_text()
+    assert page == render_page(cases) and len(cases) >= 8
+    shown = page.partition("faster in each of their pairs")[2].partition("Nothing is")[0]
+    for name, case in cases.items():
+        framework, algorithm, acceleration = name.split("/")
+        listed = f"`{acceleration}` for {algorithm} of {framework}\n" in shown
+        assert listed == is_recommendable(case)
+        assert not listed or (case["equality"]["equal"] and case["speed"]["wall_ratios"][0] > 1)
+
+
+def test_equal_but_changed_answers_or_slower_pairs_are_not_recommended():
+    def case(equal=True, changed=(), slowest=1.1):
+        speed = {"wall_ratios": [slowest, 2.0], "cpu_ratio": 1.5}
+        return {"equality": {"equal": equal, "probes": {"changed": changed}}, "speed": speed}
+
+    assert is_recommendable(case())
+    for other in (case(equal=None), case(equal=False), case(changed=["a"]), case(slowest=0.9)):
+        assert not is_recommendable(other)
