@@ -98,6 +98,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "intervention": "none",
         "script": None,
         "save_policy": "last",
+        "acceleration": "none",
         "replay": {"name": "uniform"},
         "device": "cpu",
         "diagnosis": {"mode": "off"},

@@ -27,7 +27,10 @@ _UNKNOWN_COST = 1.0
 _WARMUP_STEPS = 4
 _MAX_BUFFER_SIZE = 1_000
 _MAX_UPDATE_CYCLES = 64
-_NAMED_FIELDS = ("alignment", "wrappers", "n_envs", "threads", "device", "intervention")
+_NAMED_FIELDS = (
+    *("alignment", "wrappers", "n_envs", "threads", "device", "intervention"),
+    "acceleration",
+)
 
 
 WorkerKey = tuple[str, str | None, int]

@@ -10,7 +10,7 @@ from parallax.adapters.cleanrl.scripts import (
     get_script_module,
 )
 from parallax.adapters.cleanrl.settings import get_script_kind
-from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -18,7 +18,7 @@ from parallax.harness.contract.replay import ReplayConfig
 from parallax.harness.contract.translation import NativeConfig
 
 
-class CleanRLAdapter(Adapter):
+class CleanRLAdapter(TorchAccelerations, Adapter):
     """Adapter of CleanRL's single-file scripts."""
 
     name = "cleanrl"

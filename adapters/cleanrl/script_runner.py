@@ -72,6 +72,7 @@ class CheckpointHook:
         names: dict[str, Any],
         boundary: Callable[[], None],
         outside: Callable[[], Collection[Any]],
+        begin: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the hook before the first step number.
 
@@ -79,13 +80,16 @@ class CheckpointHook:
             names: The script's global names, which it fills.
             boundary: Called before each number; may read the state or restore one.
             outside: Objects that others store, such as the environments.
+            begin: Called once before the first number, when the script has made its networks.
         """
         self._names, self._boundary, self._outside = names, boundary, outside
+        self._begin = begin
         self._at = 0
 
     def __call__(self, numbers: Sequence[int]) -> Iterator[int]:
         """The numbers from the first one that is due."""
         self._at = 0
+        self._begin()
         while self._at < len(numbers):
             self._boundary()
             yield numbers[self._at]

@@ -21,6 +21,7 @@ from parallax.adapters.cleanrl.settings import (
     get_script_kind,
     make_script_arguments,
 )
+from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.prioritized_buffer import (
     ErrorFunction,
     PrioritizedReplayMixin,
@@ -161,7 +162,14 @@ def train_with_names(
 ) -> None:
     """Train to the end, with the script's global names in `names`, where others can see them."""
     policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
-    seam = CheckpointHook(names, monitor.safe_point, lambda: [monitor, *made])
+    seam = CheckpointHook(
+        names,
+        monitor.safe_point,
+        lambda: [monitor, *made],
+        lambda: accelerate_networks(
+            context.acceleration, *(names[network] for network in get_network_names(algorithm))
+        ),
+    )
     monitor.attach(
         policy,
         lambda: copy_weights(algorithm, names),

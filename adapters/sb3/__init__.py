@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import ReplayConfig
 
 
-class SB3Adapter(Adapter):
+class SB3Adapter(TorchAccelerations, Adapter):
     """Adapter of Stable-Baselines3."""
 
     name = "sb3"

@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from parallax.adapters.sb3 import networks as sb3_networks
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
 from parallax.adapters.torch_common import networks as torch_common_networks
+from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.prioritized_buffer import (
     ErrorFunction,
     PrioritizedReplayMixin,
@@ -164,6 +165,7 @@ def build_model(
     usual = "CnnPolicy" if context.task.image else "MlpPolicy"
     policy = arguments.pop("policy_class", None) or usual
     model = model_class(policy, envs, **insert_replay_buffer(arguments))
+    accelerate_networks(context.acceleration, model.policy)
     buffer = getattr(model, "replay_buffer", None)
     if isinstance(buffer, PrioritizedReplayBuffer):
         double_q = any(row.field == "double_q" and row.value for row in native.alignment)

@@ -1,8 +1,10 @@
 """sbx: its public classes, which train in JAX, and their `learn()`."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from parallax.harness.contract.acceleration import EAGER, explain_missing_acceleration
 from parallax.harness.contract.adapter import Adapter
 
 
@@ -14,6 +16,34 @@ class SbxAdapter(Adapter):
     packages = ("sbx-rl", "stable-baselines3", "jax", "flax", "optax")
     import_names = ("sbx",)
     install_command = "pip install 'sbx-rl>=0.28,<0.29'"
+
+    accelerations = (EAGER,)
+
+    def why_unsupported_acceleration(
+        self, algorithm: str, acceleration: str, device: str, here: bool
+    ) -> str:
+        """Return why `acceleration` cannot be used: JAX compiles in any case."""
+        if acceleration in self.accelerations:
+            return ""
+        return explain_missing_acceleration(acceleration, device, "jax")
+
+    def why_unobservable_acceleration(self, acceleration: str) -> str:
+        """Return why probes cannot tell: they see nothing within what JAX compiles."""
+        if acceleration != EAGER:
+            return ""
+        return (
+            "probes and lockstep run JAX operation by operation in any case, so that both sides "
+            "would be the same. Compare trained weights: python benchmarks/accelerations.py does"
+        )
+
+    def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context without jit for `eager`."""
+        if acceleration != EAGER:
+            return contextlib.nullcontext()
+        import jax
+
+        eager: contextlib.AbstractContextManager[None] = jax.disable_jit()
+        return eager
 
     @property
     def upstream_modules(self) -> tuple[str, ...]:

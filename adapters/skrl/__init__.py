@@ -5,14 +5,14 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
 
 DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 """Options that count otherwise than hyperparameters do."""
 
 
-class SkrlAdapter(Adapter):
+class SkrlAdapter(TorchAccelerations, Adapter):
     """Adapter of skrl's agents in PyTorch."""
 
     name = "skrl"

@@ -18,6 +18,7 @@ from skrl.trainers.torch import StepTrainer
 from skrl.utils import set_seed
 
 from parallax.adapters.skrl.agents import ModelSpaces, build_agent
+from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
     make_policy_io,
@@ -94,6 +95,7 @@ def train(
     made = make_env()
     env = wrap_env(clip_actions(made), wrapper="gymnasium", verbose=False)
     agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
+    accelerate_networks(context.acceleration, *agent.models.values())
     trainer = StepTrainer(
         env=env, agents=agent, cfg={"timesteps": native.total_steps, **TRAINER_OPTIONS}
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from parallax.adapters.torch_common.devices import explain_missing_device
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
 
@@ -35,7 +35,7 @@ def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
     return ""
 
 
-class TianshouAdapter(Adapter):
+class TianshouAdapter(TorchAccelerations, Adapter):
     """Adapter of Tianshou's procedural interface."""
 
     name = "tianshou"

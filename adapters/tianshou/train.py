@@ -32,6 +32,7 @@ from parallax.adapters.tianshou.algorithms import (
     make_training_fn,
     select_options,
 )
+from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
     make_policy_io,
@@ -194,6 +195,7 @@ def train(
     seed_generators(settings["seed"])
     model = build_algorithm(algorithm, settings, context.task)
     model.to(context.device)
+    accelerate_networks(context.acceleration, model)
     monitor.attach(
         lambda observations: predict_actions(model, observations),
         lambda: copy_weights(model),

@@ -1,4 +1,16 @@
-"""Devices that PyTorch has on this machine, and why a training cannot use one."""
+"""Devices and compilers that PyTorch finds on this machine; accelerations of its adapters."""
+
+import contextlib
+from typing import ClassVar
+
+from parallax.harness.contract.acceleration import (
+    BFLOAT16,
+    COMPILE,
+    GENERAL_TORCH_ACCELERATIONS,
+    explain_missing_acceleration,
+    explain_missing_compiler,
+)
+from parallax.harness.contract.adapter import CPU
 
 
 def explain_missing_device(
@@ -34,3 +46,34 @@ def count_devices(kind: str) -> int:
     if kind == "cuda":
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
     return int(torch.backends.mps.is_available())
+
+
+class TorchAccelerations:
+    """Accelerations of adapters of frameworks in PyTorch; stands before `Adapter` in their bases.
+
+    Attributes:
+        accelerations: See `Adapter`.
+    """
+
+    accelerations: ClassVar[tuple[str, ...]] = (COMPILE, *GENERAL_TORCH_ACCELERATIONS, BFLOAT16)
+
+    def why_unsupported_acceleration(
+        self, algorithm: str, acceleration: str, device: str, here: bool
+    ) -> str:
+        """Return why `acceleration` cannot be used, such as for the lack of a compiler."""
+        if (
+            acceleration == COMPILE
+            and here
+            and device == CPU
+            and (why := explain_missing_compiler())
+        ):
+            return why
+        if acceleration in self.accelerations:
+            return ""
+        return explain_missing_acceleration(acceleration, device)
+
+    def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context with PyTorch's options for the acceleration."""
+        from parallax.adapters.torch_common.acceleration import apply_torch_acceleration
+
+        return apply_torch_acceleration(acceleration)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from parallax.adapters.torch_common import watch as torch_watch
+from parallax.adapters.torch_common.acceleration import get_accelerated_forward
 from parallax.adapters.torch_common.scripted_rng import (
     ScalarOrigins,
     ScriptedRngKernels,
@@ -240,12 +241,23 @@ class TorchRecorder(recorder.TrainingRecorder):
         return self._dictating.drawn
 
     def _get_input_size(self, event: LayerForward) -> int:
-        if not (isinstance(event.layer, torch.nn.Linear) and event.inputs):
+        if not event.inputs or not torch.is_grad_enabled():
             return 0
-        return event.layer.in_features if torch.is_grad_enabled() else 0
+        if isinstance(event.layer, torch.nn.Linear):
+            return event.layer.in_features
+        # A compiled network is reported as one layer: a critic's takes observations and actions.
+        forward = get_accelerated_forward(event.layer)
+        is_compiled = forward is not None and forward.is_compiled
+        return sum(tensor.shape[-1] for tensor in event.inputs) if is_compiled else 0
 
     def _read_layer_input(self, event: LayerForward) -> Array:
-        return np.array(_unwrap_vmap(event.inputs[0]).detach().numpy(), dtype=float)
+        return np.concatenate([_to_array(_unwrap_vmap(tensor)) for tensor in event.inputs], -1)
+
+
+def _to_array(tensor: torch.Tensor) -> Array:
+    data = tensor.detach()
+    # NumPy has no bfloat16.
+    return np.array((data.float() if data.dtype is torch.bfloat16 else data).numpy(), dtype=float)
 
 
 def _unwrap_vmap(tensor: torch.Tensor) -> torch.Tensor:

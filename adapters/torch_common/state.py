@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.distributions import Categorical, Normal
 
+from parallax.adapters.torch_common.acceleration import AcceleratedForward
 from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.state_codec import (
@@ -157,6 +158,7 @@ TORCH_CODECS = (
     ObjectCodec(torch.optim.Optimizer, _read_optimizer, _write_optimizer),
     ObjectCodec(torch.Generator, _read_generator, _write_generator),
     *(make_stateless_codec(kind) for kind in (torch.dtype, torch.device, torch.memory_format)),
+    make_stateless_codec(AcceleratedForward),
 )
 """Serialization of PyTorch's objects."""
 

@@ -275,20 +275,38 @@ def watch_training(events: TrainingEvents) -> Iterator[None]:
     forward, backward = events.get_publisher(LayerForward), events.get_publisher(LossBackward)
     with contextlib.ExitStack() as hooks:
         if step:
-            before = register_optimizer_step_pre_hook(lambda it, *_: step(_make_step_event(it)))
+            before = register_optimizer_step_pre_hook(
+                _keep_out_of_graphs(lambda it, *_: step(_make_step_event(it)))
+            )
             hooks.callback(before.remove)
         if stepped:
             happened = AfterOptimizerStep()
-            after = register_optimizer_step_post_hook(lambda *_: stepped(happened))
+            after = register_optimizer_step_post_hook(
+                _keep_out_of_graphs(lambda *_: stepped(happened))
+            )
             hooks.callback(after.remove)
         if forward:
-            hook = register_module_forward_pre_hook(
-                lambda *called: forward(_make_forward_event(*called))
-            )
+            hook = register_module_forward_pre_hook(_make_forward_hook(forward))
             hooks.callback(hook.remove)
         if backward:
             hooks.enter_context(_hook_backward(backward))
         yield
+
+
+def _keep_out_of_graphs(hook: Callable[..., Any]) -> Callable[..., Any]:
+    # torch.compile would trace what listeners do, such as reading weights.
+    plain: Callable[..., Any] = torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
+    return plain
+
+
+def _make_forward_hook(report: Callable[[LayerForward], object]) -> Callable[..., None]:
+    def hook(*called: Any) -> None:
+        # torch.compile traces hooks as well. A compiled network is one call, with nothing in it to
+        # watch: breaks in its graph would make another program of it.
+        if not torch.compiler.is_compiling():
+            report(_make_forward_event(*called))
+
+    return hook
 
 
 def _make_forward_event(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> LayerForward:
@@ -378,10 +396,14 @@ def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
     tensor_class: Any = torch.Tensor
     backward = tensor_class.backward
 
+    @_keep_out_of_graphs
+    def report(tensor: torch.Tensor) -> None:
+        place = tensor.data_ptr()
+        tell(LossBackward(float(tensor.detach()), place, lambda: find_comparisons(tensor)))
+
     def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:
-            place = tensor.data_ptr()
-            tell(LossBackward(float(tensor.detach()), place, lambda: find_comparisons(tensor)))
+            report(tensor)
         return backward(tensor, *args, **kwargs)
 
     tensor_class.backward = watch_backward

@@ -3,12 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from parallax.adapters.torch_common.devices import TorchAccelerations
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
+from parallax.harness.contract.acceleration import (
+    COMPILE,
+    FOREACH_ADAM,
+    GENERAL_TORCH_ACCELERATIONS,
+    NO_VMAP,
+)
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
 
+VMAP_ALGORITHMS = ("td3", "sac")
+"""Algorithms whose losses compute two critics by vmap."""
+COMPILED_ALGORITHMS = ("td3", "sac", "ddpg", "dqn", "ppo")
+"""Algorithms whose update function can be compiled, as their scripts offer it."""
 
-class TorchRLAdapter(Adapter):
+
+class TorchRLAdapter(TorchAccelerations, Adapter):
     """Adapter of TorchRL's public components."""
 
     name = "torchrl"
@@ -17,6 +29,7 @@ class TorchRLAdapter(Adapter):
     install_command = "pip install 'torchrl>=0.14.1,<0.15' 'tensordict>=0.14.3,<0.15'"
     rebuilt_packages = ("parallax.adapters.torchrl",)
     recipe_parts = ("networks", "settings", "optimizers", "loop", "sequences")
+    accelerations = (COMPILE, *GENERAL_TORCH_ACCELERATIONS, NO_VMAP)
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
         """Return why TorchRL's losses do not allow this replay, or an empty string."""
@@ -36,6 +49,21 @@ class TorchRLAdapter(Adapter):
                 "replay.critics=mean or max"
             )
         return explain_missing_sum_tree()
+
+    def why_unsupported_acceleration(
+        self, algorithm: str, acceleration: str, device: str, here: bool
+    ) -> str:
+        """Return why `acceleration` cannot be used, by what each script has."""
+        if acceleration == NO_VMAP and algorithm not in VMAP_ALGORITHMS:
+            return f"its loss of {algorithm} computes one critic, without vmap"
+        if acceleration == COMPILE and algorithm not in COMPILED_ALGORITHMS:
+            return f"its script of {algorithm} is not compiled here"
+        if acceleration == FOREACH_ADAM and algorithm == "ppo":
+            return (
+                "its script has the learning rate in a tensor, which PyTorch's foreach form does "
+                "not take"
+            )
+        return super().why_unsupported_acceleration(algorithm, acceleration, device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; its environments import SB3's, its data pandas."""

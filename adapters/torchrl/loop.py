@@ -15,6 +15,7 @@ from torchrl.data import TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
 from torchrl.objectives import TargetNetUpdater
 
+from parallax.adapters.torch_common.acceleration import compile_function
 from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.adapters.torchrl.networks import attach_monitor
 from parallax.adapters.torchrl.replay import (
@@ -22,6 +23,7 @@ from parallax.adapters.torchrl.replay import (
     make_replay_buffer,
     record_buffer_cost,
 )
+from parallax.harness.contract.acceleration import COMPILE
 from parallax.harness.contract.adapter import (
     Checkpointable,
     MakeEnv,
@@ -186,6 +188,17 @@ class MetricMeans:
         return means
 
 
+Update = Callable[[Any, TensorDictBase, int], dict[str, torch.Tensor]]
+
+
+def compile_update(update: Update, context: RunContext) -> Update:
+    """Compile an update where the run is accelerated so, as upstream's scripts offer it.
+
+    They compile the same: losses, gradients, optimizer and target networks in one function.
+    """
+    return compile_function(update) if context.acceleration == COMPILE else update
+
+
 def train_off_policy(
     native: NativeConfig,
     context: RunContext,
@@ -197,7 +210,7 @@ def train_off_policy(
     transforms: Sequence[Transform],
     policy: Policy,
     networks: Sequence[str],
-    update: Callable[[Any, TensorDictBase, int], dict[str, torch.Tensor]],
+    update: Update,
     learning_rate: str,
     collected_frames: Callable[[int], None] = lambda frames: None,
     compute_extra_metrics: Callable[[TensorDictBase], dict[str, float]] = lambda batch: {},
@@ -224,6 +237,7 @@ def train_off_policy(
         compute_extra_metrics: Metrics of the last minibatch that the update does not report.
     """
     settings = native.settings
+    update = compile_update(update, context)
     collector = make_collector(
         make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
     )

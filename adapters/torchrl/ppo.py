@@ -36,6 +36,7 @@ from torchrl.objectives.value import GAE
 from parallax.adapters.torchrl.loop import (
     LoopProgress,
     MetricMeans,
+    compile_update,
     make_collector,
     make_loop_checkpointable,
     mark_truncations,
@@ -216,7 +217,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         sampler=SamplerWithoutReplacement(),
         batch_size=settings["TensorDictReplayBuffer.batch_size"],
     )
-    means, progress = MetricMeans(), LoopProgress()
+    means, progress, make_update = MetricMeans(), LoopProgress(), compile_update(update, context)
     state = make_loop_checkpointable(collector, components, buffer, progress, means)
     attach_monitor(monitor, make_greedy_policy(components.actor), components.loss, NETWORKS, state)
     for rollout in collector:
@@ -225,7 +226,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
             if exceeds_target_kl(components, batch):
                 break
             progress.updates += 1
-            means.add(update(components, batch, find_scheduled_step(components, progress)))
+            means.add(make_update(components, batch, find_scheduled_step(components, progress)))
         progress.collected += rollout.numel()
         monitor.record(means.take())
     collector.shutdown()

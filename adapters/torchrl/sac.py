@@ -74,6 +74,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
         actor,
         build_q_network(settings, task),
         loss_function="l2",
+        deactivate_vmap=settings.get("deactivate_vmap", False),
         alpha_init=settings["SACLoss.alpha_init"],
         target_entropy=settings["SACLoss.target_entropy"],
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.envs.tasks import Task
+from parallax.harness.contract.acceleration import NO_VMAP
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy, PeriodicTargetUpdates
 from parallax.harness.contract.algorithms.ddpg import DDPG
@@ -30,6 +31,8 @@ from parallax.harness.contract.translation import (
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     """Set the options that every run has: the seed and the options requested by the context."""
     translation.set_extra_options(seed=context.seed)
+    if context.acceleration == NO_VMAP:
+        translation.set_extra_options(deactivate_vmap=True)
     if not context.replay.is_uniform:
         told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
         translation.set_extra_options(**{"ReplayBuffer.sampler": {"StrategicSampler": told}})

@@ -86,6 +86,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
         build_q_network(settings, task),
         action_spec=spec,
         loss_function="l2",
+        deactivate_vmap=settings.get("deactivate_vmap", False),
         policy_noise=settings["TD3Loss.policy_noise"],
         noise_clip=settings["TD3Loss.noise_clip"],
     )

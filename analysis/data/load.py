@@ -24,7 +24,7 @@ from parallax.harness.record.reading import read_run
 # Besides hyperparameters. A setting that a record lacks, as old ones do, conflicts with none.
 COMPARED_SETTINGS = (
     *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
-    *("eval_every", "evaluation_seed", "intervention"),
+    *("eval_every", "evaluation_seed", "intervention", "acceleration"),
     "replay",
 )
 EVAL_EPISODES = "eval_episodes"

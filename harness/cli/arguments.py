@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 
@@ -85,6 +86,15 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
         "--trust",
         action="store_true",
         help="run code that stored runs name (tasks, adapters, interpreters) without asking",
+    )
+
+
+def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--acceleration`."""
+    parser.add_argument(
+        "--acceleration",
+        choices=[name for name in ACCELERATIONS if name != NO_ACCELERATION],
+        help="compare the one framework with itself, accelerated in this way",
     )
 
 

@@ -3,10 +3,10 @@
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.cli.arguments import (
+    add_acceleration_argument,
     add_algorithms_argument,
     add_frameworks_argument,
     add_level_arguments,
@@ -15,6 +15,7 @@ from parallax.harness.cli.arguments import (
     get_single_name,
 )
 from parallax.harness.cli.progress import CommandProgress
+from parallax.harness.contract.acceleration import check_observable_acceleration
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import read_own_script
@@ -40,8 +41,9 @@ exit codes:
   1  they differ
   2  bad input
 
-example:
-  parallax lockstep --frameworks sb3,cleanrl --algorithms td3 --updates 50"""
+examples:
+  parallax lockstep --frameworks sb3,cleanrl --algorithms td3 --updates 50
+  parallax lockstep --frameworks sb3 --algorithms td3 --acceleration compile"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run your own copy of a CleanRL script in place of the wheel's, in the last framework that "
         "is cleanrl; --frameworks cleanrl compares it with the wheel's",
     )
+    add_acceleration_argument(parser)
     add_level_arguments(parser)
     add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
     add("--figure", type=Path, metavar="FILE", help="draw the distances to this SVG file")
@@ -143,7 +146,20 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
         number = find_script_side(options.script, names, algorithm)
         script = read_own_script(options.script)
         sides[number] = dataclasses.replace(sides[number], script=script)
+    if options.acceleration:
+        sides[1] = _accelerate_side(sides, options.acceleration, algorithm)
     return sides
+
+
+def _accelerate_side(sides: list[LockstepSide], acceleration: str, algorithm: str) -> LockstepSide:
+    first, second = sides
+    if first != second:
+        raise SpecError(
+            f"--acceleration {acceleration} compares an implementation with itself: name one "
+            "framework, and the same interventions twice."
+        )
+    check_observable_acceleration(algorithm, acceleration, load_adapter(second.framework))
+    return dataclasses.replace(second, acceleration=acceleration)
 
 
 def make_lockstep_side(framework: str, change: str, algorithm: str, alignment: str) -> LockstepSide:
@@ -162,13 +178,15 @@ def format_lockstep_verdict(result: LockstepResult) -> str:
     """Return whether two implementations are equal, and where they first differ, in sentences."""
     last = result.distances[-1]
     if result.divergence is None:
-        return _format_equality(result.distances) + _format_behavior_difference(result)
+        return _format_equality(result) + _format_behavior_difference(result)
     equal = [item.updates for item in result.distances if item.is_rounding]
+    same = result.bit_equal_updates
     lines = []
     if result.divergence_point is not None:
         lines.append(f"The first difference is at {result.divergence_point}.")
     lines += [
-        f"The weights agree to rounding until update {equal[-1]}."
+        f"The weights agree to rounding until update {equal[-1]}"
+        + (f", to the last bit until update {same}." if same else ".")
         if equal
         else "The weights differ from the first compared update on.",
         f"At update {last.updates} the {last.network} differs by {last.difference:.2g} of its "
@@ -200,12 +218,15 @@ def _format_behavior_difference(result: LockstepResult) -> str:
     )
 
 
-def _format_equality(distances: Sequence[WeightDistance]) -> str:
+def _format_equality(result: LockstepResult) -> str:
+    distances = result.distances
     over = f"over {distances[-1].updates} updates"
     if not any(item.difference for item in distances):
         return f"Equal to the last bit {over}."
     within = all(item.is_within_perturbation for item in distances)
     text = f"Equal to rounding {over}"
+    if same := result.bit_equal_updates:
+        text += f" (to the last bit until update {same})"
     text += ", no more different than copies that start one bit apart." if within else "."
     wide = next(
         (item for item in distances if item.allowed_difference >= UNINFORMATIVE_DIFFERENCE), None
@@ -225,6 +246,7 @@ def _result_to_dict(result: LockstepResult) -> dict[str, object]:
         "algorithm": result.algorithm,
         "equal": result.divergence is None,
         "alike": result.is_equal,
+        "bit_equal_updates": result.bit_equal_updates,
         "place": None if result.divergence_point is None else result.divergence_point.to_dict(),
         "probes": list(result.probes),
         "distances": [item.to_dict() for item in result.distances],

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parallax.harness.cli.arguments import (
+    add_acceleration_argument,
     add_algorithms_argument,
     add_frameworks_argument,
     add_level_arguments,
@@ -41,6 +42,7 @@ exit codes:
 examples:
   parallax probe --frameworks sb3,cleanrl --algorithms td3
   parallax probe --probe ppo.truncation
+  parallax probe --frameworks sb3 --algorithms td3 --acceleration fused-adam
   parallax probe --frameworks sb3 --path ~/stable-baselines3 --commits v2.6.0..HEAD"""
 
 
@@ -130,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --environments: measure these releases of gymnasium, each in an environment "
         "that is built and cached",
     )
+    add_acceleration_argument(parser)
     add_level_arguments(parser)
 
 
@@ -157,6 +160,17 @@ def check_options(options: argparse.Namespace) -> None:
         ]
         if given:
             raise SpecError(f"--intervention compares with the unchanged code: drop --{given[0]}.")
+    if options.acceleration:
+        intervention_check.get_single_framework(
+            f"--acceleration {options.acceleration}", options.frameworks
+        )
+        others = ("intervention", "drift", "answers", "baseline", "python", "claims")
+        given = [name for name in (*others, "path", "script") if getattr(options, name)]
+        if given or options.seeds > 1:
+            raise SpecError(
+                "--acceleration compares with the plain updates of the same framework: drop "
+                f"--{(given or ['seeds'])[0]}."
+            )
     if options.drift:
         if options.answers:
             raise SpecError("--answers FILE runs no probe: drop --drift.")
@@ -390,6 +404,7 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
         intervention=options.intervention or "",
         level=AlignmentLevel(options.alignment, options.hps),
         seeds=options.seeds,
+        acceleration=options.acceleration or "",
     )
 
 
@@ -422,6 +437,12 @@ def print_comparison(
     if options.intervention:
         lines = intervention_check.format_intervention_report(
             found, options.frameworks[0], options.intervention, probes
+        )
+        print("", *lines, sep="\n")
+        return False
+    if options.acceleration:
+        lines = intervention_check.format_changes(
+            found, options.frameworks[0], options.acceleration
         )
         print("", *lines, sep="\n")
         return False

@@ -57,8 +57,11 @@ def run_environments(options: argparse.Namespace) -> int:
         with CommandProgress(len(libraries)) as progress:
             report = run_environment_probes(libraries, progress=progress.advance)
     report = select_questions(report, options.probe)
-    if not report.answers and not report.missing:
-        raise SpecError("No question has such a name: `parallax probe --environments --list`.")
+    if options.probe and not any(report.answers.values()):
+        raise SpecError(
+            f"--probe {','.join(options.probe)} is no question about environments: "
+            "`parallax probe --environments --list` lists all."
+        )
     print(*format_environment_report(report, options.all), sep="\n")
     changed = False
     if options.python:

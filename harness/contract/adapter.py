@@ -3,6 +3,7 @@
 What it translates with, `ConfigTranslator`, can be had here as well.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,6 +21,10 @@ import yaml
 from numpy.typing import NDArray
 
 from parallax.envs.tasks import Task
+from parallax.harness.contract.acceleration import (
+    NO_ACCELERATION,
+    explain_missing_acceleration,
+)
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_unknown_name
@@ -113,6 +118,8 @@ class RunContext:
             means something else; otherwise they are passed on as they are.
         script: The user's own copy of upstream's script; only for adapters that run scripts
             (`Adapter.check_script`).
+        acceleration: Other way to compute the same updates; other than `none` only for adapters
+            that support it (`Adapter.why_unsupported_acceleration`).
     """
 
     task: Task
@@ -124,6 +131,7 @@ class RunContext:
     patch_constants: bool = False
     converts_meanings: bool = False
     script: OwnScript | None = None
+    acceleration: str = NO_ACCELERATION
 
 
 class Monitor(Protocol):
@@ -190,6 +198,7 @@ class Adapter:
             this adapter's code and not upstream's.
         rebuilt_packages: Packages of this adapter that rebuild upstream's scripts, so that
             interventions may change their source.
+        accelerations: Names in `contract.acceleration` that it supports, of some algorithm.
     """
 
     name: ClassVar[str]
@@ -198,6 +207,7 @@ class Adapter:
     install_command: ClassVar[str] = ""
     recipe_parts: ClassVar[tuple[str, ...]] = ()
     rebuilt_packages: ClassVar[tuple[str, ...]] = ()
+    accelerations: ClassVar[tuple[str, ...]] = ()
 
     @property
     def package(self) -> str:
@@ -350,7 +360,8 @@ class Adapter:
         monitor: Monitor,
     ) -> None:
         """Train with upstream's own code, on `n_envs` environments that `make_env` makes."""
-        self._load_module("train").train(algorithm, native, context, make_env, monitor)
+        with self.apply_acceleration(context.acceleration):
+            self._load_module("train").train(algorithm, native, context, make_env, monitor)
 
     @property
     def is_probeable(self) -> bool:
@@ -366,9 +377,10 @@ class Adapter:
         watch: "ProbeMonitor",
     ) -> "ProbeRecord":
         """Train as `train` does, on `script.world`, and record what upstream's optimizers do."""
-        record: ProbeRecord = self._load_module("probing").probe_training(
-            algorithm, native, context, script, watch
-        )
+        with self.apply_acceleration(context.acceleration):
+            record: ProbeRecord = self._load_module("probing").probe_training(
+                algorithm, native, context, script, watch
+            )
         return record
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
@@ -402,6 +414,38 @@ class Adapter:
             here: Whether this machine will train: then the device must exist on it.
         """
         return f"its adapter trains on the CPU only. Use device={CPU}."
+
+    def why_unsupported_acceleration(
+        self, algorithm: str, acceleration: str, device: str, here: bool
+    ) -> str:
+        """Return why an acceleration cannot be used, as the end of a sentence, or an empty string.
+
+        Args:
+            algorithm: Name of the algorithm.
+            acceleration: One of `contract.acceleration.ACCELERATIONS`, not `none`.
+            device: Where the networks compute.
+            here: Whether this machine will train: then it must have what the acceleration needs.
+        """
+        if acceleration in self.accelerations:
+            return ""
+        if not self.accelerations:
+            return "its adapter has no acceleration"
+        return explain_missing_acceleration(acceleration, device)
+
+    def why_unobservable_acceleration(self, acceleration: str) -> str:
+        """Return why probes cannot tell accelerated from plain updates, or an empty string.
+
+        The text is the end of a sentence, with what to do in its place.
+        """
+        return ""
+
+    def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which a training or probe is accelerated.
+
+        It stands for accelerations of the whole process; those of single networks are the
+        business of the module `train`, which finds their name in `RunContext.acceleration`.
+        """
+        return contextlib.nullcontext()
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any] | None:
         """Return native options with the values upstream takes when they are not given.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
 from parallax.harness.contract.adapter import CPU, load_adapter
 from parallax.harness.contract.algorithms import (
     ALGORITHMS,
@@ -59,6 +60,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     "device": CPU,
     "intervention": NO_INTERVENTION,
     "save_policy": "last",
+    "acceleration": NO_ACCELERATION,
 }
 SAVE_POLICY_CHOICES = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
@@ -114,6 +116,8 @@ class RunSpec:
         intervention: What is changed of everything else, by the names of
             `parallax.harness.interventions` with `+` between them; `none` for nothing.
         save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
+        acceleration: Other way to compute the same updates, by a name of
+            `parallax.harness.contract.acceleration`; `none` for the framework's own.
         replay: Which past is learned from, and how.
         script: The user's own copy of the framework's script, which is run in its place. Its name
             and hash stand behind that of the framework: it is an implementation of its own.
@@ -157,6 +161,7 @@ class RunSpec:
     device: str = bounded_field()
     intervention: str = bounded_field()
     save_policy: str = bounded_field(choices=SAVE_POLICY_CHOICES)
+    acceleration: str = bounded_field(choices=tuple(ACCELERATIONS))
     replay: ReplayConfig = UNIFORM_REPLAY
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     env_wrappers: tuple[str, ...] = ()
@@ -221,6 +226,7 @@ class RunSpec:
         """Short name for people."""
         changed = "" if self.intervention == NO_INTERVENTION else f"+{self.intervention}"
         changed += "" if self.replay.is_uniform else f"+{self.replay.name}"
+        changed += "" if self.acceleration == NO_ACCELERATION else f"+{self.acceleration}"
         words = (f"{self.implementation}{changed}", self.algorithm, self.task_name, self.hps)
         return f"{' '.join(words)} seed={self.seed}"
 

@@ -7,12 +7,14 @@ implementation whose initial weights differ in the last bit.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 
+from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript
@@ -65,18 +67,23 @@ class LockstepSide:
         framework: Name of the framework.
         interventions: Changes of its code or settings.
         script: The user's own copy of its script, which is run in its place.
+        acceleration: How its updates are accelerated; `none` for not.
     """
 
     framework: str
     interventions: tuple[Intervention, ...] = ()
     script: OwnScript | None = None
+    acceleration: str = NO_ACCELERATION
 
     @property
     def label(self) -> str:
-        """Implementation and names of the interventions."""
+        """Implementation and names of the interventions and of the acceleration."""
         script, name = self.script, self.framework
         name = script.name_implementation(name) if script else name
-        return "+".join((name, *(item.name for item in self.interventions)))
+        names = [name, *(item.name for item in self.interventions)]
+        if self.acceleration != NO_ACCELERATION:
+            names.append(self.acceleration)
+        return "+".join(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +189,12 @@ class LockstepResult:
         return next((item for item in self.distances if not item.is_rounding), None)
 
     @property
+    def bit_equal_updates(self) -> int:
+        """Updates until which all compared weights are equal to the last bit."""
+        equal = itertools.takewhile(lambda item: item.difference == 0, self.distances)
+        return max((item.updates for item in equal), default=0)
+
+    @property
     def is_equal(self) -> bool:
         """Return whether both learn the same and act the same before they learn."""
         return self.divergence is None and self.divergence_point is None
@@ -273,6 +286,7 @@ class LockstepTrainings:
                 interventions=side.interventions,
                 level=options.level,
                 script=side.script,
+                acceleration=side.acceleration,
             )
             for side in self.sides
         )

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from parallax.envs.tasks import Task
+from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import Adapter, Array, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -145,6 +146,7 @@ class ExperimentCache:
         interventions: Changes that each run of one of their algorithms is made with.
         level: Alignment of the hyperparameters.
         script: The user's own copy of the framework's script, which is run in its place.
+        acceleration: How each run is accelerated; `none` for not.
     """
 
     def __init__(
@@ -154,12 +156,14 @@ class ExperimentCache:
         interventions: Sequence[Intervention] = (),
         level: AlignmentLevel = OWN_DEFAULTS,
         script: OwnScript | None = None,
+        acceleration: str = NO_ACCELERATION,
     ) -> None:
         self.adapter = adapter
         self.seed = seed
         self.interventions = tuple(interventions)
         self.level = level
         self.script = script
+        self.acceleration = acceleration
         self._runs: dict[str, ProbeRun] = {}
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
@@ -223,7 +227,11 @@ class ExperimentCache:
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
         algorithm, steps = experiment.algorithm, len(experiment.scripted_data.rewards)
         task, seed = experiment.scripted_data.task, experiment.seed
-        context = RunContext(task, steps, seed, experiment.n_envs, script=self.script)
+        context = RunContext(
+            *(task, steps, seed, experiment.n_envs),
+            script=self.script,
+            acceleration=self.acceleration,
+        )
         hyperparameters, native = self._translate_settings(algorithm, context, experiment.changes)
         world, monitor = ScriptedWorld(experiment.scripted_data), ProbeMonitor()
         lines = self._source_lines.setdefault(algorithm, {})

@@ -73,6 +73,20 @@ def format_intervention_report(
         text: Names with `+` between them.
         probes: The probes that were run.
     """
+    return [
+        *format_changes(report, framework, text),
+        *list_wrong_predictions(report, framework, text, probes),
+    ]
+
+
+def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
+    """Return the answers that interventions or an acceleration change, as lines.
+
+    Args:
+        report: Answers without and with the change.
+        framework: Framework that is changed.
+        text: Name of the change.
+    """
     other = format_intervention_label(framework, text)
     changes = [
         f"{result.probe}: {line}"
@@ -81,11 +95,7 @@ def format_intervention_report(
         for line in describe_change(result, result.answers[framework], result.answers[other])
     ]
     head = f"{len(changes) or 'None'} of {len(report.results)} answers changed with {text}"
-    return [
-        head + (":" if changes else "."),
-        *(f"  {line}" for line in changes),
-        *list_wrong_predictions(report, framework, text, probes),
-    ]
+    return [head + (":" if changes else "."), *(f"  {line}" for line in changes)]
 
 
 def list_wrong_predictions(

@@ -22,7 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.acceleration import (
+    NO_ACCELERATION,
+    check_observable_acceleration,
+)
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import (
     add_project_to_path,
@@ -78,6 +82,8 @@ class ProbeRequest:
             without and with them, and so are frameworks that their predictions refer to.
         level: Alignment of the hyperparameters.
         seeds: Number of sets of scripted numbers that each implementation is measured on.
+        acceleration: The one framework is measured without and with this acceleration; empty for
+            no such comparison.
     """
 
     probes: tuple[Probe, ...]
@@ -87,6 +93,7 @@ class ProbeRequest:
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
     seeds: int = 1
+    acceleration: str = ""
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -107,6 +114,7 @@ class ProbeTarget:
         seed: Seed of the scripted numbers.
         source: Folder that the framework's package is imported from; None for the installed one.
         script: File of the user's own script that is run in place of the framework's.
+        acceleration: How its updates are accelerated; `none` for not.
     """
 
     label: str
@@ -117,6 +125,7 @@ class ProbeTarget:
     seed: int = 0
     source: Path | None = None
     script: Path | None = None
+    acceleration: str = NO_ACCELERATION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +159,8 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
         return ProbeTargets(
             (make_probe_target(name, request.python, OTHER), make_probe_target(name, None, HERE))
         )
+    if request.acceleration:
+        return _find_accelerated_targets(request)
     if request.intervention:
         text = request.intervention
         name = get_single_framework(f"--intervention {text}", request.frameworks)
@@ -182,6 +193,17 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
         for target in targets
     )
     return ProbeTargets(tuple(seeded), not_probed)
+
+
+def _find_accelerated_targets(request: ProbeRequest) -> ProbeTargets:
+    """Return a framework without and with an acceleration."""
+    text = request.acceleration
+    name = get_single_framework(f"--acceleration {text}", request.frameworks)
+    adapter, plain = load_adapter(name), make_probe_target(name)
+    for algorithm in filter(adapter.supports, request.algorithms):
+        check_observable_acceleration(algorithm, text, adapter)
+    label = format_intervention_label(name, text)
+    return ProbeTargets((plain, dataclasses.replace(plain, label=label, acceleration=text)))
 
 
 def make_probe_target(
@@ -304,7 +326,9 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(t.entry, file, t.intervention, t.level, t.seed, t.script).text
+            WorkerTask(
+                *(t.entry, file, t.intervention, t.level, t.seed, t.script, t.acceleration)
+            ).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)

@@ -19,6 +19,7 @@ from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import IO, Any, Self
 
+from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, get_training_modules
 from parallax.harness.contract.interpreter import has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
@@ -48,6 +49,7 @@ class WorkerTask:
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
         script: File of the user's own script that is run in place of the framework's.
+        acceleration: How its updates are accelerated; `none` for not.
     """
 
     entry: str
@@ -56,20 +58,28 @@ class WorkerTask:
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
     script: Path | None = None
+    acceleration: str = NO_ACCELERATION
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@SCRIPT`."""
-        entry, file, seed, intervention, level, hps, script = text.split("@", 6)
-        path = Path(script) if script else None
-        return cls(entry, int(file), intervention, AlignmentLevel(level, hps), int(seed), path)
+        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@SCRIPT`."""
+        entry, file, seed, intervention, level, hps, acceleration, script = text.split("@", 7)
+        return cls(
+            entry,
+            int(file),
+            intervention,
+            AlignmentLevel(level, hps),
+            int(seed),
+            Path(script) if script else None,
+            acceleration,
+        )
 
     @property
     def text(self) -> str:
         """Inverse of `from_text`."""
         level, script = (self.level.name, self.level.hps), str(self.script or "")
-        words = (self.entry, str(self.file), str(self.seed), self.intervention, *level, script)
-        return "@".join(words)
+        words = (self.entry, str(self.file), str(self.seed), self.intervention, *level)
+        return "@".join((*words, self.acceleration, script))
 
     def load_adapter(self) -> Adapter:
         """Return the framework's adapter."""
@@ -185,7 +195,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
                 if item not in changes:  # an intervention may belong to several algorithms
                     changes.append(item)
         script = read_own_script(task.script) if task.script else None
-        cache = ExperimentCache(adapter, task.seed, changes, task.level, script)
+        cache = ExperimentCache(adapter, task.seed, changes, task.level, script, task.acceleration)
         for name in names:
             cache.drop_other_algorithms(known[name].algorithm)
             _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})

@@ -62,6 +62,7 @@ class RecordedSpec(Struct, frozen=True):
     device: str = "cpu"
     intervention: str = "none"
     save_policy: str = "last"
+    acceleration: str = "none"
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.envs.tasks import Task
+from parallax.harness.contract.acceleration import check_acceleration
 from parallax.harness.contract.adapter import CPU, Adapter, get_action_kinds
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy
@@ -21,7 +22,7 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_machine: bool) -> None:
-    """Check that algorithm, task, replay strategy and device fit the framework.
+    """Check that algorithm, task, replay strategy, device and acceleration fit the framework.
 
     Args:
         spec: The run.
@@ -34,7 +35,9 @@ def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_mac
     """
     check_actions(spec, adapter, task)
     check_replay(spec, adapter)
-    check_device(spec, adapter, on_this_machine and spec.python is None)
+    here = on_this_machine and spec.python is None
+    check_device(spec, adapter, here)
+    check_acceleration(spec.algorithm, spec.acceleration, adapter, spec.device, here)
 
 
 def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:

@@ -92,6 +92,7 @@ def prepare_run(
         spec.patch_constants,
         converts_meanings=spec.alignment in ("exact", "lockstep"),
         script=spec.script,
+        acceleration=spec.acceleration,
     )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)

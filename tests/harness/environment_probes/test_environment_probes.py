@@ -44,7 +44,7 @@ def test_gymnasiums_wrappers_answer_as_published(tmp_path, capsys):
         (["--environments", "nowhere:Wrapper"], "nowhere"),
         (["--environments", "gymnasium.wrappers:Nothing"], "Nothing"),
         (["--environments", "--algorithms", "ppo"], "drop --algorithms"),
-        (["--environments", "--probe", "no.question"], "no.question"),
+        (["--environments", "--probe", "no.question"], "--list"),
     ],
 )
 def test_refusals_name_what_is_wrong(words, message, capsys):
