@@ -44,6 +44,9 @@ from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, PooledPair
 from parallax.analysis.verdicts.study import StudyVerdicts
 
+MIN_CORRELATION_PAIRS = 4
+"""Pairs of seeds below which a correlation is close to -1 or 1 whatever the scores."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AggregatedFramework:
@@ -192,9 +195,13 @@ def _list_p_values(
 
 
 def _describe_correlation(items: Sequence[PairedVerdict]) -> str:
-    known = [i.result.correlation for i in items if not math.isnan(i.result.correlation)]
+    known = [
+        item.result.correlation
+        for item in items
+        if item.result.n >= MIN_CORRELATION_PAIRS and not math.isnan(item.result.correlation)
+    ]
     if not known:
-        return "No correlation of their scores is known."
+        return f"A correlation of scores needs at least {MIN_CORRELATION_PAIRS} seeds of both."
     low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
     return (
         f"The correlation of their scores is {middle:.2f} in the middle, and between {low:.2f} and "
