@@ -14,7 +14,6 @@ from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, g
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
-    LEVELS,
     LevelDecomposition,
     LevelResults,
     LevelSpread,
@@ -80,7 +79,8 @@ def draw_level_figure(results: LevelResults) -> Figure:
     """Draw it."""
     rows, styles = results.by_task, get_framework_styles(results.frameworks)
     shares = results.decomposition
-    strips = len(rows) * (_HEAD + len(LEVELS) * _STRIP)
+    heights = {task: _HEAD + len(levels) * _STRIP for task, levels in rows.items()}
+    strips = sum(heights.values())
     top, bottom = 0.42, 0.36 + (0.62 + 4 * _BAR if shares else 0.0)
     height = top + strips + bottom
     with matplotlib.rc_context(get_paper_rc_settings()):
@@ -97,7 +97,7 @@ def draw_level_figure(results: LevelResults) -> Figure:
         offset = 0.0
         for task, levels in rows.items():
             _draw_task(axis, offset, task, levels, styles)
-            offset += _HEAD + len(LEVELS) * _STRIP
+            offset += heights[task]
         _draw_legend(figure, styles)
         if shares:
             _draw_shares(figure, shares, height)
@@ -142,18 +142,13 @@ def _draw_task(
         va="bottom",
     )
     axis.axhline(offset + 0.02, color="0.6", linewidth=0.6)
-    for number, level in enumerate(LEVELS):
+    for number, (level, spread) in enumerate(levels.items()):  # a level without runs has no strip
         top = offset + _HEAD + number * _STRIP
         axis.text(
             -0.02, top + _STRIP / 2, LEVEL_LABELS[level], transform=side, ha="right", va="center"
         )
         axis.axhspan(top + 0.015, top + _STRIP - 0.015, color="0.965", zorder=0)
-        if level in levels:
-            _draw_strip(axis, top, levels[level], styles)
-        else:
-            axis.text(
-                0.5, top + _STRIP / 2, "no runs yet", transform=side, ha="center", va="center"
-            )
+        _draw_strip(axis, top, spread, styles)
 
 
 def _draw_strip(

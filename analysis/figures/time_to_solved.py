@@ -85,9 +85,14 @@ def draw_reached_figure(results: LevelResults) -> Figure:
             title = f"{get_label(task.algorithm)} on {task.env}"
             line[0].set_title(title, loc="left", fontweight="bold", pad=12)
             for axis, level in zip(line, LEVELS, strict=True):
-                axis.text(0, 1.03, LEVEL_LABELS[level], transform=axis.transAxes, va="bottom")
-                _draw_panel(axis, levels.get(level), styles, task.length)
-            line[0].set_ylabel("share of runs")
+                if level in levels:
+                    axis.text(0, 1.03, LEVEL_LABELS[level], transform=axis.transAxes, va="bottom")
+                    _draw_panel(axis, levels[level], styles, task.length)
+                else:  # the title of a row stands above its first panel, drawn or not
+                    axis.axis("off")
+            first = next(axis for axis, level in zip(line, LEVELS, strict=True) if level in levels)
+            first.set_ylabel("share of runs")
+            first.tick_params(labelleft=True)
         for axis in axes[-1]:
             axis.set_xlabel("environment steps")
         draw_legend(figure, styles)
@@ -95,7 +100,7 @@ def draw_reached_figure(results: LevelResults) -> Figure:
 
 
 def _draw_panel(
-    axis: Axes, spread: LevelSpread | None, styles: Mapping[str, SeriesStyle], length: int
+    axis: Axes, spread: LevelSpread, styles: Mapping[str, SeriesStyle], length: int
 ) -> None:
     axis.set_xlim(0, length)
     axis.set_ylim(-0.08, 1.1)
@@ -105,9 +110,6 @@ def _draw_panel(
     first, _, last = axis.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    if spread is None:
-        axis.text(0.5, 0.5, "no runs yet", transform=axis.transAxes, ha="center", va="center")
-        return
     names = [name for name in styles if name in spread.groups]
     for place, name in enumerate(names):
         curve = estimate_reaching(spread.groups[name], spread)
