@@ -55,7 +55,8 @@ exit codes:
      does not differ significantly from A
   1  B scores outside of it, or differs significantly from A
   2  bad input
-  3  inconclusive after the largest number of seeds, or with --no-training an answer changed
+  3  inconclusive after the largest number of seeds; an answer changed, and trainings are equal to
+     the last bit; with --no-training: an answer changed
 
 examples:
   parallax triage sb3==2.3.2 sb3==2.4.0 --algorithms td3
@@ -175,8 +176,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"\nTrainings: {_describe_setting(reference)}")
     verdict, lines = compare_trainings(sides, reference, schedule, options)
     _print_step("Returns", lines, started)
-    print(f"\n{conclude(verdict, bool(changes) or not is_bit_equal)}")
-    return EXIT_CODES[verdict]
+    is_changed = bool(changes) or not is_bit_equal
+    print(f"\n{conclude(verdict, is_changed)}")
+    return EXIT_CODES[INCONCLUSIVE if verdict == SAME and is_changed else verdict]
 
 
 def _make_schedule(options: argparse.Namespace) -> "SequentialSchedule":
@@ -430,6 +432,11 @@ def _score_run(folder: Path, reference: ReferenceSetting) -> float:
 
 def conclude(verdict: str, is_changed: bool) -> str:
     """Return the conclusion, a sentence."""
+    if verdict == SAME and is_changed:
+        return (
+            "The update changed, but these trainings are equal to the last bit: what changed does "
+            "not act on this task. Name another with --env or --reference."
+        )
     if verdict == SAME:
         return "No difference: trainings are equal to the last bit."
     update = "The update changed" if is_changed else "No difference of an update was found"

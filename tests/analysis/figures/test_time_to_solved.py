@@ -41,11 +41,12 @@ def test_runs_that_never_get_there_count(failed, steps, shares):
     assert 1 - curve.share == pytest.approx(shares)
 
 
-def test_a_panel_without_runs_says_so():
+def test_a_level_without_runs_has_no_panel():
     groups = [make_group(level, RETURNS) for level in ("exact", "lockstep")]
     results = LevelResults(list_level_spreads(groups, OPTIONS), None, None, "return")
     own, exact, _ = draw_reached_figure(results).axes
-    assert [text.get_text() for text in own.texts] == ["own hyperparameters", "no runs yet"]
+    assert not own.texts and not own.lines and not own.axison
+    assert [text.get_text() for text in exact.texts] == ["equal hyperparameters", "n = 3"]
     (line,) = exact.lines
     assert list(line.get_xdata()) == [0, 100, 200, 300]
     assert list(line.get_ydata()) == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])

@@ -83,13 +83,13 @@ def test_findings_are_short_and_few():
     assert all(len(text.split()) <= 30 for text in found)
 
 
-def test_what_is_missing_is_said_and_not_drawn_as_zero():
+def test_what_is_missing_is_said_and_not_drawn():
     some = make_spread("defaults", frameworks=2)
     results = make_results([some, make_spread("exact")])
     assert "2 of 4" in describe_spread(some, 4)
     figure = draw_level_figure(results)
     texts = [text.get_text() for text in figure.axes[0].texts]
-    assert "no runs yet" in texts
+    assert "own hyperparameters" in texts and "equal updates too" not in texts
     page = render_markdown(Document("", make_level_blocks(results)))
     assert "| no runs " in page
     assert "not in the shares" in page

@@ -147,6 +147,11 @@ def test_conclusions_say_whether_the_update_changed(verdict):
     assert triage.conclude(verdict, False).startswith("No difference of an update")
 
 
+def test_equal_trainings_are_no_proof_where_an_answer_changed():
+    assert triage.conclude(triage.SAME, False).startswith("No difference")
+    assert "does not act on this task" in triage.conclude(triage.SAME, True)
+
+
 def test_other_algorithms_have_their_own_reference():
     with pytest.raises(SpecError, match="--no-training"):
         triage.find_reference(options(), "r2d2")
