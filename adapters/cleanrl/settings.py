@@ -21,7 +21,7 @@ from parallax.harness.contract.algorithms.image_encoder import LARGE_FILTERS
 from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.translation import (
     AlgorithmSettings,
     ConfigTranslator,
@@ -236,6 +236,11 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
     """Layers: the scripts fix them, and the one for images is for Atari's frames only."""
     if not task.image:
         t.declare_constant("hidden_sizes", (64, 64))
+        if hp.conv_filters is not None:  # the patch would change no flat network
+            raise SpecError(
+                f"hyperparameters.conv_filters={format_value(hp.conv_filters)}: in cleanrl it is "
+                f"fixed at null for env={task.env_id}, whose observations are no images."
+            )
         t.set_conv_filters("", task)
         return
     is_ataris = task.image == ATARI_IMAGE and task.brightest == 255
