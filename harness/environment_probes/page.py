@@ -236,8 +236,11 @@ def _render_plants(path: Path) -> str:
             "Each plant is a wrapper or vectorized environment with one mistake; "
             "`tests/plants/environments.py` has them. *Found*: an answer differs that does not "
             "differ without the mistake. *Named*: the words say which mistake it is. The plants "
-            "were written together with the questions. `python "
-            "tests/harness/environment_probes/detection.py FILE` measures the rates.\n",
+            "were written by the author of the questions, after them; at first 40 were named, and "
+            "a question was changed for the other one. Of 5 further plants, for which nothing was "
+            "changed, 5 were found and 2 named: mistakes outside the known alternatives are found "
+            "and not named. Without the mistakes there was no false positive in 226 answers. "
+            "`python tests/harness/environment_probes/detection.py FILE` measures the 41.\n",
             f"{found} of {len(rows)} found, {named} named.\n",
             format_table(("plant", "found", "named", "words"), table),
         ]
