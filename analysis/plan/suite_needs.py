@@ -84,6 +84,8 @@ def estimate_suite_needs(
     }
     found = []
     for item in suites:
+        if item.key not in samples:
+            continue  # library defaults: each framework has a recipe of its own
         pairs = sum(other.key == item.key for other in suites)
         # Holm (1979): after k rejections of m, the next p-value must be below alpha / (m - k).
         level = options.alpha / max(1, pairs - decided[item.key])

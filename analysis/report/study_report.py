@@ -35,6 +35,7 @@ from parallax.analysis.report.sections.consistency import (
     make_defaults_table,
     make_intention_to_treat_table,
 )
+from parallax.analysis.report.sections.learning import make_vs_random_table
 from parallax.analysis.report.sections.overall import (
     answer_paired,
     answer_pooled,
@@ -66,8 +67,8 @@ from parallax.analysis.report.sections.suite import (
     make_noise_table,
     make_suite_table,
 )
-from parallax.analysis.report.sections.vs_random import make_vs_random_table
 from parallax.analysis.report.tables import Table
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
 
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
@@ -197,7 +198,9 @@ def make_report_document(
     ]
     names = sorted({cell.study for cell in loaded.cells})
     title = f"Parallax report: {', '.join(names)}"
-    return Document(title, (format_run_counts(loaded), *sections))
+    warning = describe_mixed_endpoints(loaded, verdicts.options)
+    top = (format_run_counts(loaded), f"{warning}." if warning else "")
+    return Document(title, (*top, *sections))
 
 
 def _make_suite_blocks(verdicts: StudyVerdicts) -> tuple[Block, ...]:
