@@ -38,6 +38,17 @@ def test_the_area_of_a_normalized_curve_is_the_normalized_area(curve, width, zer
     assert area == pytest.approx(whole, abs=1e-6)
 
 
+@given(returns, st.floats(-1e4, 1e4), st.sampled_from(["final", "last-1", AUC]))
+def test_an_evaluation_before_training_is_no_part_of_a_score(curve, untrained, name):
+    steps, endpoint = steps_of(curve), Endpoint(name)
+    before = np.r_[0, steps], np.r_[untrained, curve]
+    assert endpoint.score(*before) == endpoint.score(steps, np.array(curve))
+    assert endpoint.compute_weights(before[0]).tolist() == [
+        0.0,
+        *endpoint.compute_weights(steps).tolist(),
+    ]
+
+
 @given(returns, st.sampled_from(["final", "last-1", "last-3", "last-40", AUC]))
 def test_a_score_is_the_weighted_sum_of_evaluations(curve, name):
     endpoint, steps = Endpoint(name), steps_of(curve)
