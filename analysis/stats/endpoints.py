@@ -3,8 +3,8 @@
 `final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
 under the curve divided by its length, that is the return averaged over training; normalized, it is
 the area under the normalized curve, since both are linear. An evaluation at step 0 is no part of
-it: whether the untrained policy was evaluated must not change what a training scores. `steps-P` asks when a run reached P% of
-the way to a solved task.
+it: whether the untrained policy was evaluated must not change what a training scores. `steps-P`
+asks when a run reached P% of the way to a solved task.
 """
 
 import dataclasses
