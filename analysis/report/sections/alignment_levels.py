@@ -24,15 +24,19 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
+from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
 from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
+    REACHED_SHARE,
     SECONDARY_ENDPOINT,
     LevelDecomposition,
     LevelResults,
     LevelSpread,
     LevelTask,
+    compare_reaching_times,
     find_common_frameworks,
 )
 from parallax.analysis.verdicts.code_differences import list_remaining_differences
@@ -42,7 +46,6 @@ from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
 _LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as converging on a task
-_THRESHOLD = 0.9  # of the way to a solved task
 _MAX_NAMED_TASKS = 2
 _MAX_FINDINGS = 3
 _COMPARED = "exact"
@@ -77,7 +80,9 @@ def make_level_blocks(
         *figures,
         Listing(list_level_findings(results)),
         *causes,
-        ReportSection(CHOICE_HEADING, (*make_choice_blocks(results), *reached)),
+        ReportSection(
+            CHOICE_HEADING, (*make_choice_blocks(results), *reached, *make_reaching_blocks(results))
+        ),
         ReportSection("How sure is this?", describe_robustness(results, has_causes=bool(causes))),
         ReportSection("Runs at each level", make_run_blocks(results)),
     )
@@ -251,7 +256,7 @@ def _compare_frameworks(
 def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
     if spread.scale is None:
         return math.nan
-    score = spread.scale.zero + _THRESHOLD * spread.scale.width
+    score = spread.scale.zero + REACHED_SHARE * spread.scale.width
     curves = [(run.timesteps.astype(float), average_episodes(run)) for run in group.runs]
     return compute_steps_to_threshold(curves, score).median
 
@@ -412,6 +417,35 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
         f"without training by a margin. Failed runs count as 0. Scale: {'; '.join(sources)}.",
         _describe_unused_tasks(results),
+    )
+
+
+def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:
+    """Return for every task and level whether frameworks differ in when they are nearly solved."""
+    spreads = [
+        levels[level]
+        for levels in results.by_task.values()
+        for level in LEVELS
+        if level in levels and levels[level].scale is not None
+    ]
+    if not spreads:
+        return ()
+    rng = np.random.default_rng(0)
+    tests = [compare_reaching_times(spread, rng) for spread in spreads]
+    corrected = adjust_holm(np.array([test.p for test in tests]))
+    rows = tuple(
+        (
+            *(_name_task(spread.task), LEVEL_LABELS[spread.level]),
+            f"{test.reached} of {test.runs}",
+            *(format_bare_p_value(p) for p in (test.p, float(holm))),
+        )
+        for spread, test, holm in zip(spreads, tests, corrected, strict=True)
+    )
+    heads = ("task", "level", f"runs that reached {REACHED_SHARE:.0%}", "p", "corrected p")
+    return (
+        "Do frameworks differ in when a run first gets there? Log-rank test over all frameworks of "
+        "a row, with runs permuted between them; corrected by Holm's method over the rows.",
+        Grid((*heads,), rows),
     )
 
 
