@@ -227,8 +227,8 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
-        "typical; a dash means that half of the runs do not get there, or that a run did not "
-        "record its CPU time. Removed by lockstep: known differences in code, which the level of "
+        "typical; a dash means that half of the runs do not get there, or that runs did not "
+        "record their CPU time (tasks without any are left out). Removed by lockstep: known differences in code, which the level of "
         "equal updates removes, from its runs or else from training in lockstep; that a framework "
         "has one does not make it the cause of a score.",
     )
@@ -244,6 +244,8 @@ def _compare_frameworks(
     for levels in tasks:
         spread = levels[_COMPARED]
         values = {name: measure(group, spread) for name, group in spread.groups.items()}
+        if all(map(math.isnan, values.values())):
+            continue  # older runs have no CPU time
         finite = [value for value in values.values() if math.isfinite(value)]
         for name, value in values.items():
             ratios[name].append(value / float(np.median(finite)) if finite else math.nan)
