@@ -228,9 +228,9 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
         "typical; a dash means that half of the runs do not get there, or that runs did not "
-        "record their CPU time (tasks without any are left out). Removed by lockstep: known differences in code, which the level of "
-        "equal updates removes, from its runs or else from training in lockstep; that a framework "
-        "has one does not make it the cause of a score.",
+        "record their CPU time (tasks without any are left out). Removed by lockstep: known "
+        "differences in code, which the level of equal updates removes, from its runs or else from "
+        "training in lockstep; that a framework has one does not make it the cause of a score.",
     )
 
 
