@@ -24,7 +24,11 @@ from parallax.analysis.commands.common import (
 from parallax.analysis.commands.figures import draw_figures, format_figure_line
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.labels import format_number, format_setting, get_label
+from parallax.analysis.labels import (
+    format_number,
+    format_setting,
+    get_label,
+)
 from parallax.analysis.report.render_markdown import render_markdown, score_table_to_markdown
 from parallax.analysis.report.sections.consistency import (
     describe_intention_to_treat,
