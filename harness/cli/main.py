@@ -151,7 +151,11 @@ COMMANDS = (
         f"{_ANALYSIS}.verdicts:study",
         "Tests reproduction, consistency and ranking, and writes the verdicts as CSV",
     ),
-    Command("study figures", f"{_ANALYSIS}.figures", "Draws the figures of a study as PNG and PDF"),
+    Command(
+        "study figures",
+        f"{_ANALYSIS}.verdicts:figures",
+        "Draws the figures of a study as PNG and PDF",
+    ),
     Command(
         "study plan",
         f"{_ANALYSIS}.plan",

@@ -6,8 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from parallax.envs.batched_env import GymnasiumBatchedEnv, make_batched_env
-from parallax.envs.mujoco_batch import MujocoBatchedEnv
+from parallax.envs.batched_env import GymnasiumBatchedEnv, MujocoBatchedEnv, make_batched_env
 from parallax.envs.tasks import DISCRETE_TASK_IDS, TASK_IDS, TaskError, make_task_env
 
 PLAIN = ["Humanoid-v4", "Humanoid-v5", "Pendulum-v1", "parking-v0", *DISCRETE_TASK_IDS]

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from parallax.envs.mujoco_batch import find_mujoco_task
+from parallax.envs.batched_env import find_mujoco_task
 from parallax.envs.optional_tasks import PARKING_ENV_ID, is_minatar_game
 from parallax.envs.tasks import TASK_IDS, make_task_env
 

@@ -28,6 +28,7 @@ from parallax.harness.contract.events import (
     LayerForward,
     LossBackward,
     TargetNetworkUpdate,
+    TargetUpdateDetector,
 )
 from parallax.harness.contract.probing.protocol import (
     ACTION,
@@ -39,7 +40,6 @@ from parallax.harness.contract.probing.protocol import (
     ProbeScript,
 )
 from parallax.harness.contract.probing.scripted_rng import RngWatch, WatchedFunctions
-from parallax.harness.contract.watchers import TargetUpdateDetector
 
 LIBRARY_PACKAGES = frozenset(
     {

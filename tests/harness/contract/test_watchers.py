@@ -12,19 +12,18 @@ from torch.nn.modules.module import _global_forward_pre_hooks
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from parallax.adapters.torch_common.watch import watch_training as watching_torch
+from parallax.harness.conformance import trainings
 from parallax.harness.conformance.trainings import make_base_hyperparameters, observe_training
-from parallax.harness.contract import watchers
+from parallax.harness.contract import events as watchers
 from parallax.harness.contract.events import (
     AfterOptimizerStep,
     BeforeOptimizerStep,
     LayerForward,
     LossBackward,
-    TargetNetworkUpdate,
-    TrainingEvents,
-)
-from parallax.harness.contract.watchers import (
     NoWatcherError,
+    TargetNetworkUpdate,
     TargetUpdateDetector,
+    TrainingEvents,
     find_watcher_entry_points,
     watch_libraries,
 )
@@ -128,7 +127,8 @@ def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
     entry = EntryPoint(
         "no_such_library", "no_such_library:watching", watchers.WATCHER_ENTRY_POINT_GROUP
     )
-    monkeypatch.setattr(watchers, "find_watcher_entry_points", lambda: {entry.name: entry})
+    for module in (watchers, trainings):
+        monkeypatch.setattr(module, "find_watcher_entry_points", lambda: {entry.name: entry})
     with pytest.raises(pytest.skip.Exception, match="sb3 trains with torch, which nobody watches"):
         observe_training("sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77)
     events = TrainingEvents()
