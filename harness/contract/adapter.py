@@ -489,11 +489,6 @@ def get_action_kinds(adapter: Adapter, algorithm: str) -> frozenset[ActionKind]:
     return adapter.extra_action_spaces(algorithm) | {ALGORITHMS[algorithm].actions}
 
 
-def get_training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
-    """Modules that an adapter's training imports in any case."""
-    return tuple(adapter.training_modules(algorithm))
-
-
 def find_adapter_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of all adapters on this machine, by name; nothing is imported."""
     return {entry.name: entry for entry in find_entry_points(ENTRY_POINT_GROUP)}

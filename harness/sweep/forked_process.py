@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any
 
-from parallax.harness.contract.adapter import get_training_modules, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
@@ -226,7 +226,7 @@ def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[st
         adapter = load_adapter(framework)
     except SpecError:
         return ()  # the run's own process says so
-    imported = (get_training_modules(adapter, algorithm) for algorithm in algorithms)
+    imported = (adapter.training_modules(algorithm) for algorithm in algorithms)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
 
 
