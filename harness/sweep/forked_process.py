@@ -17,7 +17,6 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import IO, Any
 
 from parallax.harness.contract.adapter import load_adapter
@@ -108,12 +107,7 @@ class ForkServerPool:
         """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Lets the servers go; what still runs goes on."""
         for server in self._servers.values():
             server.finish()

@@ -357,3 +357,13 @@ def capture_calls(owner: Any, name: str, argument: int | None = None) -> Iterato
         yield captured
     finally:
         setattr(owner, name, function)
+
+
+@contextlib.contextmanager
+def record_every_update(module: Any) -> Iterator[None]:
+    """Let an adapter's module record each update in the trace, not one in `RECORD_EVERY`."""
+    before, module.RECORD_EVERY = module.RECORD_EVERY, 1
+    try:
+        yield
+    finally:
+        module.RECORD_EVERY = before
