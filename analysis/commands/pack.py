@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """
     found = read_results(options.results)
     path = options.results.absolute().with_suffix(PACKED_SUFFIX)
+    if options.study is not None and options.merged is None:
+        raise CommandError(f"--study={options.study}: name the runs that join it, too.")
     if options.merged is not None:
         others = read_results(options.merged)
         found = merge_runs(found, others, _choose_study_name(found, options.study))

@@ -114,7 +114,7 @@ COMMANDS = (
     Command(
         "run watch",
         f"{_CLI}.run_watch",
-        "Shows curves and findings of a run, or of the runs of a study, while they train and later",
+        "Shows curves and findings of a run, or of a study's runs, during training and after it",
     ),
     Command(
         "run reproduce",

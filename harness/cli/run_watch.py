@@ -207,12 +207,14 @@ def run(options: argparse.Namespace) -> int:
     """Show the run, or the runs of a study, until they end.
 
     Raises:
-        SpecError: The folder holds no run.
+        SpecError: The folder holds no run, or options do not fit together.
     """
     if options.findings:
         for line in format_findings(options.folder, notes=options.notes).splitlines():
             print(escape_unprintable(line))
         return 0
+    if options.notes:
+        raise SpecError("--notes belongs to --findings: add it, or leave --notes out.")
     return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 
