@@ -55,9 +55,9 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
     """CPU seconds of one run in this process, without evaluations but the last, and its weights."""
     import support
 
-    from parallax.harness.contract.adapter import get_training_modules, load_adapter
+    from parallax.harness.contract.adapter import load_adapter
 
-    for name in get_training_modules(load_adapter(framework), algorithm):
+    for name in load_adapter(framework).training_modules(algorithm):
         importlib.import_module(name)
     settings = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
     spec = support.spec(

@@ -32,8 +32,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
-from parallax.envs.batched_env import GymnasiumBatchedEnv, make_batched_env
-from parallax.envs.mujoco_batch import find_mujoco_task
+from parallax.envs.batched_env import GymnasiumBatchedEnv, find_mujoco_task, make_batched_env
 from parallax.envs.optional_tasks import PARKING_ENV_ID, is_minatar_game
 from parallax.envs.tasks import TASK_IDS, make_task_env
 from parallax.harness.contract.events import EvaluationResult

@@ -31,7 +31,6 @@ import numpy as np
 from parallax.harness.conformance.trainings import make_base_hyperparameters
 from parallax.harness.contract.adapter import (
     find_adapter_entry_points,
-    get_training_modules,
     load_adapter,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -39,7 +38,7 @@ from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_s
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import PreparedRun, prepare_run
 from parallax.harness.train.run import execute_run
 
@@ -86,7 +85,7 @@ def main() -> int:
     for framework in asked.frameworks.split(","):
         adapter = load_adapter(framework)
         for algorithm in filter(adapter.supports, asked.algorithms.split(",")):
-            for module in get_training_modules(adapter, algorithm):
+            for module in adapter.training_modules(algorithm):
                 importlib.import_module(module)  # once, for all processes that are to be killed
             spec = a_spec(framework, algorithm, asked)
             diagnosis = {"mode": asked.diagnosis}

@@ -31,7 +31,6 @@ from parallax.harness.conformance.trainings import (
 from parallax.harness.contract.adapter import (
     Adapter,
     find_adapter_entry_points,
-    get_training_modules,
     load_adapter,
 )
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
@@ -137,7 +136,7 @@ def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None
     if not waiting:
         return
     adapter = load_adapter(framework)
-    import_modules(get_training_modules(adapter, algorithm))
+    import_modules(adapter.training_modules(algorithm))
     known = measure_baseline(adapter, algorithm)
     for mutant in waiting:
         code = _in_child(functools.partial(one, mutant, adapter, known, options.output), LIMIT)

@@ -117,10 +117,10 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
     """One training in this process; all times are CPU seconds."""
     import support
 
-    from parallax.harness.contract.adapter import get_training_modules, load_adapter
+    from parallax.harness.contract.adapter import load_adapter
 
     adapter: Any = load_adapter(framework)
-    for name in get_training_modules(adapter, algorithm):
+    for name in adapter.training_modules(algorithm):
         importlib.import_module(name)  # once a process, not a step
     importlib.import_module("pandas")  # by pyarrow, for its first array
     seams, rare, beats = (

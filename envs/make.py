@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from numpy.typing import NDArray
 
-from parallax.envs import atari
+from parallax.envs.optional_tasks import is_atari_game, wrap_for_training
 from parallax.envs.tasks import make_task_env
 
 NORMALIZATION_CLIP = 10.0
@@ -97,7 +97,7 @@ def make_training_env(
     """
     hooks = before_step, before_reset, after_episode, after_step
     env: gymnasium.Env[Any, Any] = StepHook(make_task_env(env_id, **options), *hooks)
-    env = atari.wrap_for_training(env) if atari.is_atari_game(env_id) else env
+    env = wrap_for_training(env) if is_atari_game(env_id) else env
     for layer, arguments in layers:
         env = EntryPoint("layer", layer, "").load()(env, **arguments)
     if wrappers == "normalized":

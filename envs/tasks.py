@@ -98,29 +98,25 @@ def make_task_env(
             the environment alone.
         kwargs: Keyword arguments of the task.
 
-    Images of booleans are shown by `parallax.envs.images.FloatImages`, parking's dictionary flat,
-    observations of `popgym` by `optional_tasks.OneHotObservations`, Atari's games by
-    `parallax.envs.atari.wrap_game`.
+    How observations are shown is in `parallax.envs.optional_tasks`: images of booleans by
+    `FloatImages`, parking's dictionary flat, those of `popgym` by `OneHotObservations`, Atari's
+    games by `wrap_game`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
     import gymnasium  # the table of tasks is wanted where none is made, as in help
 
-    from parallax.envs import atari, memory_tasks, optional_tasks
+    from parallax.envs import memory_tasks, optional_tasks
 
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")
         try:
             memory_tasks.register_memory_task(env_id)
-            if atari.is_atari_game(env_id):
-                atari.register_atari(env_id)
-                game = gymnasium.make(env_id, **{**atari.RAW_GAME_OPTIONS, **kwargs})
-                env = atari.wrap_game(game)
-            else:
-                options = optional_tasks.register_task(env_id)
-                env = gymnasium.make(env_id, **{**options, **kwargs})
+            options = optional_tasks.register_task(env_id)
+            env = gymnasium.make(env_id, **{**options, **kwargs})
+            env = optional_tasks.wrap_game(env) if optional_tasks.is_atari_game(env_id) else env
         except Exception as error:  # whatever the code of the task raises
             reason = str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
@@ -169,7 +165,7 @@ def load_task(env_id: str, **options: Any) -> Task:
 def _read_task(env_id: str, options: str) -> Task:
     from gymnasium.spaces import Box, Discrete
 
-    from parallax.envs.images import FloatImages, is_stack_of_frames
+    from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
 
     env = make_task_env(env_id, **json.loads(options))
     try:

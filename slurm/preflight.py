@@ -22,8 +22,8 @@ from rich.table import Column
 from parallax.harness.contract.fields import SpecError, check_value
 from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
 from parallax.harness.contract.run_spec import RunSpec
-from parallax.harness.sweep.folders import initialize_run
 from parallax.harness.sweep.run_process import THREAD_VARIABLES
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.slurm.preflight_trials import LOADING_SECONDS, PreflightTrial, WorkerKey, make_trials
 
 HERE, CLUSTER = "here", "cluster"

@@ -211,7 +211,7 @@ def start_again(folder, plan):
     from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.contract.fields import SpecError
     from parallax.harness.contract.run_spec import spec_from_dict
-    from parallax.harness.sweep.folders import initialize_runs
+    from parallax.harness.sweep.sweep import initialize_runs
     from parallax.harness.train.prepare import prepare_run
 
     if plan is None:

@@ -8,7 +8,7 @@ import support
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 
 

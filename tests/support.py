@@ -16,7 +16,7 @@ from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import execute_run
 

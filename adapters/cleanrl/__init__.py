@@ -16,6 +16,21 @@ from parallax.harness.contract.adapter import Adapter, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import ReplayConfig
 from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.contract.versions import VersionRange
+
+SUPPORTED_VERSIONS = VersionRange(
+    "cleanrl",
+    "1.1",
+    "1.3",
+    why_not_older="Scripts up to 0.5.0 have replay buffers and loops of another form.",
+    update_modules={
+        "ppo": ("cleanrl.ppo_continuous_action",),
+        "td3": ("cleanrl.td3_continuous_action",),
+        "sac": ("cleanrl.sac_continuous_action",),
+        "ddpg": ("cleanrl.ddpg_continuous_action",),
+        "dqn": ("cleanrl.dqn",),
+    },
+)
 
 
 class CleanRLAdapter(TorchAccelerations, Adapter):
@@ -23,6 +38,7 @@ class CleanRLAdapter(TorchAccelerations, Adapter):
 
     name = "cleanrl"
     packages = ("cleanrl", "stable-baselines3", "torch")
+    supported_versions = SUPPORTED_VERSIONS
     recipe_parts = ("greedy",)
 
     def check_installed(self) -> None:

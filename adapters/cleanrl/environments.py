@@ -12,12 +12,10 @@ from parallax.harness.contract.probing.environments import (
     REWARD_NORMALIZATION,
     EnvironmentDriver,
     EnvironmentImplementation,
-    SingleEnvDriver,
-    make_missing_implementation,
-)
-from parallax.harness.contract.probing.scripted_episodes import (
     EpisodeScript,
     ScriptedEpisodesEnv,
+    SingleEnvDriver,
+    make_missing_implementation,
 )
 
 GAMMA = 0.97

@@ -7,11 +7,11 @@ networks that it trains, and its policy without noise.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import numpy as np
 
-from parallax.adapters.cleanrl.versions import is_before_1_2
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -27,6 +27,7 @@ from parallax.harness.contract.translation import (
     ConfigTranslator,
     NativeConfig,
 )
+from parallax.harness.contract.versions import parse_version
 
 BUFFER_SETTING = "ReplayBuffer"
 """Setting that is no argument of the script: what stands for the class of its buffer."""
@@ -475,3 +476,11 @@ ALGORITHMS: Mapping[str, ScriptSettings] = {
         predict_actions=predict_actions_dqn,
     ),
 }
+
+
+def is_before_1_2() -> bool:
+    """Return whether the installed release is 1.1.0: its DQN copies target networks as a whole."""
+    try:
+        return parse_version(version("cleanrl")) < (1, 2)
+    except PackageNotFoundError:
+        return False

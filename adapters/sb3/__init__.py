@@ -7,6 +7,28 @@ from parallax.adapters.torch_common.devices import TorchAccelerations, explain_m
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import ReplayConfig
+from parallax.harness.contract.versions import VersionRange
+
+_POLICIES = "stable_baselines3.common.policies"
+# Releases before 2.4 require gymnasium below 0.30 (their setup.py) and call what 1.0 removed.
+SUPPORTED_VERSIONS = VersionRange(
+    "stable-baselines3",
+    "2.0",
+    "2.10",
+    why_not_older="Before 2.0 tasks are those of gym, not of Gymnasium.",
+    companions={"2.4": ("gymnasium==0.29.1",)},
+    update_modules={
+        "ppo": ("stable_baselines3.ppo.ppo", _POLICIES),
+        **{
+            name: (
+                f"stable_baselines3.{name}.{name}",
+                f"stable_baselines3.{name}.policies",
+                _POLICIES,
+            )
+            for name in ("td3", "sac", "dqn")
+        },
+    },
+)
 
 
 class SB3Adapter(TorchAccelerations, Adapter):
@@ -16,6 +38,7 @@ class SB3Adapter(TorchAccelerations, Adapter):
     packages = ("stable-baselines3", "torch")
     import_names = ("stable_baselines3",)
     install_command = "pip install 'stable-baselines3>=2.9.2,<2.10'"
+    supported_versions = SUPPORTED_VERSIONS
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
         """Return why `replay` is not supported (the sum tree is missing), or an empty string."""

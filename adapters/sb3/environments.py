@@ -28,12 +28,10 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentDriver,
     EnvironmentImplementation,
     EnvironmentStep,
-    read_episode,
-)
-from parallax.harness.contract.probing.scripted_episodes import (
     EnvMaker,
     EpisodeScript,
     make_env_makers,
+    read_episode,
 )
 
 Array = NDArray[Any]

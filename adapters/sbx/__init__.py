@@ -6,6 +6,18 @@ from typing import Any
 
 from parallax.harness.contract.acceleration import EAGER, explain_missing_acceleration
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.versions import VersionRange
+
+SUPPORTED_VERSIONS = VersionRange(
+    "sbx-rl",
+    "0.13",
+    "0.29",
+    why_not_older="Older ones were not tried.",
+    update_modules={
+        name: (f"sbx.{name}.{name}", f"sbx.{name}.policies", "sbx.common.policies")
+        for name in ("ppo", "td3", "sac", "dqn")
+    },
+)
 
 
 class SbxAdapter(Adapter):
@@ -16,6 +28,7 @@ class SbxAdapter(Adapter):
     packages = ("sbx-rl", "stable-baselines3", "jax", "flax", "optax")
     import_names = ("sbx",)
     install_command = "pip install 'sbx-rl>=0.28,<0.29'"
+    supported_versions = SUPPORTED_VERSIONS
 
     accelerations = (EAGER,)
 

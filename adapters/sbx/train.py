@@ -27,7 +27,6 @@ from parallax.adapters.jax_common.parameters import (
 )
 from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
 from parallax.adapters.sbx import networks
-from parallax.adapters.sbx.versions import LATER_ARGUMENTS
 from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
 from parallax.harness.contract.algorithms import image_encoder
@@ -60,6 +59,12 @@ _TRAIN_STATES = {
     "temperature": ("", "ent_coef_state"),
 }
 """Trained parts of a model: the attributes that store them, and their names."""
+
+LATER_ARGUMENTS: Mapping[str, Any] = {
+    "target_entropy": "auto",  # SAC, 0.15.0
+    "replay_buffer_kwargs": {"handle_timeout_termination": True},  # DQN, 0.22.0
+}
+"""Arguments that older releases lack, and the only values that those releases have."""
 
 
 def train(

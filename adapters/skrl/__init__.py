@@ -7,9 +7,25 @@ from typing import Any
 
 from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.versions import VersionRange
 
 DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 """Options that count otherwise than hyperparameters do."""
+
+_MODELS = {"ppo": "gaussian", "sac": "gaussian"}
+SUPPORTED_VERSIONS = VersionRange(
+    "skrl",
+    "2.0",
+    "2.2",
+    why_not_older="Before 2.0 options are dictionaries, and models take other inputs.",
+    update_modules={
+        name: (
+            f"skrl.agents.torch.{name}.{name}",
+            f"skrl.models.torch.{_MODELS.get(name, 'deterministic')}",
+        )
+        for name in ("ppo", "td3", "sac", "dqn", "ddpg")
+    },
+)
 
 
 class SkrlAdapter(TorchAccelerations, Adapter):
@@ -20,6 +36,7 @@ class SkrlAdapter(TorchAccelerations, Adapter):
     import_names = ("skrl",)
     rebuilt_packages = ("parallax.adapters.skrl",)
     install_command = "pip install 'skrl>=2.1.1,<2.2'"
+    supported_versions = SUPPORTED_VERSIONS
     # Upstream leaves noises to its users, and those of its examples are for one task.
     recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")
 

@@ -22,8 +22,9 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentDriver,
     EnvironmentImplementation,
     EnvironmentStep,
+    EpisodeScript,
+    make_env_makers,
 )
-from parallax.harness.contract.probing.scripted_episodes import EpisodeScript, make_env_makers
 
 Array = NDArray[Any]
 

@@ -29,7 +29,7 @@ from parallax.harness.contract.probing.protocol import (
     ProbeRecord,
     ProbeScript,
 )
-from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.probing.recorder import capture_calls, record_every_update
 from parallax.harness.contract.translation import NativeConfig
 
 _CRITICS = {
@@ -74,7 +74,7 @@ def probe_training(
         recorder = TorchRecorder(
             script, watch, locate, stored, read_before_update=algorithm == "ppo"
         )
-        with recorder.record_training(), _record_every_update(train):
+        with recorder.record_training(), record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
         record = recorder.record({"tau": float(getattr(agents[0].cfg, "polyak", np.nan))})
         return dataclasses.replace(
@@ -103,16 +103,6 @@ def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
         yield
     finally:
         module.build_agent = before
-
-
-@contextlib.contextmanager
-def _record_every_update(module: Any) -> Iterator[None]:
-    # The trace has what each hundredth step left; here is each.
-    before, module.RECORD_EVERY = module.RECORD_EVERY, 1
-    try:
-        yield
-    finally:
-        module.RECORD_EVERY = before
 
 
 def locate_tensors(algorithm: str, agent: Agent) -> dict[str, TensorLocation]:

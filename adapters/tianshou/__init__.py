@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
+from parallax.harness.contract.versions import VersionRange
 
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _UNSUPPORTED_REASONS = {
@@ -35,6 +36,21 @@ def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
     return ""
 
 
+SUPPORTED_VERSIONS = VersionRange(
+    "tianshou",
+    "2.0",
+    "2.1",
+    why_not_older="Before 2.0 there are policies and trainers in the place of algorithms.",
+    update_modules={
+        "ppo": ("tianshou.algorithm.modelfree.ppo", "tianshou.algorithm.modelfree.a2c"),
+        "td3": ("tianshou.algorithm.modelfree.td3", "tianshou.algorithm.modelfree.ddpg"),
+        "sac": ("tianshou.algorithm.modelfree.sac", "tianshou.algorithm.modelfree.ddpg"),
+        "ddpg": ("tianshou.algorithm.modelfree.ddpg",),
+        "dqn": ("tianshou.algorithm.modelfree.dqn",),
+    },
+)
+
+
 class TianshouAdapter(TorchAccelerations, Adapter):
     """Adapter of Tianshou's procedural interface."""
 
@@ -42,6 +58,7 @@ class TianshouAdapter(TorchAccelerations, Adapter):
     packages = ("tianshou", "torch")
     import_names = ("tianshou",)
     install_command = "pip install 'tianshou>=2.0.1,<2.1'"
+    supported_versions = SUPPORTED_VERSIONS
     recipe_parts = ("networks", "settings", "optimizers")
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:

@@ -1,7 +1,7 @@
 """Locations of networks, optimisers and buffers in Tianshou's policies, for probes."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from parallax.adapters.torch_common.recording import (
 )
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
-from parallax.harness.contract.probing.recorder import capture_calls
+from parallax.harness.contract.probing.recorder import capture_calls, record_every_update
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 from parallax.harness.contract.probing.scripted_rng import ScriptedChoiceGenerator
 from parallax.harness.contract.translation import NativeConfig
@@ -75,23 +75,13 @@ def probe_training(
         recorder = TorchRecorder(
             script, watch, locate, stored, read_before_update=algorithm == "ppo"
         )
-        with recorder.record_training(), _record_every_update(train):
+        with recorder.record_training(), record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
         return recorder.record({"tau": _read_tau(algorithm, models[0])})
 
 
 def _read_tau(algorithm: str, model: Any) -> float:
     return float(getattr(model, "tau", np.nan))
-
-
-@contextlib.contextmanager
-def _record_every_update(module: Any) -> Iterator[None]:
-    # The trace has every hundredth training step of Tianshou's; here is each.
-    before, module.RECORD_EVERY = module.RECORD_EVERY, 1
-    try:
-        yield
-    finally:
-        module.RECORD_EVERY = before
 
 
 def _script_random_choices(buffer: Any, world: ScriptedWorld) -> None:

@@ -1,6 +1,14 @@
-"""TorchRL: the scripts of its authors, rebuilt from the components of the wheel."""
+"""TorchRL: the scripts of its authors, rebuilt from the components of the wheel.
 
-from collections.abc import Mapping, Sequence
+Upstream's defaults are constants in those scripts, which are in the wheel (`sota-implementations`).
+They take most settings from configuration files, which are not, so that those values are unknown.
+"""
+
+import ast
+import importlib.metadata
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from parallax.adapters.torch_common.devices import TorchAccelerations
@@ -13,11 +21,34 @@ from parallax.harness.contract.acceleration import (
 )
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
+from parallax.harness.contract.versions import VersionRange
 
 VMAP_ALGORITHMS = ("td3", "sac")
 """Algorithms whose losses compute two critics by vmap."""
 COMPILED_ALGORITHMS = ("td3", "sac", "ddpg", "dqn", "ppo")
 """Algorithms whose update function can be compiled, as their scripts offer it."""
+
+# Each minor version loads with its own tensordict only.
+SUPPORTED_VERSIONS = VersionRange(
+    "torchrl",
+    "0.9",
+    "0.15",
+    why_not_older="Up to 0.7 they refuse Gymnasium 1, or losses lack options; 0.8's PPO differs.",
+    companions={
+        "0.10": ("tensordict==0.9.1",),
+        "0.11": ("tensordict==0.10.0",),
+        "0.12": ("tensordict==0.11.0",),
+        "0.13": ("tensordict==0.12.4",),
+        "0.14": ("tensordict==0.13.0",),
+    },
+    update_modules={
+        "ppo": ("torchrl.objectives.ppo", "torchrl.objectives.value.advantages"),
+        "td3": ("torchrl.objectives.td3",),
+        "sac": ("torchrl.objectives.sac",),
+        "ddpg": ("torchrl.objectives.ddpg",),
+        "dqn": ("torchrl.objectives.dqn",),
+    },
+)
 
 
 class TorchRLAdapter(TorchAccelerations, Adapter):
@@ -27,6 +58,7 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
     packages = ("torchrl", "tensordict", "torch")
     import_names = ("torchrl", "tensordict")
     install_command = "pip install 'torchrl>=0.14.1,<0.15' 'tensordict>=0.14.3,<0.15'"
+    supported_versions = SUPPORTED_VERSIONS
     rebuilt_packages = ("parallax.adapters.torchrl",)
     recipe_parts = ("networks", "settings", "optimizers", "loop", "sequences")
     accelerations = (COMPILE, *GENERAL_TORCH_ACCELERATIONS, NO_VMAP)
@@ -72,6 +104,88 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
         """Return the constants of upstream's scripts and defaults of its losses."""
-        from parallax.adapters.torchrl.upstream_scripts import read_upstream_defaults
-
         return read_upstream_defaults(algorithm)
+
+
+SCRIPT_FILES = {
+    "ppo": ("ppo/ppo_mujoco.py", "ppo/utils_mujoco.py"),
+    "td3": ("td3/td3.py", "td3/utils.py"),
+    "sac": ("sac/sac.py", "sac/utils.py"),
+    "ddpg": ("ddpg/ddpg.py", "ddpg/utils.py"),
+    "dqn": ("dqn/dqn_cartpole.py", "dqn/utils_cartpole.py"),
+}
+"""Per algorithm: its script and what that imports."""
+SCRIPT_COMPONENTS = (
+    "ClipPPOLoss",
+    "GAE",
+    "Adam",
+    "AdditiveGaussianModule",
+    "TD3Loss",
+    "SACLoss",
+    "DDPGLoss",
+    "DQNLoss",
+    "MLP",
+)
+"""Classes whose arguments are hyperparameters."""
+
+
+def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
+    """Return arguments that are constants in the scripts' calls, or that no call gives.
+
+    Names are `Component.argument`, as native settings have them. Arguments that some call of a
+    component takes from elsewhere are left out. Algorithms without a script have
+    none, and so has a release whose wheel has no scripts.
+    """
+    given: dict[str, dict[str, list[Any]]] = {}
+    for name, keywords in _find_component_calls(algorithm):
+        for keyword in keywords:
+            if keyword.arg is not None:
+                values = given.setdefault(name, {}).setdefault(keyword.arg, [])
+                values.append(_evaluate_constant(keyword.value))
+        given.setdefault(name, {})
+    defaults: dict[str, Any] = {}
+    for name, arguments in given.items():
+        defaults |= {
+            f"{name}.{argument}": values[0]
+            for argument, values in arguments.items()
+            if all(value is not _NOT_CONSTANT and value == values[0] for value in values)
+        }
+        defaults |= {
+            f"{name}.{argument}": value
+            for argument, value in _read_declared_defaults(name).items()
+            if argument not in arguments
+        }
+    return defaults
+
+
+_NOT_CONSTANT = object()
+
+
+def _find_component_calls(algorithm: str) -> Iterator[tuple[str, list[ast.keyword]]]:
+    folder = importlib.metadata.distribution("torchrl").locate_file("sota-implementations")
+    for file in SCRIPT_FILES.get(algorithm, ()):
+        path = Path(str(folder)) / file
+        if not path.is_file():  # wheels before 0.10 have no scripts
+            return
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name in SCRIPT_COMPONENTS:
+                    yield name, node.keywords
+
+
+def _evaluate_constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return _NOT_CONSTANT
+
+
+def _read_declared_defaults(component: str) -> dict[str, Any]:
+    # Defaults of losses only: other components get every argument from the adapter.
+    from torchrl import objectives
+
+    owner = getattr(objectives, component, None)
+    parameters = inspect.signature(owner).parameters if owner else {}
+    return {n: p.default for n, p in parameters.items() if p.default is not p.empty}

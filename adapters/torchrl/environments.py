@@ -12,7 +12,6 @@ from torchrl.envs import (
     CatFrames,
     Compose,
     GymWrapper,
-    ObservationNorm,
     ParallelEnv,
     RewardClipping,
     RewardScaling,
@@ -37,8 +36,9 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentDriver,
     EnvironmentImplementation,
     EnvironmentStep,
+    EnvMaker,
+    EpisodeScript,
 )
-from parallax.harness.contract.probing.scripted_episodes import EnvMaker, EpisodeScript
 
 Array = NDArray[Any]
 LIMIT, STACK = 5, 3
@@ -236,4 +236,3 @@ def _list_implementations() -> list[EnvironmentImplementation]:
 
 
 IMPLEMENTATIONS = _list_implementations()
-FIXED_NORM = ObservationNorm

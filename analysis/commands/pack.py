@@ -1,4 +1,4 @@
-"""`parallax study pack` and `study merge`: all runs of one or two studies in one Parquet file.
+"""`parallax study pack`: all runs of a study, and your own beside them, in one Parquet file.
 
 Merged runs take the name of the study; neither input is changed.
 """
@@ -25,10 +25,27 @@ from parallax.harness.record.layout import PACKED_SUFFIX
 _MAX_NAMED_RUNS = 3  # runs that are in both, at most
 
 
-def add_pack_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
-    parser.add_argument("--output", type=Path, help=f"file; default: RESULTS{PACKED_SUFFIX}")
+    parser.add_argument(
+        "merged",
+        type=Path,
+        nargs="?",
+        help="more runs, such as yours beside a published study: they join it, so that verdicts "
+        f"compare them; {RESULTS_HELP}",
+    )
+    parser.add_argument(
+        "--study",
+        metavar="NAME",
+        help="study that the runs of MERGED join, where RESULTS holds several",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help=f"file; default: RESULTS{PACKED_SUFFIX}, or <RESULTS>-and-<MERGED>{PACKED_SUFFIX} "
+        "beside MERGED",
+    )
     parser.add_argument(
         "--anonymize",
         action="store_true",
@@ -36,15 +53,22 @@ def add_pack_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_pack(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write the file and print its path.
 
     Raises:
-        CommandError: There are no runs, or nowhere to write.
+        CommandError: There are no runs, or both have a run of one name, or nowhere to write.
     """
     found = read_results(options.results)
-    path = options.output or options.results.absolute().with_suffix(PACKED_SUFFIX)
-    pack_runs(found, path, anonymize=options.anonymize)
+    path = options.results.absolute().with_suffix(PACKED_SUFFIX)
+    if options.study is not None and options.merged is None:
+        raise CommandError(f"--study={options.study}: name the runs that join it, too.")
+    if options.merged is not None:
+        others = read_results(options.merged)
+        found = merge_runs(found, others, _choose_study_name(found, options.study))
+        beside = options.merged.absolute()
+        path = beside.with_name(f"{options.results.stem}-and-{beside.stem}{PACKED_SUFFIX}")
+    pack_runs(found, options.output or path, anonymize=options.anonymize)
     return 0
 
 
@@ -62,40 +86,6 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
     console = make_console()
     console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)
     console.print(Text(f"Read it as a folder of runs: parallax report {path}"), soft_wrap=True)
-
-
-def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line."""
-    parser.add_argument("results", type=Path, help=f"the study: {RESULTS_HELP}")
-    parser.add_argument("folder", type=Path, help=f"your runs: {RESULTS_HELP}")
-    parser.add_argument(
-        "--study",
-        metavar="NAME",
-        dest="name",
-        help="study that the runs join, where the file holds several",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help=f"file; default: <RESULTS>-and-<FOLDER>{PACKED_SUFFIX}, beside FOLDER",
-    )
-
-
-def run_merge(options: argparse.Namespace) -> int:
-    """Write one file with both, and print the commands that read it.
-
-    Raises:
-        CommandError: There are no runs, or both have a run of one name, or nowhere to write.
-    """
-    study, others = read_results(options.results), read_results(options.folder)
-    name = _choose_study_name(study, options.name)
-    joined = merge_runs(study, others, name)
-    beside = options.folder.absolute()
-    path = options.output or beside.with_name(
-        f"{options.results.stem}-and-{beside.stem}{PACKED_SUFFIX}"
-    )
-    pack_runs(joined, path)
-    return 0
 
 
 def _choose_study_name(found: RunCollection, given: str | None) -> str:

@@ -235,7 +235,7 @@ def _read_ablations(
                 if other.key == one.key:
                     raise CommandError(
                         f"--ablation={path}: {one.where} is in {other.source} too. Tests are "
-                        "corrected within a file: put both into one with parallax study merge."
+                        "corrected within a file: put both into one with parallax study pack."
                     )
         found += own
     return tuple(found)

@@ -5,8 +5,7 @@ Help lists them without importing Hydra, which takes half a second.
 
 import dataclasses
 import difflib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
@@ -99,8 +98,6 @@ TOP_KEYS = frozenset(
     {field.name for field in dataclasses.fields(RunSpec)} - _SET_ELSEWHERE
     | {"recipe", "results_dir", "hydra"}
 )
-_REFERENCE_PATTERN = re.compile(r"\$\{\.*(\w[\w.]*)")
-
 _RUN_SYNONYMS = {
     **dict.fromkeys(
         (
@@ -147,48 +144,6 @@ _HYPERPARAMETER_SYNONYMS = {
     **dict.fromkeys(("net_arch", "num_cells", "layers", "hidden_dim"), ("hidden_sizes",)),
 }
 """Names that no adapter sets, since the framework's loop or its examples have them."""
-
-
-def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
-    """Check that a configuration holds nothing that nobody reads.
-
-    A study may have keys of its own for others to refer to, as in `${my_steps.${algorithm.name}}`.
-
-    Args:
-        values: The configuration, with or without references resolved.
-        references: Dotted names that other values refer to.
-
-    Raises:
-        SpecError: A key has no meaning; names it and the one that was probably meant.
-    """
-    used = set(references)
-    unknown = [name for name in values if name not in TOP_KEYS and not _is_used(name, used)]
-    for group, names in GROUP_KEYS.items():
-        chosen = values.get(group)
-        inside = chosen if isinstance(chosen, Mapping) else {}
-        paths = [f"{group}.{name}" for name in inside if name not in names]
-        unknown += [path for path in paths if not _is_used(path, used)]
-    if unknown:
-        algorithm = values.get("algorithm")
-        name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
-        raise SpecError(explain_unknown_option(str(unknown[0]), str(name)))
-
-
-def find_references(raw: Any) -> Iterator[str]:
-    """Yield the dotted names that unresolved values refer to."""
-    if isinstance(raw, Mapping):
-        for key, value in raw.items():
-            yield from find_references(key)
-            yield from find_references(value)
-    elif isinstance(raw, list):
-        for item in raw:
-            yield from find_references(item)
-    elif isinstance(raw, str) and "${" in raw:
-        yield from (name.rstrip(".") for name in _REFERENCE_PATTERN.findall(raw))
-
-
-def _is_used(path: str, references: set[str]) -> bool:
-    return any(f"{name}.".startswith(f"{path}.") for name in references)
 
 
 def explain_unknown_option(name: str, algorithm: str) -> str:

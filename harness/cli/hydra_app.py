@@ -1,7 +1,8 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from parallax.harness.cli.config_groups import (
     DIAGNOSIS_KEYS,
-    check_known_keys,
-    find_references,
+    GROUP_KEYS,
+    TOP_KEYS,
+    explain_unknown_option,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
@@ -27,6 +29,7 @@ from parallax.harness.diagnosis.checks import (
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
 from parallax.harness.sweep.sweep import count_processes, run_sweep
 
+_REFERENCE_PATTERN = re.compile(r"\$\{\.*(\w[\w.]*)")
 _NAMED_GROUPS = ("framework", "algorithm", "env", "hps", "study")
 
 
@@ -70,6 +73,48 @@ def check_composed_keys(config: DictConfig) -> None:
         else {}
     )
     check_known_keys(raw, [*find_references(raw), *find_references(swept)])
+
+
+def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
+    """Check that a configuration holds nothing that nobody reads.
+
+    A study may have keys of its own for others to refer to, as in `${my_steps.${algorithm.name}}`.
+
+    Args:
+        values: The configuration, with or without references resolved.
+        references: Dotted names that other values refer to.
+
+    Raises:
+        SpecError: A key has no meaning; names it and the one that was probably meant.
+    """
+    used = set(references)
+    unknown = [name for name in values if name not in TOP_KEYS and not _is_used(name, used)]
+    for group, names in GROUP_KEYS.items():
+        chosen = values.get(group)
+        inside = chosen if isinstance(chosen, Mapping) else {}
+        paths = [f"{group}.{name}" for name in inside if name not in names]
+        unknown += [path for path in paths if not _is_used(path, used)]
+    if unknown:
+        algorithm = values.get("algorithm")
+        name = algorithm.get("name") if isinstance(algorithm, Mapping) else algorithm
+        raise SpecError(explain_unknown_option(str(unknown[0]), str(name)))
+
+
+def find_references(raw: Any) -> Iterator[str]:
+    """Yield the dotted names that unresolved values refer to."""
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            yield from find_references(key)
+            yield from find_references(value)
+    elif isinstance(raw, list):
+        for item in raw:
+            yield from find_references(item)
+    elif isinstance(raw, str) and "${" in raw:
+        yield from (name.rstrip(".") for name in _REFERENCE_PATTERN.findall(raw))
+
+
+def _is_used(path: str, references: set[str]) -> bool:
+    return any(f"{name}.".startswith(f"{path}.") for name in references)
 
 
 def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:

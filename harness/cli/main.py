@@ -114,12 +114,7 @@ COMMANDS = (
     Command(
         "run watch",
         f"{_CLI}.run_watch",
-        "Shows curves and findings of a run, or the runs of a study, while they train",
-    ),
-    Command(
-        "run diagnosis",
-        f"{_CLI}.run_folders:diagnosis",
-        "Lists what the diagnosis found while runs trained",
+        "Shows curves and findings of a run, or of a study's runs, during training and after it",
     ),
     Command(
         "run reproduce",
@@ -128,7 +123,7 @@ COMMANDS = (
     ),
     Command(
         "run unlock",
-        f"{_CLI}.run_folders:unlock",
+        f"{_CLI}.run_unlock",
         "Releases a run folder that a dead process still locks",
     ),
     Command(
@@ -151,7 +146,11 @@ COMMANDS = (
         f"{_ANALYSIS}.verdicts:study",
         "Tests reproduction, consistency and ranking, and writes the verdicts as CSV",
     ),
-    Command("study figures", f"{_ANALYSIS}.figures", "Draws the figures of a study as PNG and PDF"),
+    Command(
+        "study figures",
+        f"{_ANALYSIS}.verdicts:figures",
+        "Draws the figures of a study as PNG and PDF",
+    ),
     Command(
         "study plan",
         f"{_ANALYSIS}.plan",
@@ -168,12 +167,9 @@ COMMANDS = (
         "Compares the replay strategies of a study",
     ),
     Command(
-        "study pack", f"{_ANALYSIS}.pack:pack", "Writes all runs of a study into one Parquet file"
-    ),
-    Command(
-        "study merge",
-        f"{_ANALYSIS}.pack:merge",
-        "Merges your runs with a published study, so that verdicts compare them",
+        "study pack",
+        f"{_ANALYSIS}.pack",
+        "Writes all runs of a study into one Parquet file, with your own runs merged into it",
     ),
     Command(
         "study publish",
@@ -222,7 +218,9 @@ COMMANDS = (
 OLD_COMMANDS = {
     "intervention mutants": "intervention list --kind mutants",
     "intervention user-faults": "intervention list --kind user-faults",
+    "run diagnosis": "run watch --findings",
     "run validate": "status --files",
+    "study merge": "study pack",
 }
 """Earlier spellings, which go on working."""
 GROUPS = {

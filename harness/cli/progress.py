@@ -4,7 +4,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TextIO
 
 _LINE_SECONDS = 10.0
@@ -55,12 +54,7 @@ class CommandProgress:
         self._write("starting ..." if self._out.isatty() else "")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the line from a terminal."""
         self._write("\r\x1b[K" if self._out.isatty() else "")
 

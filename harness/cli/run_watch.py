@@ -1,4 +1,4 @@
-"""`parallax run watch`: curves and findings of a run in the terminal, while it trains or after."""
+"""`parallax run watch`: curves and findings of runs in the terminal, while they train or after."""
 
 import argparse
 import collections
@@ -6,16 +6,17 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from tabulate import tabulate
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.record.diagnosis import read_diagnosis
+from parallax.harness.record.diagnosis import FINDING_LEVELS, DiagnosisReading, read_diagnosis
 from parallax.harness.record.files import UnusableError, escape_unprintable
-from parallax.harness.record.layout import find_runs
+from parallax.harness.record.layout import find_runs, parse_run_path
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner
 from parallax.harness.record.reading import read_evaluations, read_run
 from parallax.harness.record.run_json import RunRecord
@@ -194,14 +195,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between two reads of the folder (default: %(default)s)",
     )
     parser.add_argument("--once", action="store_true", help="print the present state and exit")
+    parser.add_argument(
+        "--findings",
+        action="store_true",
+        help="print a table of what the diagnosis found in all runs, and exit",
+    )
+    parser.add_argument("--notes", action="store_true", help="with --findings: list notes as well")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the run, or the runs of a study, until they end.
 
     Raises:
-        SpecError: The folder holds no run.
+        SpecError: The folder holds no run, or options do not fit together.
     """
+    if options.findings:
+        for line in format_findings(options.folder, notes=options.notes).splitlines():
+            print(escape_unprintable(line))
+        return 0
+    if options.notes:
+        raise SpecError("--notes belongs to --findings: add it, or leave --notes out.")
     return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 
@@ -266,3 +279,70 @@ def summarize_study(folder: Path) -> tuple[list[str], bool]:
     if not active:
         lines.append(f"Curves and findings of one run: parallax run watch {folder}/RUN")
     return lines + problems, active
+
+
+def format_findings(root: Path, *, notes: bool) -> str:
+    """Return a table of checks and frameworks, and an explanation of each finding.
+
+    Raises:
+        SpecError: There is no such folder, or no run in it.
+    """
+    if not root.is_dir():
+        raise SpecError(f"{root} is not a folder: name a run folder or one above.")
+    found = find_runs(root)
+    if not found.runs:
+        raise SpecError(f"{root} holds no runs.")
+    runs = [read_diagnosis(folder) for folder in found.runs]
+    diagnosed = [run for run in runs if not run.reason]
+    lines = [f"{len(runs)} runs, {len(diagnosed)} of them with a diagnosis."]
+    reasons = {run.reason for run in runs if run.reason}
+    for reason in sorted(reasons):
+        lines.append(f"{sum(run.reason == reason for run in runs)} without: {reason}.")
+    if not diagnosed:
+        return "\n".join([*lines, "Train with diagnosis=on to get one."])
+    levels = FINDING_LEVELS if notes else FINDING_LEVELS[:2]
+    rows = list(_count_findings(diagnosed, levels))
+    if not rows:
+        return "\n".join([*lines, "Nothing was found at these levels: " + ", ".join(levels) + "."])
+    header = ("level", "check", "framework", "algorithm", "task", "runs", "of", "from step", "seen")
+    table = tabulate(rows, header, disable_numparse=True)
+    return "\n".join([*lines, "", table, "", *_explain_findings(diagnosed, levels)])
+
+
+def _count_findings(
+    runs: Sequence[DiagnosisReading], levels: Sequence[str]
+) -> Iterable[tuple[str, ...]]:
+    groups: dict[tuple[str, ...], list[DiagnosisReading]] = {}
+    for run in runs:
+        place = parse_run_path(run.folder.absolute())
+        groups.setdefault((place.framework, place.algorithm, place.env), []).append(run)
+    for level in levels:
+        for name in sorted(_collect_finding_ids(runs, level)):
+            for group, members in sorted(groups.items()):
+                hits = [
+                    f for run in members for f in run.findings if _has_id_and_level(f, name, level)
+                ]
+                if hits:
+                    first = min(hits, key=lambda finding: int(finding["first_step"]))
+                    step = str(first["first_step"])
+                    counts = str(len(hits)), str(len(members))
+                    yield (level, name, *group, *counts, step, first["seen"])
+
+
+def _explain_findings(runs: Sequence[DiagnosisReading], levels: Sequence[str]) -> Iterable[str]:
+    first_findings: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for finding in run.findings:
+            if finding["level"] in levels:
+                first_findings.setdefault(finding["id"], finding)
+    for name, finding in sorted(first_findings.items()):
+        yield f"{name}: {finding['name']}. Probably: {finding['causes']}"
+        yield f"  Try: {finding['remedies']} It may be wrong for: {finding['may_be_wrong']}"
+
+
+def _collect_finding_ids(runs: Sequence[DiagnosisReading], level: str) -> set[str]:
+    return {f["id"] for run in runs for f in run.findings if f["level"] == level}
+
+
+def _has_id_and_level(finding: dict[str, Any], name: str, level: str) -> bool:
+    return bool(finding["id"] == name and finding["level"] == level)

@@ -18,9 +18,9 @@ from parallax.harness.contract.events import (
     ParameterGroup,
     PolicyAttached,
     TargetNetworkUpdate,
+    TargetUpdateDetector,
     TrainingEvents,
 )
-from parallax.harness.contract.watchers import TargetUpdateDetector
 
 POLICY, CRITIC, TEMPERATURE = "policy", "critic", "temperature"
 

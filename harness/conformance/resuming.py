@@ -22,7 +22,7 @@ from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.layout import CHECKPOINT_FOLDER, EVALUATIONS_FILE, TRACE_FILE
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
 from parallax.harness.train.run import execute_run

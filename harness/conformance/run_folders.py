@@ -26,19 +26,19 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import NotLoadableError, load_policy
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import NotLoadableError, load_policy
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
 from parallax.harness.sweep.forked_process import ForkServerPool
 from parallax.harness.sweep.run_process import RunOutcome, RunProcess
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import PreparedRun, prepare_run
 from parallax.harness.train.run import execute_run
 

@@ -15,7 +15,6 @@ from parallax.envs.make import make_training_env
 from parallax.envs.scripted import DISCRETE_ENV_ID, ENV_ID, ScriptedEnv
 from parallax.envs.tasks import load_task
 from parallax.harness.conformance.observer import ObservedTraining, TrainingObserver
-from parallax.harness.contract import watchers
 from parallax.harness.contract.adapter import (
     CPU,
     Checkpointable,
@@ -28,13 +27,19 @@ from parallax.harness.contract.adapter import (
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.events import PolicyAttached, TrainingEvents
+from parallax.harness.contract.events import (
+    NoWatcherError,
+    PolicyAttached,
+    TrainingEvents,
+    find_watcher_entry_points,
+    load_watchers,
+    watch_libraries,
+)
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
-from parallax.harness.contract.watchers import NoWatcherError, load_watchers, watch_libraries
 from parallax.harness.interventions.catalogue import make_patches, make_replacement
-from parallax.harness.record.provenance import hash_weights
+from parallax.harness.record.run_json import hash_weights
 
 # Two small rollouts, or as many steps of learning as of random actions.
 STEPS = 128
@@ -336,7 +341,7 @@ def observe_training(
         AssertionError: No optimiser step was seen.
         LookupError: This project is not installed as it is now.
     """
-    registered = set(watchers.find_watcher_entry_points())
+    registered = set(find_watcher_entry_points())
     unwatched = sorted(set(get_libraries(framework)) - registered)
     if unwatched and registered:  # where there are none at all, `watching` says why
         pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")

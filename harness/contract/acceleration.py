@@ -40,8 +40,6 @@ ACCELERATIONS: Mapping[str, str] = {
 
 GENERAL_TORCH_ACCELERATIONS = (FUSED_ADAM, FOREACH_ADAM, MATMUL_MEDIUM)
 """Accelerations of any training in PyTorch: they are options of PyTorch's own."""
-NETWORK_ACCELERATIONS = (COMPILE, BFLOAT16)
-"""Accelerations that change how networks are called."""
 
 _TORCH_REASONS = {
     EAGER: "PyTorch computes operation by operation in any case",

@@ -199,6 +199,7 @@ class Adapter:
         rebuilt_packages: Packages of this adapter that rebuild upstream's scripts, so that
             interventions may change their source.
         accelerations: Names in `contract.acceleration` that it supports, of some algorithm.
+        supported_versions: Releases that it can drive; None if it states none.
     """
 
     name: ClassVar[str]
@@ -208,6 +209,7 @@ class Adapter:
     recipe_parts: ClassVar[tuple[str, ...]] = ()
     rebuilt_packages: ClassVar[tuple[str, ...]] = ()
     accelerations: ClassVar[tuple[str, ...]] = ()
+    supported_versions: ClassVar[VersionRange | None] = None
 
     @property
     def package(self) -> str:
@@ -254,16 +256,6 @@ class Adapter:
             raise SpecError(f"framework={self.name} needs: {self.install_command}")
         if self.supported_versions is not None:
             self.supported_versions.check_installed()
-
-    @property
-    def supported_versions(self) -> VersionRange | None:
-        """Return the `VERSIONS` of the adapter's module `versions`, or None if it has none."""
-        # An adapter may also be a single module, which has no modules of its own.
-        is_package = hasattr(sys.modules[self.package], "__path__")
-        if not is_package or importlib.util.find_spec(f"{self.package}.versions") is None:
-            return None
-        found: VersionRange = self._load_module("versions").VERSIONS
-        return found
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
         """Return files that are run as they are, with their sha256.
@@ -495,11 +487,6 @@ def load_package_module(algorithm: str, name: str) -> Any | None:
 def get_action_kinds(adapter: Adapter, algorithm: str) -> frozenset[ActionKind]:
     """Kinds of actions that a framework's algorithm takes."""
     return adapter.extra_action_spaces(algorithm) | {ALGORITHMS[algorithm].actions}
-
-
-def get_training_modules(adapter: Adapter, algorithm: str) -> tuple[str, ...]:
-    """Modules that an adapter's training imports in any case."""
-    return tuple(adapter.training_modules(algorithm))
 
 
 def find_adapter_entry_points() -> dict[str, importlib.metadata.EntryPoint]:

@@ -1,21 +1,29 @@
-"""Events of a training, and the subscriptions to them.
+"""Events of a training, the subscriptions to them, and the watchers that publish them.
 
 Observers subscribe to a kind of event before training begins. A publisher looks up its subscribers
 once, and installs no hook where there is none: an event without a subscriber costs nothing. Neither
 side knows the other, and adapters know of none of this.
 
+A watcher hooks into a numerical library what somebody has subscribed to. It is found as adapters
+are: by an entry point, whose name is the library's import name.
+
 A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher`
 where it happens; it comes with its first subscriber.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Policy, Weights
+from parallax.harness.contract.installed import find_entry_points
 
 E = TypeVar("E")
 
@@ -282,3 +290,95 @@ class TrainingEvents:
             if transition
             else None,
         }
+
+
+WATCHER_ENTRY_POINT_GROUP = "parallax.watchers"
+
+LibraryWatcher = Callable[[TrainingEvents], contextlib.AbstractContextManager[None]]
+"""Publishes events of layers, losses and optimizer steps while its context is entered."""
+
+
+class NoWatcherError(RuntimeError):
+    """No library is installed that could be watched."""
+
+
+def find_watcher_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points of all watchers on this machine, by library; nothing is imported."""
+    return {entry.name: entry for entry in find_entry_points(WATCHER_ENTRY_POINT_GROUP)}
+
+
+@contextlib.contextmanager
+def watch_libraries(
+    events: TrainingEvents, watchers: Sequence[LibraryWatcher] | None = None
+) -> Iterator[None]:
+    """Runs all watchers that have subscribers within the context; leaves nothing behind.
+
+    Args:
+        events: The subscribers.
+        watchers: Those of `load_watchers`, for who watches again and again: looking for
+            them reads the lists of all installed packages. None looks for them.
+
+    Raises:
+        NoWatcherError: None of the libraries that have a watcher is installed.
+        LookupError: No watcher is registered: the installation is older than the code.
+    """
+    with contextlib.ExitStack() as stack:
+        if events.has_subscriber(
+            LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep
+        ):
+            for watcher in load_watchers() if watchers is None else watchers:
+                stack.enter_context(watcher(events))
+        yield
+
+
+def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatcher]:
+    """Load the watchers of installed libraries that are needed: a watcher imports its library.
+
+    Args:
+        libraries: What will be trained with. None is what this process has imported by now, or
+            everything where that is nothing.
+
+    Raises:
+        NoWatcherError: None of the libraries that have a watcher is installed.
+        LookupError: No watcher is registered: the installation is older than the code.
+    """
+    registered = find_watcher_entry_points()
+    if not registered:
+        raise LookupError(
+            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so nobody can "
+            f"count optimiser "
+            "steps: install this project again (make install, or "
+            "python -m pip install --no-deps --editable .)"
+        )
+    able = [name for name in registered if importlib.util.find_spec(name)]
+    if libraries is None:
+        able = [name for name in able if name in sys.modules] or able
+    else:
+        able = [name for name in able if name in libraries]
+    if not able:
+        known = ", ".join(sorted(registered))
+        raise NoWatcherError(f"only what trains with {known} can be counted from outside")
+    return [registered[name].load() for name in able]
+
+
+class TargetUpdateDetector:
+    """Detects target networks that have moved since the last check."""
+
+    def __init__(self, events: TrainingEvents, read: Callable[[], Weights]) -> None:
+        """Does not look yet.
+
+        Args:
+            events: The subscribers.
+            read: Copies of weights as they are now; names of targets contain `target`.
+        """
+        self._events, self._read = events, read
+        self._last: Weights = {}
+
+    def look(self, event: object = None) -> None:
+        """Compares with the last look; `event` is what made somebody look."""
+        before, now = self._last, self._read()
+        self._last = now
+        targets = [name for name in now if "target" in name and name in before]
+        moved = tuple(name for name in targets if not np.array_equal(before[name], now[name]))
+        if moved:
+            self._events.tell(TargetNetworkUpdate(before, now, moved))

@@ -38,15 +38,12 @@ class ReplayConfig:
     Attributes:
         name: On the command line, as `replay=<name>`.
         does: What it does, in a few words.
+        is_uniform: Whether every framework does so by itself, and nothing is changed.
     """
 
     name: ClassVar[str]
     does: ClassVar[str]
-
-    @property
-    def is_uniform(self) -> bool:
-        """Return whether every framework does so by itself, and nothing is changed."""
-        return self.name == UNIFORM_REPLAY.name
+    is_uniform: ClassVar[bool] = False
 
     def to_dict(self) -> dict[str, Any]:
         """Name and all fields as plain data, for `run.json`."""
@@ -72,6 +69,7 @@ class UniformReplay(ReplayConfig):
 
     name = "uniform"
     does = "every transition is as likely as any other"
+    is_uniform = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Released versions of a framework that its adapter can drive.
 
-An adapter states them in its module `versions` as `VERSIONS`. They are read without importing the
-framework, so that a version that cannot be driven is refused at once.
+An adapter states them as `supported_versions`. They are read without importing the framework, so
+that a version that cannot be driven is refused at once.
 """
 
 import dataclasses

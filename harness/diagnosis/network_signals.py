@@ -11,10 +11,12 @@ from parallax.harness.contract.events import (
     AfterOptimizerStep,
     BeforeOptimizerStep,
     LayerForward,
+    LibraryWatcher,
     LossBackward,
     TrainingEvents,
+    load_watchers,
+    watch_libraries,
 )
-from parallax.harness.contract.watchers import LibraryWatcher, load_watchers, watch_libraries
 from parallax.harness.diagnosis.minibatch_matching import (
     MinibatchMatcher,
     TransitionHistory,

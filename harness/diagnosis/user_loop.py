@@ -23,8 +23,8 @@ from parallax.harness.contract.events import (
     ReportedMetrics,
     TrainingError,
     TrainingEvents,
+    watch_libraries,
 )
-from parallax.harness.contract.watchers import watch_libraries
 from parallax.harness.diagnosis.check import CheckFinding, DiagnosisCheck
 from parallax.harness.diagnosis.checks import check_names, list_left_out, load_all_checks
 from parallax.harness.diagnosis.engine import DiagnosisEngine

@@ -8,17 +8,13 @@ from gymnasium.utils import seeding
 
 from parallax.harness.contract.probing.environments import (
     CALLER,
-    NEXT_STEP,
-    EnvironmentImplementation,
-)
-from parallax.harness.contract.probing.scripted_episodes import (
-    BOTH,
     DRAW,
     EPISODE,
+    NEXT_STEP,
     RECEIVED,
     STEP,
     TERMINATED,
-    TRUNCATED,
+    EnvironmentImplementation,
 )
 from parallax.harness.environment_probes.answers import (
     AS_DEFINED,
@@ -447,6 +443,3 @@ def _compare_episode(
         ]
         found.append(close[0] if close else "the return is another number")
     return found
-
-
-TIME_LIMIT_KINDS = (TERMINATED, TRUNCATED, BOTH)

@@ -29,12 +29,13 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentDriver,
     EnvironmentImplementation,
     EnvironmentStep,
+    EpisodeScript,
     SingleEnvDriver,
+    make_env_makers,
     make_missing_implementation,
     make_single_env,
     read_episode,
 )
-from parallax.harness.contract.probing.scripted_episodes import EpisodeScript, make_env_makers
 
 Array = NDArray[Any]
 Env = gymnasium.Env[Any, Any]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.tasks import make_task_env
-from parallax.harness.contract.probing.environments import EnvironmentImplementation
-from parallax.harness.contract.probing.scripted_episodes import EpisodeScript
+from parallax.harness.contract.probing.environments import EnvironmentImplementation, EpisodeScript
 from parallax.harness.environment_probes.answers import (
     AS_DEFINED,
     DIFFERS,

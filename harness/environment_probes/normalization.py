@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from parallax.harness.contract.probing.environments import (
     CALLER,
     NEXT_STEP,
+    RECEIVED,
     SAME_STEP,
     EnvironmentImplementation,
 )
-from parallax.harness.contract.probing.scripted_episodes import RECEIVED
 from parallax.harness.environment_probes.answers import (
     AS_DEFINED,
     DIFFERS,

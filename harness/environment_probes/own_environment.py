@@ -16,18 +16,16 @@ from parallax.harness.contract.probing.environments import (
     EPISODES,
     FRAME_STACK,
     OBSERVATION_NORMALIZATION,
+    OBSERVATION_SIZE,
+    RECEIVED,
     REWARD_NORMALIZATION,
+    TERMINATED,
     TIME_LIMIT,
     EnvironmentDriver,
     EnvironmentImplementation,
+    EpisodeScript,
     SingleEnvDriver,
     make_single_env,
-)
-from parallax.harness.contract.probing.scripted_episodes import (
-    OBSERVATION_SIZE,
-    RECEIVED,
-    TERMINATED,
-    EpisodeScript,
 )
 from parallax.harness.environment_probes.answers import (
     AS_DEFINED,

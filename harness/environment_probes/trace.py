@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.probing.environments import (
+    BOTH,
     NEXT_STEP,
+    TERMINATED,
+    TRUNCATED,
     EnvironmentDriver,
     EnvironmentImplementation,
     EnvironmentStep,
-)
-from parallax.harness.contract.probing.scripted_episodes import (
-    BOTH,
-    TERMINATED,
-    TRUNCATED,
     EpisodeScript,
 )
 

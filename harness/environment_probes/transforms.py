@@ -4,9 +4,9 @@ import numpy as np
 
 from parallax.harness.contract.probing.environments import (
     NEXT_STEP,
+    RECEIVED,
     EnvironmentImplementation,
 )
-from parallax.harness.contract.probing.scripted_episodes import RECEIVED
 from parallax.harness.environment_probes.answers import (
     CONVENTION,
     DIFFERS,

@@ -47,7 +47,7 @@ _MAX_NESTING = 8
 class ReturnCurve:
     """Returns of one run, and what their file says of it.
 
-    Returns that are not finite are kept: they say that the training diverged.
+    Returns that are not finite are part of it: they say that the training diverged.
 
     Attributes:
         source: The file, or the folder of several files of one run.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
-from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter, get_training_modules
+from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from parallax.harness.contract.interpreter import has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
@@ -122,7 +122,7 @@ def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> li
         except Exception:  # reported by its own process
             continue
         supported = filter(adapter.supports, algorithms)
-        named = dict.fromkeys(m for a in supported for m in get_training_modules(adapter, a))
+        named = dict.fromkeys(m for a in supported for m in adapter.training_modules(a))
         counts.update(list(named))
     return [module for module, count in counts.items() if count > 1]
 

@@ -16,7 +16,6 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Annotated
 
 import msgspec
@@ -144,12 +143,7 @@ class RunLock:
         """The lock itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Gives the lock back; one that was lost is left alone."""
         _remove_lock(self.folder, self.staging.name)
 

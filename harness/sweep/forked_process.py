@@ -17,10 +17,9 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import IO, Any
 
-from parallax.harness.contract.adapter import get_training_modules, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
@@ -108,12 +107,7 @@ class ForkServerPool:
         """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Lets the servers go; what still runs goes on."""
         for server in self._servers.values():
             server.finish()
@@ -226,7 +220,7 @@ def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[st
         adapter = load_adapter(framework)
     except SpecError:
         return ()  # the run's own process says so
-    imported = (get_training_modules(adapter, algorithm) for algorithm in algorithms)
+    imported = (adapter.training_modules(algorithm) for algorithm in algorithms)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
 
 

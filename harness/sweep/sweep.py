@@ -1,19 +1,29 @@
-"""Runs many runs on this machine, each in a process of its own."""
+"""Runs many runs on this machine, each in a process of its own.
 
+Their pending folders are written first: all of them or none.
+"""
+
+import contextlib
 import dataclasses
 import functools
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
+from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import RunSpec
-from parallax.harness.record.lock import LockHeldError, LockLostError, watch_heartbeats
-from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import describe_code_drift, initialize_runs
+from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
+from parallax.harness.record.files import UnusableError, make_bytes_writer, read_bounded
+from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
+from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock, watch_heartbeats
+from parallax.harness.record.reading import RunReading, read_record, read_run
+from parallax.harness.record.run_json import has_valid_checksum
 from parallax.harness.sweep.forked_process import ForkServerPool
 from parallax.harness.sweep.progress import SweepDisplay
 from parallax.harness.sweep.run_process import (
@@ -23,7 +33,12 @@ from parallax.harness.sweep.run_process import (
     get_allocator_variables,
     mark_run_ended,
 )
-from parallax.harness.train.prepare import PreparedRun, describe_lost_values, prepare_runs
+from parallax.harness.train.prepare import (
+    PreparedRun,
+    describe_lost_values,
+    describe_translation,
+    prepare_runs,
+)
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
@@ -165,3 +180,247 @@ def _record_failed_start(spec: RunSpec, folder: Path, failure: str) -> RunOutcom
     except (LockHeldError, LockLostError) as error:
         return RunOutcome(spec, folder, "running", str(error))
     return RunOutcome(spec, folder, "failed", failure)
+
+
+_MAX_RUN_FILE_BYTES = 2**24
+
+
+def initialize_runs(
+    runs: Iterable[tuple[Path, PreparedRun]], silent: Collection[str] = ()
+) -> tuple[dict[Path, PreparedRun], dict[Path, str | None]]:
+    """Writes a pending folder for each run that is neither complete nor under way.
+
+    Args:
+        runs: Folder of each run, and what is to be run there.
+        silent: Tokens of holders on other machines that were watched and found silent.
+
+    Returns:
+        The runs to execute; and the folders of the others, with who runs them, or None for
+        those that are complete.
+
+    Raises:
+        SpecError: A folder cannot be written or belongs to another run; all are as they were.
+    """
+    pending: dict[Path, PreparedRun] = {}
+    others: dict[Path, str | None] = {}
+    undo: list[Callable[[], None]] = []
+    try:
+        for folder, run in runs:
+            undo.append(functools.partial(_remove_folders, _find_missing_folders(folder)))
+            before = _read_run_file(folder)
+            try:
+                if initialize_run(run, folder, silent):
+                    pending[folder] = run
+                    undo.append(functools.partial(_restore_run_file, folder, before))
+                else:
+                    others[folder] = None
+            except LockHeldError as error:
+                others[folder] = str(error)
+    except SpecError:
+        for step in reversed(undo):
+            step()
+        raise
+    return pending, others
+
+
+def _read_run_file(folder: Path) -> bytes | None:
+    try:
+        return read_bounded(folder / RUN_FILE, _MAX_RUN_FILE_BYTES)
+    except (OSError, UnusableError):
+        return None
+
+
+def _find_missing_folders(folder: Path) -> list[Path]:
+    """The folders that making `folder` would make, innermost first."""
+    missing = []
+    for place in (folder, *folder.parents):
+        # What cannot even be looked for, such as a name that is too long, will not be made.
+        with contextlib.suppress(OSError):
+            if place.exists():
+                break
+            missing.append(place)
+    return missing
+
+
+def _restore_run_file(folder: Path, before: bytes | None) -> None:
+    """Puts back the `run.json` that was there, or none, unless the run was taken up since."""
+    with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lease:
+        if read_run(folder).reason != "pending":
+            return
+        if before is None:
+            lease.remove(RUN_FILE)
+        else:
+            lease.write(RUN_FILE, make_bytes_writer(before))
+
+
+def _remove_folders(made: list[Path]) -> None:
+    for folder in made:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def initialize_run(
+    prepared: PreparedRun, path: Path, silent: Collection[str] | None = None
+) -> bool:
+    """Writes a pending run folder, unless a complete run is there.
+
+    Args:
+        prepared: The run.
+        path: Its folder.
+        silent: As for `RunLock.acquire`.
+
+    Returns:
+        Whether there is anything to run.
+
+    Raises:
+        SpecError: The folder cannot be written or belongs to another run.
+        LockHeldError: The run is going on in another process.
+    """
+    _check_no_link(prepared.spec, path)
+    reading = read_run(path)
+    _check_same_run(prepared.spec, reading)
+    if reading.complete:
+        _remove_leftovers(path, silent)
+        return False
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with RunLock.acquire(path, silent) as lease:
+            # Checked again: another sweep may have completed it since.
+            reading = read_run(path)
+            _check_same_run(prepared.spec, reading)
+            if reading.complete:
+                return False
+            folder = RunFolder(lease, {})
+            if reading.damaged or not has_valid_checksum(reading.content):
+                folder.rename_damaged_files()
+            folder.update_run(**_make_pending_content(prepared, reading))
+    except OSError as error:
+        raise SpecError(
+            f"results_dir: {path} cannot be written ({error.strerror}). Choose another folder."
+        ) from error
+    return True
+
+
+def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
+    """Removes what killed processes left in the folder of a complete run, if nobody holds it."""
+    if list_leftovers(folder):
+        unless_held = contextlib.suppress(OSError, LockHeldError, LockLostError)
+        with unless_held, RunLock.acquire(folder, silent or ()) as lease:
+            RunFolder(lease, {}).tidy()
+
+
+def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str, Any]:
+    """Return the content of `run.json` for a run that is set up."""
+    return {
+        "status": "pending",
+        "spec": spec_to_dict(prepared.spec),
+        "adapter": find_adapter_entry_point(prepared.spec.framework).value,
+        "alignment": [dataclasses.asdict(row) for row in prepared.native.alignment],
+        **describe_translation(prepared),
+        "steps": {
+            "requested": prepared.spec.steps,
+            "scheduled": prepared.native.total_steps,
+            "framework": prepared.native.framework_steps,
+            "taken": 0,
+        },
+        "final_score": None,
+        "weights_sha256": None,
+        "failure": None,
+        "stopped_by": None,
+        "attempts": collect_attempts(before),
+        "timings": {},
+        "provenance": {},
+    }
+
+
+def _check_no_link(spec: RunSpec, path: Path) -> None:
+    """Makes sure that whoever looks for runs finds this one: they follow no links."""
+    own = len(spec.folder(Path()).parts)
+    for folder in (path, *path.parents)[:own]:
+        if os.path.islink(folder):  # noqa: PTH114  # no error where a name is too long
+            raise SpecError(
+                f"results_dir: {folder} is a link, and links below a results folder are not "
+                "followed where runs are looked for. Put the folder itself there, or choose "
+                "another results_dir."
+            )
+
+
+def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
+    if reading.newer:
+        raise SpecError(f"{reading.folder}: {reading.reason}, or choose another results_dir.")
+    if reading.unreadable:
+        raise SpecError(f"{reading.folder}: {reading.reason}. Let it be read, or move it away.")
+    if reading.record is None:
+        return
+    if reading.record.imported is not None:
+        raise SpecError(
+            f"{reading.folder} holds a run that was imported from "
+            f"{reading.record.imported.source}, and imported runs are never trained again. Choose "
+            "another study.name or results_dir."
+        )
+    try:
+        # A study may have been renamed, and an interpreter moved.
+        recorded = spec_from_dict(reading.spec)
+        same = dataclasses.replace(recorded, study=spec.study, python=spec.python) == spec
+    except SpecError:
+        same = False
+    if not same:
+        changed = (
+            ""
+            if has_valid_checksum(reading.content)
+            else " (its run.json was changed or is damaged)"
+        )
+        raise SpecError(
+            f"{reading.folder} holds a run with other settings{changed}. Choose another study.name "
+            "or results_dir."
+        )
+
+
+_MAX_LISTED_NAMES = 3
+
+
+def describe_code_drift(folders: Iterable[Path]) -> str:
+    """Names complete runs that would come out of other code today; empty where there are none.
+
+    Runs of before adapters' files were recorded say nothing of it, and neither does this.
+
+    Args:
+        folders: Run folders.
+    """
+    now: dict[str, Mapping[str, str]] = {}
+    found: dict[Path, set[str]] = {}
+    for folder in folders:
+        try:
+            record, _ = read_record(folder)
+        except UnusableError:
+            continue
+        then = record.provenance.adapter.files
+        if record.status != "completed" or not then:
+            continue
+        framework = record.spec.framework
+        if framework not in now:
+            now[framework] = describe_adapter_code(find_adapter_entry_point(framework).value)[
+                "files"
+            ]
+        if changed := _find_changed_files(then, now[framework]):
+            found[folder] = {f"{framework}/{name}" for name in changed}
+    return _format_code_drift(found) if found else ""
+
+
+def _find_changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+
+
+def _format_code_drift(found: Mapping[Path, set[str]]) -> str:
+    files = _format_names(sorted(set().union(*found.values())))
+    folders = _format_names(sorted(map(str, found)))
+    return (
+        f"{len(found)} complete runs were made by other code of their adapter, which changed since "
+        f"in {files}: {folders}. They are kept as they are; to make them anew, remove their "
+        "folders or choose another study.name."
+    )
+
+
+def _format_names(names: list[str]) -> str:
+    more = len(names) - _MAX_LISTED_NAMES
+    return ", ".join(names[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -26,8 +26,14 @@ from parallax.harness.contract.events import (
 from parallax.harness.interventions.catalogue import collect_layers
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.npz_files import StoredPolicy
-from parallax.harness.train import env_and_rng_state
-from parallax.harness.train.checkpointing import CheckpointManager, CheckpointPart
+from parallax.harness.train.checkpointing import (
+    CheckpointManager,
+    CheckpointPart,
+    load_env_states,
+    load_rng_state,
+    read_env_states,
+    read_rng_state,
+)
 from parallax.harness.train.evaluation import PolicyEvaluator
 from parallax.harness.train.prepare import PreparedRun
 
@@ -148,12 +154,10 @@ class TrainingMonitor:
                 else {}
             ),
             "environments": CheckpointPart(
-                lambda: env_and_rng_state.read_env_states(self._envs),
-                lambda state: env_and_rng_state.load_env_states(self._envs, state),
+                lambda: read_env_states(self._envs),
+                lambda state: load_env_states(self._envs, state),
             ),
-            "generators": CheckpointPart(
-                env_and_rng_state.read_rng_state, env_and_rng_state.load_rng_state
-            ),
+            "generators": CheckpointPart(read_rng_state, load_rng_state),
         }
 
     def _set_clock(self, steps: int) -> None:

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.adapter import Adapter, Weights, describe_adapter_code
-from parallax.harness.contract.events import TrainingError
+from parallax.harness.contract.events import TrainingError, watch_libraries
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.upstream_code import silence_future_warnings
-from parallax.harness.contract.watchers import watch_libraries
 from parallax.harness.interventions.catalogue import make_replacement
 from parallax.harness.record.checkpoints import LoadedCheckpoint
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import LockOwner
-from parallax.harness.record.provenance import collect_provenance, hash_weights
 from parallax.harness.record.reading import read_run
-from parallax.harness.train import env_and_rng_state
+from parallax.harness.record.run_json import collect_provenance, hash_weights
 from parallax.harness.train.checkpointing import (
     CheckpointManager,
     ResumeError,
     describe_run_identity,
     iterate_resume_points,
+    load_rng_state,
+    read_rng_state,
 )
 from parallax.harness.train.diagnosis import RunDiagnosis, finish_diagnosis, start_diagnosis
 from parallax.harness.train.loggers import TrainingLogger, start_logging
@@ -150,7 +150,7 @@ class _RunAttempt:
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before = env_and_rng_state.read_rng_state()
+        before = read_rng_state()
         for start in iterate_resume_points(self._folder.checkpoints, self._own, self._add_note):
             try:
                 return self._train(start, every, stop)
@@ -159,7 +159,7 @@ class _RunAttempt:
                 self.close()
                 self._add_note(f"Checkpoint {start.number} cannot be gone on from: {error}.")
                 self._folder.discard_results()
-                env_and_rng_state.load_rng_state(before)
+                load_rng_state(before)
         raise AssertionError("a start always fits")
 
     def _train(

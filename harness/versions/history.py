@@ -1,16 +1,20 @@
 """Answers of the probes for several releases of one framework, and where they change.
 
 The file of a history is a stored `ProbeReport` whose implementations are releases, so that the
-commands for stored answers read it too. It is extended release by release.
+commands for stored answers read it too. It is extended release by release. Digests of the update
+code find releases between which it did not change.
 """
 
+import ast
 import dataclasses
+import hashlib
 import itertools
 import json
 import resource
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.data_files import load_yaml
@@ -34,7 +38,6 @@ from parallax.harness.probes.runner import (
     run_probes,
 )
 from parallax.harness.versions.environments import build_environment, find_packages_folder
-from parallax.harness.versions.update_code import compute_update_digests
 
 RELEASE_DATES_FILE = "release_dates.yaml"
 IsChanged = Callable[[str], bool | None]
@@ -121,7 +124,7 @@ def find_supported_versions(framework: str) -> VersionRange:
     found = load_adapter(framework).supported_versions
     if found is None:
         raise SpecError(
-            f"framework={framework}: its adapter states no releases. Add a module `versions` to it."
+            f"framework={framework}: its adapter states no releases: add `supported_versions`."
         )
     return found
 
@@ -338,3 +341,72 @@ def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str
         else:
             low, high = (low, middle) if changed else (middle, high)
     return left[low], left[high]
+
+
+_Body = TypeVar("_Body", ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+def compute_update_digests(supported: VersionRange, packages: Path) -> Mapping[str, str]:
+    """Return a digest of each algorithm's update code, whatever its comments and types.
+
+    Args:
+        supported: Names the modules of each algorithm.
+        packages: Folder that the release is installed in.
+    """
+    return {
+        algorithm: _digest_modules(modules, packages)
+        for algorithm, modules in supported.update_modules.items()
+    }
+
+
+def _digest_modules(modules: tuple[str, ...], packages: Path) -> str:
+    digest = hashlib.sha256()
+    for module in modules:
+        path = packages / Path(*module.split(".")).with_suffix(".py")
+        digest.update(module.encode())
+        if path.is_file():  # a module may be younger than the release
+            digest.update(normalize_source(path.read_text()).encode())
+    return digest.hexdigest()[:12]
+
+
+def normalize_source(text: str) -> str:
+    """Return source without what no update depends on.
+
+    That is docstrings, comments, types, imports, and CleanRL's functions of the command line.
+    """
+    return ast.unparse(ast.fix_missing_locations(_MeaninglessPartRemover().visit(ast.parse(text))))
+
+
+class _MeaninglessPartRemover(ast.NodeTransformer):
+    def _remove_docstring(self, node: _Body) -> _Body:
+        self.generic_visit(node)
+        first = node.body[0] if node.body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            node.body = node.body[1:]
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        return self._remove_docstring(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return self._remove_docstring(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef | None:
+        if node.name == "parse_args":
+            return None
+        node.returns = None
+        return self._remove_docstring(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign | None:
+        return ast.Assign([node.target], node.value) if node.value else None
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None

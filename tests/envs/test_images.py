@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from parallax.envs.batched_env import make_batched_env
-from parallax.envs.images import FloatImages
+from parallax.envs.optional_tasks import FloatImages
 from parallax.envs.scripted import IMAGE_ENV_ID
 from parallax.envs.tasks import (
     IMAGE_TASK_IDS,

@@ -22,8 +22,8 @@ from parallax.harness.contract.probing.environments import (
     SAME_STEP,
     TIME_LIMIT,
     EnvironmentImplementation,
+    make_env_makers,
 )
-from parallax.harness.contract.probing.scripted_episodes import make_env_makers
 from parallax.harness.environment_probes.gymnasium_implementations import (
     VectorEnvDriver,
     make_wrapped_driver,

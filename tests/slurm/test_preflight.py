@@ -11,7 +11,7 @@ from slurm_lab import SWEEP, Lab, wait_until
 
 from parallax.adapters.sb3 import SB3Adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.slurm.preflight import (
     CLUSTER,
     HERE,

@@ -28,6 +28,7 @@ from parallax.harness.contract.events import (
     LayerForward,
     LossBackward,
     TargetNetworkUpdate,
+    TargetUpdateDetector,
 )
 from parallax.harness.contract.probing.protocol import (
     ACTION,
@@ -39,7 +40,6 @@ from parallax.harness.contract.probing.protocol import (
     ProbeScript,
 )
 from parallax.harness.contract.probing.scripted_rng import RngWatch, WatchedFunctions
-from parallax.harness.contract.watchers import TargetUpdateDetector
 
 LIBRARY_PACKAGES = frozenset(
     {
@@ -357,3 +357,13 @@ def capture_calls(owner: Any, name: str, argument: int | None = None) -> Iterato
         yield captured
     finally:
         setattr(owner, name, function)
+
+
+@contextlib.contextmanager
+def record_every_update(module: Any) -> Iterator[None]:
+    """Let an adapter's module record each update in the trace, not one in `RECORD_EVERY`."""
+    before, module.RECORD_EVERY = module.RECORD_EVERY, 1
+    try:
+        yield
+    finally:
+        module.RECORD_EVERY = before

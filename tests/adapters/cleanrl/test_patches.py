@@ -7,15 +7,15 @@ from parallax.harness.conformance.run_folders import (
     execute_prepared_run,
     prepare_scripted_run,
 )
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import load_policy
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 
 OFF_POLICY = {
     "hidden_sizes": (9, 7, 5),

@@ -14,11 +14,15 @@ import jax.numpy as jnp
 import optax
 from flax.training.train_state import TrainState
 
-from parallax.adapters.jax_common import scripted_rng as randomness
+from parallax.adapters.jax_common import recording as randomness
 from parallax.adapters.jax_common.eager_execution import is_traced, make_updates_visible
 from parallax.adapters.jax_common.parameters import replace_weights
-from parallax.adapters.jax_common.recording import ArrayLocation, FlaxNetworks, locate_linear_layers
-from parallax.adapters.jax_common.scripted_rng import SEEDING_FUNCTIONS
+from parallax.adapters.jax_common.recording import (
+    SEEDING_FUNCTIONS,
+    ArrayLocation,
+    FlaxNetworks,
+    locate_linear_layers,
+)
 from parallax.adapters.jax_common.watch import watch_training
 from parallax.harness.contract.events import BeforeOptimizerStep, LayerForward, TrainingEvents
 from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld

@@ -127,7 +127,7 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
         make_run(study="mine", framework="mine", seed=seed, score=90 + seed)
     folder = next(p for p in tmp_path.rglob("mine") if p.is_dir() and p.parent.name != "original")
     both = tmp_path / "both.parquet"
-    assert main(["study", "merge", str(packed), str(folder), "--output", str(both)]) == 0
+    assert main(["study", "pack", str(packed), str(folder), "--output", str(both)]) == 0
     loaded = load_runs(both)
     assert loaded.used == 10 and len(loaded.cells) == 2  # one is the other tool's
     mine = [run for run in loaded.runs if run.id.framework == "mine"]
@@ -140,6 +140,8 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
     assert (
         "3 of its runs are in the study already: mine ppo on Hopper-v5" in capsys.readouterr().err
     )
+    assert main(["study", "pack", str(both), "--study", "demo"]) == 2
+    assert "name the runs that join it" in capsys.readouterr().err
 
 
 def damage_bytes(path):

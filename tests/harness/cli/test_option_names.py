@@ -2,12 +2,8 @@
 
 import pytest
 
-from parallax.harness.cli.config_groups import (
-    check_known_keys,
-    explain_unknown_option,
-    find_references,
-    find_synonym,
-)
+from parallax.harness.cli.config_groups import explain_unknown_option, find_synonym
+from parallax.harness.cli.hydra_app import check_known_keys, find_references
 from parallax.harness.cli.train import defer_hyperparameters
 from parallax.harness.contract.fields import SpecError
 

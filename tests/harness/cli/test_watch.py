@@ -65,3 +65,13 @@ def test_a_study_has_a_line_for_each_run(folder, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("1 completed, 1 failed")
     assert [line.split()[-1] for line in lines[2:4]] == ["seed=0", "seed=1"]
+
+
+def test_findings_of_all_runs_are_printed_under_both_spellings(folder, tmp_path, capsys):
+    assert main(["run", "watch", str(tmp_path), "--findings"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("1 runs, ")
+    assert main(["run", "diagnosis", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == text
+    assert main(["run", "watch", str(folder), "--notes"]) == 2
+    assert "--notes belongs to --findings" in capsys.readouterr().err

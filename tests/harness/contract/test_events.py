@@ -1,6 +1,35 @@
-import pytest
+"""Events reach their subscribers; watchers are found by entry points and leave the rest alone."""
 
-from parallax.harness.contract.events import EnvStep, EpisodeEnd, TrainingEnd, TrainingEvents
+import sys
+import types
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+import torch
+from support import PROJECT, register
+from torch.nn.modules.module import _global_forward_pre_hooks
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+
+from parallax.adapters.torch_common.watch import watch_training as watching_torch
+from parallax.harness.conformance import trainings
+from parallax.harness.conformance.trainings import make_base_hyperparameters, observe_training
+from parallax.harness.contract import events as events_module
+from parallax.harness.contract.events import (
+    AfterOptimizerStep,
+    BeforeOptimizerStep,
+    EnvStep,
+    EpisodeEnd,
+    LayerForward,
+    LossBackward,
+    NoWatcherError,
+    TargetNetworkUpdate,
+    TargetUpdateDetector,
+    TrainingEnd,
+    TrainingEvents,
+    find_watcher_entry_points,
+    watch_libraries,
+)
 
 
 def test_subscribers_are_told_in_the_order_in_which_they_came():
@@ -42,3 +71,130 @@ def test_steps_of_all_copies_are_counted_after_they_are_told_of():
     for step in copies * 2:
         step()
     assert seen == [0, 1, 2, 3] and events.steps == 4
+
+
+INSIDE = (LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep)
+
+
+@pytest.fixture
+def registered(tmp_path, monkeypatch):
+    register(tmp_path / "site", PROJECT["entry-points"])
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+def a_step():
+    """One training step of a small network."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.25)
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return layer
+
+
+def hooks():
+    """All that a watcher may leave in torch."""
+    registries = (
+        _global_forward_pre_hooks,
+        _global_optimizer_pre_hooks,
+        _global_optimizer_post_hooks,
+    )
+    return *map(dict, registries), torch.Tensor.backward
+
+
+def test_only_libraries_that_are_in_use_are_watched(monkeypatch):
+    """`this` can be imported and is not; of the third there is only a name."""
+    names = ("torch", "this", "no_such_library")
+    entries = {name: types.SimpleNamespace(load=lambda name=name: name) for name in names}
+    monkeypatch.setattr(events_module, "find_watcher_entry_points", lambda: entries)
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    assert events_module.load_watchers() == ["torch"]
+    assert events_module.load_watchers(["this", "no_such_library"]) == ["this"]
+    assert events_module.load_watchers(names) == ["torch", "this"]
+    for libraries in ([], ["no_such_library"], ["jax"]):
+        with pytest.raises(NoWatcherError, match="no_such_library, this, torch"):
+            events_module.load_watchers(libraries)
+    del entries["torch"]
+    assert events_module.load_watchers() == ["this"]  # where nothing is in use, all that can be
+    entries.clear()
+    with pytest.raises(LookupError, match="install this project again"):
+        events_module.load_watchers()
+
+
+def test_watchers_of_this_project_are_installed():
+    ours = PROJECT["entry-points"]["parallax.watchers"]
+    remedy = "install this project again: make install"
+    assert find_watcher_entry_points().keys() >= ours.keys(), remedy
+
+
+def test_registered_watcher_tells_in_order(registered):
+    events, told = TrainingEvents(), []
+    for kind in INSIDE:
+        events.subscribe(kind, told.append)
+    with watch_libraries(events):
+        layer = a_step()
+    assert [type(event) for event in told] == list(INSIDE)
+    forward, backward, step, _ = told
+    (group,) = step.groups
+    assert forward.layer is layer and forward.places == tuple(p.place for p in group.parameters)
+    assert backward.loss != 0
+    assert step.optimizer == "Adam" and group.settings["lr"] == 0.25
+    assert [p.size for p in group.parameters] == [3, 1]
+    np.testing.assert_array_equal(group.parameters[0].gradient(), np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("number", range(len(INSIDE)))
+def test_only_what_somebody_wants_to_know_is_hooked_in(number):
+    events, before = TrainingEvents(), hooks()
+    events.subscribe(INSIDE[number], lambda event: None)
+    with watching_torch(events):
+        within = hooks()
+    assert [a == b for a, b in zip(within, before, strict=True)].count(False) == 1
+    assert hooks() == before
+
+
+def test_nothing_is_looked_for_where_nobody_wants_to_know(monkeypatch):
+    monkeypatch.setattr(events_module, "find_watcher_entry_points", None)
+    before = hooks()
+    with watch_libraries(TrainingEvents()):
+        assert hooks() == before
+
+
+def test_without_a_registered_watcher_conformance_fails_and_names_the_remedy(monkeypatch):
+    monkeypatch.setattr(events_module, "find_watcher_entry_points", dict)
+    with pytest.raises(LookupError, match=r"parallax\.watchers.*make install"):
+        observe_training(
+            "sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77
+        )  # kept by no other test
+
+
+def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
+    entry = EntryPoint(
+        "no_such_library", "no_such_library:watching", events_module.WATCHER_ENTRY_POINT_GROUP
+    )
+    for module in (events_module, trainings):
+        monkeypatch.setattr(module, "find_watcher_entry_points", lambda: {entry.name: entry})
+    with pytest.raises(pytest.skip.Exception, match="sb3 trains with torch, which nobody watches"):
+        observe_training("sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77)
+    events = TrainingEvents()
+    events.subscribe(BeforeOptimizerStep, print)
+    with pytest.raises(NoWatcherError), watch_libraries(events):
+        pass
+
+
+def test_targets_that_moved_are_told_once():
+    events, moves = TrainingEvents(), []
+    events.subscribe(TargetNetworkUpdate, moves.append)
+    weights = {"online": np.zeros(2), "a.target": np.zeros(2), "b.target": np.zeros(2)}
+    watch = TargetUpdateDetector(
+        events, lambda: {name: value.copy() for name, value in weights.items()}
+    )
+    watch.look()
+    weights["online"] += 1
+    watch.look()
+    weights["b.target"] += 1
+    watch.look()
+    watch.look()
+    (move,) = moves
+    assert move.moved == ("b.target",)
+    assert move.before["b.target"][0] == 0 and move.after["b.target"][0] == 1

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
-from parallax.harness.contract.events import LayerForward, TrainingEvents
-from parallax.harness.contract.watchers import watch_libraries
+from parallax.harness.contract.events import LayerForward, TrainingEvents, watch_libraries
 from parallax.harness.diagnosis.network_signals import WINDOW_UPDATES, NetworkSignalCollector
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import support
 
-from parallax.harness.cli.run_folders import format_diagnosis
+from parallax.harness.cli.run_watch import format_findings
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.record.diagnosis import read_diagnosis
 
@@ -38,7 +38,7 @@ def test_the_folder_tells_what_was_found(both):
     assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
     assert report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
     assert read_diagnosis(on).reason == "" and "not requested" in read_diagnosis(off).reason
-    assert "1 runs, 1 of them with a diagnosis" in format_diagnosis(on, notes=True)
+    assert "1 runs, 1 of them with a diagnosis" in format_findings(on, notes=True)
 
 
 def test_it_is_no_part_of_the_identity(both, tmp_path):

@@ -18,7 +18,7 @@ from parallax.harness.imports.path_pattern import PathPattern
 from parallax.harness.imports.tensorboard_and_wandb import read_event_files, read_wandb_file
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import _check_same_run
+from parallax.harness.sweep.sweep import _check_same_run
 from parallax.slurm.states import assess_run
 
 WANDB_FILE = Path(__file__).parents[2] / "data" / "imports" / "run.wandb"

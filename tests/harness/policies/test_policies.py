@@ -20,14 +20,14 @@ from parallax.harness.cli.policy import (
     parse_conditions,
 )
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.video import make_titles, record_video
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import load_policy
-from parallax.harness.policies.video import make_titles, record_video
 from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import StoredPolicy, pack_policy
 from parallax.harness.record.reading import find_damage, read_policy, read_run

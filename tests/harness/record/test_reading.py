@@ -22,7 +22,7 @@ from parallax.harness.record import reading
 from parallax.harness.record.layout import find_runs, parse_run_path
 from parallax.harness.record.reading import find_damage, read_run
 from parallax.harness.record.run_json import RecordedSpec
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 
 SCHEMA_1 = Path(__file__).parents[2] / "data" / "schema_1" / "results"

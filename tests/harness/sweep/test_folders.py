@@ -10,7 +10,7 @@ from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.record.files import write_json
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_runs
+from parallax.harness.sweep.sweep import initialize_runs
 from parallax.harness.train.prepare import prepare_run
 
 

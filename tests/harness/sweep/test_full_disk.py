@@ -14,8 +14,8 @@ from parallax.harness import worker
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.lock import EXIT_NO_SPACE, RunLock
 from parallax.harness.sweep import run_process as process
-from parallax.harness.sweep.folders import initialize_run
 from parallax.harness.sweep.run_process import RunProcess
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 
 ALONE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
@@ -25,7 +25,7 @@ import os, sys
 from pathlib import Path
 import support
 from parallax.harness.contract.adapter import load_adapter
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.sweep.run_process import RunProcess
 from parallax.harness.train.prepare import prepare_run
 

@@ -4,8 +4,7 @@ import recorded
 
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import describe_code_drift
-from parallax.harness.sweep.sweep import _print_skipped_runs
+from parallax.harness.sweep.sweep import _print_skipped_runs, describe_code_drift
 
 
 def made_by(results, files, seed=0):

@@ -16,9 +16,9 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.checkpoints import find_last_checkpoint
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import forked_process as module
-from parallax.harness.sweep.folders import initialize_run
 from parallax.harness.sweep.forked_process import ForkServerPool
 from parallax.harness.sweep.run_process import RunProcess, _lifeline
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.stop_signals import STOP_SIGNALS
 

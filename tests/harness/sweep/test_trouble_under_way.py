@@ -16,7 +16,7 @@ from parallax.harness import worker
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.lock import EXIT_COMPLETE
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 

@@ -23,7 +23,7 @@ from parallax.harness.contract.state_codec import StateMismatchError, StateReade
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train import stop_signals as stopping
 from parallax.harness.train.checkpointing import CheckpointSchedule
 from parallax.harness.train.prepare import prepare_run

@@ -12,13 +12,13 @@ from parallax.harness.conformance.resuming import check_killed_run
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import load_policy
 from parallax.harness.record.layout import find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.prepare import prepare_run

@@ -14,16 +14,16 @@ from parallax.envs.tasks import Task, load_task
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import load_policy
 from parallax.harness.record.layout import POLICY_FILE
-from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import read_run
+from parallax.harness.record.run_json import hash_weights
 from parallax.harness.train.prepare import prepare_run
 
 pytest.importorskip("minatar")

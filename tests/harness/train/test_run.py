@@ -11,18 +11,18 @@ import support
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.events import BeforeOptimizerStep, EvaluationResult, TrainingEvents
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.policies.evaluation import (
+from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.worker import (
     EvaluationConditions,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
 )
-from parallax.harness.policies.loading import load_policy
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.npz_files import StoredPolicy
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.folders import initialize_run
+from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.monitor import BestPolicy, TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun, prepare_run
 from parallax.harness.train.run import execute_run

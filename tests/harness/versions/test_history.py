@@ -32,9 +32,9 @@ from parallax.harness.versions.history import (
     load_history,
     make_empty_history,
     measure_release,
+    normalize_source,
     remove_folder,
 )
-from parallax.harness.versions.update_code import normalize_source
 
 RELEASES = ["2.9.0", "2.10.0", "2.0.0", "2.1.0"]
 CODE = {"2.0.0": "a", "2.1.0": "a", "2.9.0": "b", "2.10.0": "b"}
