@@ -24,7 +24,7 @@ REASONS = (
     (r"stored_|full_buffer", "what the buffer stores; equal in what an update reads"),
     (r"counts", "step of the first update, and number of updates before it"),
     (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),
-    (r"tau_as_told", "unit of a setting, which the adapter converts"),
+    (r"tau_unit", "unit of a setting, which the adapter converts"),
     (r"approximate_kl", "metric that is only reported"),
     (r"early_stopping", "sbx undoes the step that exceeds the limit; the weights are the same"),
     (r"action|log_prob|exploration", "actions in the environment"),

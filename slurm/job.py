@@ -103,7 +103,7 @@ class RunJob:
         self._limits = limits
         self._current = ""
         self._run_started = 0.0
-        self._kept: LastCheckpoint | None = None
+        self._last_checkpoint: LastCheckpoint | None = None
 
     def __call__(self, folders: list[str]) -> None:
         """Run what is not complete.
@@ -115,8 +115,8 @@ class RunJob:
             JobFailedError: Something did not complete.
         """
         _make_batch_job(self._limits).export_to_environment()
-        with ForkServerPool(_read_specs(folders)) as preloaded:
-            failures = {folder: self._run_folder(Path(folder), preloaded) for folder in folders}
+        with ForkServerPool(_read_specs(folders)) as fork_servers:
+            failures = {folder: self._run_folder(Path(folder), fork_servers) for folder in folders}
         failed = [f"{folder}: {failure}" for folder, failure in failures.items() if failure]
         if failed:
             words = "; ".join(failed)
@@ -141,7 +141,7 @@ class RunJob:
             left.remove(self._current)
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
-    def _run_folder(self, folder: Path, preloaded: ForkServerPool) -> str | None:
+    def _run_folder(self, folder: Path, fork_servers: ForkServerPool) -> str | None:
         """Run the run of a folder; return why it is not complete after that, or None."""
         reading = read_run(folder)
         if not _is_runnable(folder):
@@ -156,9 +156,9 @@ class RunJob:
         except SpecError as error:
             return _mark_failed(folder, str(error))
         self._current, self._run_started = str(folder), time.monotonic()
-        self._kept = find_last_checkpoint(folder)
+        self._last_checkpoint = find_last_checkpoint(folder)
         try:
-            process = RunProcess(spec, folder, preloaded, variables)
+            process = RunProcess(spec, folder, fork_servers, variables)
         except OSError as error:
             self._current = ""
             print(f"{folder}: it cannot be started: {error}", flush=True)
@@ -193,7 +193,7 @@ class RunJob:
     def _has_new_checkpoint(self, folder: Path) -> bool:
         """Return whether the current run has saved a checkpoint beyond the one it started from."""
         checkpoint, record = find_last_checkpoint(folder), read_run(folder).record
-        if checkpoint is None or checkpoint == self._kept or record is None:
+        if checkpoint is None or checkpoint == self._last_checkpoint or record is None:
             return False
         return checkpoint.step > (record.resumed_from or 0)
 

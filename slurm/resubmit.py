@@ -161,7 +161,7 @@ def _print_limits(
     again: collections.Counter[str] = collections.Counter()
     for study, new in settings.items():
         for run, spec in runs.items():
-            goes_on = run.kept is not None
+            goes_on = run.resume_step is not None
             if run.state != "timeout" or goes_on or study not in run.folder.parents:
                 continue
             before = _find_time_limit(run.folder, spec.algorithm, records[study])

@@ -61,8 +61,8 @@ class RunState:
         resumed_from: Step of the checkpoint that its last attempt resumed from; None where that
             began anew.
         resumptions: Number of attempts that resumed from a checkpoint.
-        kept: Step of the checkpoint that the next attempt will resume from; None where it will
-            begin anew, or the run is going on or complete.
+        resume_step: Step of the checkpoint that the next attempt will resume from; None where it
+            will begin anew, or the run is going on or complete.
     """
 
     folder: Path
@@ -80,7 +80,7 @@ class RunState:
     job: str | None = None
     resumed_from: int | None = None
     resumptions: int = 0
-    kept: int | None = None
+    resume_step: int | None = None
 
     @property
     def title(self) -> str:
@@ -189,14 +189,14 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
     if holder.is_local:
         return "" if holder.is_running() else None
     if not holder.job:
-        return f"held by {holder.describe()}, which cannot be looked at from here"
+        return f"locked by {holder.describe()}, which cannot be looked at from here"
     if any(job.job_id == holder.job for job in queue.alive.get(folder, ())):
         return ""
     if holder.job in queue.over.get(folder, ()):
         return None
     if queue.asked:
-        return f"held by {holder.describe()}, about whose job Slurm says nothing"
-    return f"held by {holder.describe()}, about which Slurm was not asked"
+        return f"locked by {holder.describe()}, about whose job Slurm says nothing"
+    return f"locked by {holder.describe()}, about which Slurm was not asked"
 
 
 def _compute_rate(record: RunRecord, beat: Heartbeat | None) -> float | None:

@@ -169,7 +169,9 @@ def _render_running(runs: list[RunState], longest: int) -> list[Any]:
 
 def _has_reason(run: RunState) -> bool:
     """Return whether there is more to say than how many there are: also of one that comes back."""
-    return run.state in _STATES_WITH_REASON or (run.state == "queued" and run.kept is not None)
+    return run.state in _STATES_WITH_REASON or (
+        run.state == "queued" and run.resume_step is not None
+    )
 
 
 def _describe_resumption(run: RunState) -> str:

@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
 MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
 MAX_MODULES, MAX_LINES = 388, 99_400
-MAX_REPLACED_WORDS = 110
-"""Lines that still have such a word, nearly all in identifiers. These three bounds only go down."""
+"""These bounds only go down."""
 QUESTION_WORDS = {"What", "Which", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Why"}
 REPLACED_WORDS = re.compile(
     r"\b(told|telling|laid in(to)?|lay in|lays in|held|kept|minding|undecided|parted|parting"
@@ -30,6 +29,9 @@ IDENTIFIER_PARTS = {"told", "held", "kept", "minding", "undecided", "parted", "l
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "harness/record/old_names.py": ("told", "kept", "held", "parted", "undecided"),
     "tests/test_language.py": ("",),
+    "harness/record/run_json.py": ("preloaded",),
+    "analysis/data/packed.py": ("preloaded",),
+    "docs/reference/run-folder.md": ("preloaded", "kept"),
 }
 """Words that a file may use: names as they are on disk in old files, and quotations."""
 TEXT_FILES = ("README.md", "docs/**/*.md", "hp_configs/**/*.yaml", "harness/conf/**/*.yaml")
@@ -164,7 +166,7 @@ def test_tree_is_small():
 
 def test_words_are_the_fields_own():
     found = find_replaced_words()
-    assert len(found) <= MAX_REPLACED_WORDS, found
+    assert not found
 
 
 if __name__ == "__main__":

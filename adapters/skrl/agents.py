@@ -383,12 +383,12 @@ def build_agent(
     for model in models.values():
         if start:
             model.init_parameters(**start)
-    told = select_options(settings, f"{algorithm.upper()}_CFG")
+    options = select_options(settings, f"{algorithm.upper()}_CFG")
     agent: Agent = parts.agent(
         models=models,
         memory=RandomMemory(device=spaces.device, **select_options(settings, "RandomMemory")),
         cfg=parts.cfg(
-            experiment=dict(NO_LOGGING), **{n: _make_argument(n, v) for n, v in told.items()}
+            experiment=dict(NO_LOGGING), **{n: _make_argument(n, v) for n, v in options.items()}
         ),
         **spaces.model_arguments,
     )

@@ -146,11 +146,11 @@ def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
         "next_observations": "next_observations",
         "terminated": "terminated",
     }
-    kept, count = agent.memory.tensors_view, len(agent.memory)
+    tensors, count = agent.memory.tensors_view, len(agent.memory)
     arrays = {
-        ours: np.array(kept[theirs][:count].detach().cpu(), dtype=float)
+        ours: np.array(tensors[theirs][:count].detach().cpu(), dtype=float)
         for ours, theirs in names.items()
-        if theirs in kept
+        if theirs in tensors
     }
     wide = ("observations", "actions", "next_observations")
     arrays = {name: array if name in wide else array[:, 0] for name, array in arrays.items()}

@@ -79,8 +79,8 @@ def translate_actor_critic_fields(
     """The same with a policy of its own; `rates` are the step sizes in upstream's order."""
     translate_off_policy_fields(t, hp, cfg)
     option = f"{cfg}.learning_rate"
-    told = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
-    t.set_option(rates[0], option, [t.value(rate) for rate in rates], told)
+    rate_names = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
+    t.set_option(rates[0], option, [t.value(rate) for rate in rates], rate_names)
     for rate in rates[1:]:
         t.share_option(rate, option)
     t.declare_constant("train_freq", 1, "the agents update after each step")

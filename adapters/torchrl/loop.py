@@ -327,8 +327,8 @@ def _write_batch(live: Any, state: State, write: WriteNested) -> Any:
     for key in list(live.keys(include_nested=True, leaves_only=True)):
         if (key if isinstance(key, tuple) else (key,)) not in there:
             live.del_(key)
-    for key, told in state["leaves"]:
-        live.set(tuple(key), write(None, told))
+    for key, leaf in state["leaves"]:
+        live.set(tuple(key), write(None, leaf))
     return live
 
 

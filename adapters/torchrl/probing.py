@@ -61,13 +61,13 @@ def read_stored_sequences(memory: "SequenceReplayBuffer") -> Mapping[str, NDArra
     count = len(memory.buffer)
     if not count:
         return {}
-    held, strategy = memory.buffer[:], memory.strategy
+    stored, strategy = memory.buffer[:], memory.strategy
     assert isinstance(strategy, ProportionalStrategy)
     places = np.arange(count, dtype=np.int64)
     return {
-        "begins": held["begin"].numpy(),
-        "lengths": held["length"].numpy(),
-        "burned": held["burned"].numpy(),
+        "begins": stored["begin"].numpy(),
+        "lengths": stored["length"].numpy(),
+        "burned": stored["burned"].numpy(),
         "probabilities": strategy.compute_probabilities(places),
     }
 

@@ -144,8 +144,8 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # which would forget
         params = self.value_network_params
         with torch.no_grad(), params.to_module(self.value_network), set_recurrent_mode(False):
-            told = self.value_network(TensorDict(seen, [len(step)]))
-        values: torch.Tensor = told["action_value"]
+            output = self.value_network(TensorDict(seen, [len(step)]))
+        values: torch.Tensor = output["action_value"]
         return values
 
 
@@ -251,11 +251,11 @@ def _run_updates(
         progress.updates += 1
         records = not left and means.updates + 1 >= loop.RECORD_EVERY
         places, weights, batch = memory.sample()
-        told = components.loss(batch, torch.from_numpy(weights).float())
+        output = components.loss(batch, torch.from_numpy(weights).float())
         if records:  # of the network as it is before the step
-            stale = measure_staleness(components.loss, batch, told["values"])
-        means.add(take_gradient_step(components, told["loss"]))
-        errors, share = told["errors"].numpy(), settings["loop.max_error_share"]
+            stale = measure_staleness(components.loss, batch, output["values"])
+        means.add(take_gradient_step(components, output["loss"]))
+        errors, share = output["errors"].numpy(), settings["loop.max_error_share"]
         memory.strategy.update(
             places, compute_sequence_errors(errors, batch["length"].numpy(), share)
         )

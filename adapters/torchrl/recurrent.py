@@ -282,9 +282,9 @@ class RecurrentEpisodes:
         first = torch.full((n, 1), not self._carried)
         with torch.no_grad(), set_recurrent_mode(False):
             seen = TensorDict({"observation": batch, "is_init": first, **carried}, [n])
-            told = self._network(seen)
-        choices = told["action_value"].argmax(dim=-1)
-        self._carried = {name: told["next", name] for name in STATE_KEYS}
+            output = self._network(seen)
+        choices = output["action_value"].argmax(dim=-1)
+        self._carried = {name: output["next", name] for name in STATE_KEYS}
         self._carried["last_action"] = nn.functional.one_hot(choices, self._choices).float()
         self._carried["last_reward"] = torch.zeros(n, 1)
         return np.asarray(choices.numpy(), dtype=np.int64)

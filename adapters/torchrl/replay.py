@@ -105,8 +105,8 @@ class WeightedLoss:
 
     def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
         """Return the mean of the losses of the last minibatch, [n], each with its weight."""
-        told = self.replayer.compute_loss_weights(errors.detach().numpy())
-        return (torch.as_tensor(told, dtype=losses.dtype) * losses).mean()
+        loss_weights = self.replayer.compute_loss_weights(errors.detach().numpy())
+        return (torch.as_tensor(loss_weights, dtype=losses.dtype) * losses).mean()
 
     @contextlib.contextmanager
     def disable_reduction(self) -> Iterator[None]:
@@ -201,9 +201,11 @@ def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
         return base
 
     def make(*arguments: Any, **named: Any) -> WeightedLoss:
-        told = settings[SAMPLER_SETTING]["StrategicSampler"]
+        strategy_options = settings[SAMPLER_SETTING]["StrategicSampler"]
         loss: WeightedLoss = _WEIGHTED_LOSSES[base](*arguments, **named)
-        loss.replayer = make_replay_sampler(told, settings[CAPACITY_SETTING], CompiledSumTree)
+        loss.replayer = make_replay_sampler(
+            strategy_options, settings[CAPACITY_SETTING], CompiledSumTree
+        )
         return loss
 
     return make

@@ -34,8 +34,14 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     if context.acceleration == NO_VMAP:
         translation.set_extra_options(deactivate_vmap=True)
     if not context.replay.is_uniform:
-        told = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
-        translation.set_extra_options(**{"ReplayBuffer.sampler": {"StrategicSampler": told}})
+        strategy_options = {
+            **context.replay.to_dict(),
+            "steps": context.steps,
+            "seed": context.seed,
+        }
+        translation.set_extra_options(
+            **{"ReplayBuffer.sampler": {"StrategicSampler": strategy_options}}
+        )
 
 
 def translate_off_policy(
@@ -128,8 +134,8 @@ def translate_periodic_targets(
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
     """Targets that move by tau with each update."""
-    kept = 1 - t.value("tau")
-    t.set_option("tau", "SoftUpdate.eps", kept, note="weight of the old target, 1 - tau")
+    old_weight = 1 - t.value("tau")
+    t.set_option("tau", "SoftUpdate.eps", old_weight, note="weight of the old target, 1 - tau")
 
 
 def translate_to_action_units(

@@ -113,8 +113,8 @@ def select_questions(report: EnvironmentReport, parts: Sequence[str]) -> Environ
         name: {q: a for q, a in found.items() if not parts or any(p in q for p in parts)}
         for name, found in report.answers.items()
     }
-    kept = {name: found for name, found in answers.items() if found}
-    return EnvironmentReport(report.versions, kept, report.missing, report.seconds)
+    answered = {name: found for name, found in answers.items() if found}
+    return EnvironmentReport(report.versions, answered, report.missing, report.seconds)
 
 
 def format_environment_report(report: EnvironmentReport, shows_all: bool) -> list[str]:

@@ -324,7 +324,7 @@ def compose_sweep_specs(
     if len(places) > 1:
         raise SpecError(
             f"results_dir={','.join(places)} cannot be swept: all runs of a sweep go below one "
-            "folder. Give one value, and sweep study.name if runs must be kept apart."
+            "folder. Give one value, and sweep study.name if runs must stay apart."
         )
     return [spec for spec, _ in pairs], pairs[0][1]
 

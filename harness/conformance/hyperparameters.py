@@ -130,7 +130,7 @@ class HyperparameterConformance:
                 f"{_LEARNING_RATE_ROLES[field]}: {field}"
             )
 
-    def test_learning_rate_schedule_is_kept(self, algorithm: str) -> None:
+    def test_learning_rate_schedule_is_followed(self, algorithm: str) -> None:
         """Constant stays; linear never rises and ends near zero."""
         base = make_base_hyperparameters(self.framework, algorithm)
         for schedule in ("constant", "linear"):

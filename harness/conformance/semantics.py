@@ -136,7 +136,7 @@ class SemanticsConformance:
             greedy = float(np.abs(trained.far).max()) / high
             assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
 
-    def test_minibatches_have_the_size_asked_for(self, algorithm: str) -> None:
+    def test_minibatches_have_the_requested_size(self, algorithm: str) -> None:
         """A layer sees the configured number of rows before the first update."""
         base = make_base_hyperparameters(self.framework, algorithm)
         field = "batch_size" if hasattr(base, "batch_size") else "minibatch_size"

@@ -46,8 +46,8 @@ class UpdateCountConformance:
         assert taken == announced, f"{announced} transitions announced, {taken} taken"
         distinct = len(np.unique(trained.starts, axis=0))
         assert distinct == 2, "both copies start with the same random state"
-        asked_or_rounded_up = 128 <= taken < 256
-        assert asked_or_rounded_up, f"128 transitions asked for, {taken} taken"
+        requested_or_rounded_up = 128 <= taken < 256
+        assert requested_or_rounded_up, f"128 transitions requested, {taken} taken"
 
     def test_updates_are_as_many_as_announced(self, algorithm: str) -> None:
         """Random steps, and gradient steps and target updates, counted from outside."""

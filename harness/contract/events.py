@@ -235,7 +235,7 @@ class TrainingEvents:
 
     def subscribe(self, kind: type[E], subscriber: Callable[[E], None]) -> None:
         """Call `subscriber` at each event of a kind, after those who subscribed before it."""
-        late = f"somebody subscribes to {kind.__name__} when it has been settled who is told of it"
+        late = f"somebody subscribes to {kind.__name__} after the first event of it was sent"
         assert kind not in self._settled, late
         self._subscribers.setdefault(kind, []).append(subscriber)
 

@@ -169,7 +169,7 @@ class StateReader:
         if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
             raise UnsupportedStateError(
                 f"{path.lstrip('.') or 'it'} is a {_format_class_name(type(value))}, whose state "
-                f"cannot be told"
+                f"cannot be read"
             )
         parts_by_name = {name: self.read(part, f"{path}.{name}") for name, part in names.items()}
         return {_KIND: "object", **class_name, "attributes": parts_by_name}

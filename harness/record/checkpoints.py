@@ -104,7 +104,9 @@ class CheckpointStore:
         """Reads nothing yet."""
         self._lease = lease
         self._folder = lease.folder / CHECKPOINT_FOLDER
-        self._kept: dict[int, dict[Digest, _ChunkLocation]] = {}  # oldest first; known to be whole
+        self._complete: dict[
+            int, dict[Digest, _ChunkLocation]
+        ] = {}  # oldest first; known to be whole
 
     def numbers(self) -> list[int]:
         """Return the numbers of all checkpoints that are there, whole or not, newest first."""
@@ -126,7 +128,7 @@ class CheckpointStore:
             max([0, *self._list_numbers(_STATE_SUFFIX), *self._list_numbers(_CHUNKS_SUFFIX)]) + 1
         )
         known: dict[Digest, _ChunkLocation] = {}
-        for pieces in () if self._is_wasteful() else self._kept.values():
+        for pieces in () if self._is_wasteful() else self._complete.values():
             known |= pieces
         packer = _StatePacker(number, known)
         name = f"{CHECKPOINT_FOLDER}/{number}"
@@ -148,7 +150,7 @@ class CheckpointStore:
         except OSError:
             self._lease.remove(name + _CHUNKS_SUFFIX)
             raise
-        self._kept[number] = packer.used
+        self._complete[number] = packer.used
         self._prune()
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
@@ -169,7 +171,7 @@ class CheckpointStore:
         except MemoryError as error:
             raise UnusableError("is too large for the memory of this machine") from error
         # Only what has been looked at is relied on by later ones.
-        self._kept = {number: content.pieces}
+        self._complete = {number: content.pieces}
         return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
@@ -183,7 +185,7 @@ class CheckpointStore:
     def remove(self) -> None:
         """Removes all of them."""
         self._lease.remove(CHECKPOINT_FOLDER)
-        self._kept = {}
+        self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
         """The bytes at a place.
@@ -215,7 +217,7 @@ class CheckpointStore:
     def _is_wasteful(self) -> bool:
         """Return whether most of the stored chunks are unreferenced."""
         live: dict[tuple[int, int], int] = {}
-        for pieces in self._kept.values():
+        for pieces in self._complete.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}
         there = sum(
             (self._folder / f"{number}{_CHUNKS_SUFFIX}").stat().st_size
@@ -225,12 +227,12 @@ class CheckpointStore:
         return there - used > max(used, _SMALL_WASTE)
 
     def _prune(self) -> None:
-        for number in sorted(self._kept)[:-MAX_CHECKPOINTS]:
-            del self._kept[number]
+        for number in sorted(self._complete)[:-MAX_CHECKPOINTS]:
+            del self._complete[number]
         for number in self._list_numbers(_STATE_SUFFIX):
-            if number not in self._kept:
+            if number not in self._complete:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
-        needed = {place.number for places in self._kept.values() for place in places.values()}
+        needed = {place.number for places in self._complete.values() for place in places.values()}
         for number in self._list_numbers(_CHUNKS_SUFFIX):
             if number not in needed:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")

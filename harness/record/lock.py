@@ -279,7 +279,7 @@ def watch_heartbeats(
     longest = max(_compute_patience(folder) for folder in remote)
     first = next(iter(remote.values()))
     say(
-        f"{len(remote)} run folders are held from other machines, such as by "
+        f"{len(remote)} run folders are locked from other machines, such as by "
         f"{first.describe()}: watching their heartbeats for up to {longest:.0f} s."
     )
     before = {folder: _read_pulse(folder) for folder in remote}

@@ -220,12 +220,12 @@ class ImpStrategy(ProportionalStrategy):
             return
         rows = np.array(self.pairs)
         now = np.array([self.features(slice(0, self.size))])
-        told = [
+        sums = [
             float(predict_linear(fit_least_squares(rows[:, :2], rows[:, i]), now)[0])
             for i in (2, 3)
         ]
-        total = told[0] if told[0] > 0 else now[0, 0]
-        least = max(told[1], float(self.compute_powers(np.zeros(1))[0]))
+        total = sums[0] if sums[0] > 0 else now[0, 0]
+        least = max(sums[1], float(self.compute_powers(np.zeros(1))[0]))
         if total <= 0:  # all priorities are zero
             return
         self.sum = smooth_prediction(self.sum, total, self.replay.rho_sum)

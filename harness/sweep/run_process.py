@@ -85,7 +85,7 @@ class RunProcess:
         self,
         spec: RunSpec,
         folder: Path,
-        preloaded: ForkServerPool | None = None,
+        fork_servers: ForkServerPool | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Starts it; what it prints becomes `log.txt` once the run is its own.
@@ -93,7 +93,7 @@ class RunProcess:
         Args:
             spec: The run.
             folder: Its initialised folder.
-            preloaded: Forks it from a warm process that has imported what it needs, if possible.
+            fork_servers: Forks it from a warm process that has imported what it needs, if possible.
             variables: Added to its environment.
         """
         self._spec = spec
@@ -106,7 +106,9 @@ class RunProcess:
         self._process: ForkedProcess | subprocess.Popen[bytes]
         try:
             with self._log.open("wb") as log:
-                fork = preloaded and preloaded.start(spec, environment, arguments, log, lifeline)
+                fork = fork_servers and fork_servers.start(
+                    spec, environment, arguments, log, lifeline
+                )
                 command = [
                     spec.python or sys.executable,
                     "-m",

@@ -137,11 +137,11 @@ def _execute_runs(
     outcomes: dict[Path, RunOutcome] = {}
     specs = [run.spec for run in pending.values()]
     with (
-        ForkServerPool(specs, stop.event.is_set) as preloaded,
+        ForkServerPool(specs, stop.event.is_set) as fork_servers,
         SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
-        start = functools.partial(RunProcess, preloaded=preloaded, variables=variables)
+        start = functools.partial(RunProcess, fork_servers=fork_servers, variables=variables)
         futures = [
             pool.submit(_execute_run, run.spec, folder, stop, start)
             for folder, run in pending.items()
@@ -304,8 +304,8 @@ def initialize_run(
 def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
     """Removes what killed processes left in the folder of a complete run, if nobody holds it."""
     if list_leftovers(folder):
-        unless_held = contextlib.suppress(OSError, LockHeldError, LockLostError)
-        with unless_held, RunLock.acquire(folder, silent or ()) as lease:
+        unless_locked = contextlib.suppress(OSError, LockHeldError, LockLostError)
+        with unless_locked, RunLock.acquire(folder, silent or ()) as lease:
             RunFolder(lease, {}).tidy()
 
 
@@ -416,7 +416,7 @@ def _format_code_drift(found: Mapping[Path, set[str]]) -> str:
     folders = _format_names(sorted(map(str, found)))
     return (
         f"{len(found)} complete runs were made by other code of their adapter, which changed since "
-        f"in {files}: {folders}. They are kept as they are; to make them anew, remove their "
+        f"in {files}: {folders}. They stay as they are; to make them anew, remove their "
         "folders or choose another study.name."
     )
 

@@ -19,7 +19,7 @@ from parallax.harness.train.prepare import PreparedRun
 
 RESUME_NOTICE = (
     "the diagnosis starts anew at step {step}, where the run went on: what compares with a run's "
-    "beginning is not asked; {count} findings of before are kept."
+    "beginning is not asked; {count} earlier findings remain."
 )
 
 

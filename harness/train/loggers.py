@@ -193,7 +193,7 @@ class _WandbSink:
         wandb: Any = importlib.import_module("wandb")
         known = sorted(folder.path.glob("wandb/offline-run-*-*")) if resumes else []
         self._buffered_values: list[tuple[int, dict[str, float]]] = []
-        self._is_kept = resumes
+        self._has_checkpoint = resumes
         self._run = wandb.init(
             project="parallax",
             id=known[-1].name.rpartition("-")[2] if known else None,
@@ -211,14 +211,14 @@ class _WandbSink:
             self._flush_values()
 
     def state(self) -> None:
-        self._is_kept = True
+        self._has_checkpoint = True
         self._flush_values()
 
     def load_state(self, state: Any) -> None:
         self._buffered_values.clear()
 
     def close(self, ended: bool) -> None:
-        if ended or not self._is_kept:  # else the steps since the checkpoint are taken anew
+        if ended or not self._has_checkpoint:  # else the steps since the checkpoint are taken anew
             self._flush_values()
         self._run.finish()
 

@@ -217,7 +217,7 @@ class TrainingMonitor:
         self.events.tell(TrainingEnd())
 
 
-_UNSAVED_RNG_REASON = "has random generators of its own, which are not kept"
+_UNSAVED_RNG_REASON = "has random generators of its own, which are not saved"
 _NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"
 
 

@@ -121,14 +121,16 @@ def _keep_executed(
     Raises:
         SpecError: It executes none of them.
     """
-    kept = tuple(s for s in item.source if adapter.runs_module(spec.algorithm, s.module, context))
-    if item.source and not kept:
+    applied = tuple(
+        s for s in item.source if adapter.runs_module(spec.algorithm, s.module, context)
+    )
+    if item.source and not applied:
         raise SpecError(
             f"intervention={item.name} changes {item.source[0].module}, which "
             f"framework={adapter.name} does not run on env={spec.env}: use a task with "
             f"{'continuous' if context.task.choices else 'discrete'} actions."
         )
-    return dataclasses.replace(item, source=kept)
+    return dataclasses.replace(item, source=applied)
 
 
 def _check_installation(spec: RunSpec, adapter: Adapter) -> None:

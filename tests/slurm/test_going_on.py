@@ -48,7 +48,11 @@ def warned(request, folder, monkeypatch):
     change(folder, stopped_by=request.param, resumed_from=300, timings={"started": at - 3600})
     keep(folder, 300)
     job = RunJob(LIMITS)
-    job._current, job._run_started, job._kept = str(folder), at - 3600, find_last_checkpoint(folder)
+    job._current, job._run_started, job._last_checkpoint = (
+        str(folder),
+        at - 3600,
+        find_last_checkpoint(folder),
+    )
     return job
 
 
@@ -101,7 +105,7 @@ def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
     change(folder, **STOPPED)
     keep(folder, 1234)
     queued = assess_run(folder, SlurmQueue({folder: SlurmJob("5_1", "PENDING")}, ("squeue",)))
-    assert (queued.state, queued.kept) == ("queued", 1234)
+    assert (queued.state, queued.resume_step) == ("queued", 1234)
     words = "job 5_1 is PENDING; stopped at the job's time limit; will go on from step 1,234"
     assert queued.reason == words and words in shown(queued)
     left = assess_run(folder)

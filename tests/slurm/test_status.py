@@ -218,4 +218,4 @@ def test_run_that_ends_while_it_is_looked_at_is_complete(folder, monkeypatch):
     looks = iter([running] * 20)
     owners = (LockOwner(str(i), machine=f"host-{i}", host=f"host-{i}") for i in range(20))
     run = assess_run(folder)
-    assert run.state == "running" and "held by process" in run.reason
+    assert run.state == "running" and "locked by process" in run.reason

@@ -55,8 +55,8 @@ _MAX_ERROR_LENGTH = 120
 
 def _shorten_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if _NAMES_NOT_A_NUMBER.search(line)]
-    return telling[0][:_MAX_ERROR_LENGTH]
+    matching = [line for line in lines if _NAMES_NOT_A_NUMBER.search(line)]
+    return matching[0][:_MAX_ERROR_LENGTH]
 
 
 def detect_large_learning_rate(signals: TrainingSignals, threshold: float) -> CheckResult | None:

@@ -28,7 +28,7 @@ OTHER_FRAMEWORKS = tuple(
     name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")
 )
 """Frameworks that the claims are not about."""
-DOCUMENTED_PROBES = ("default_settings", "learning_rates", "network_sizes", "tau_as_told")
+DOCUMENTED_PROBES = ("default_settings", "learning_rates", "network_sizes", "tau_unit")
 """Probes of documented values (signature, command line, recipe): their findings are left out."""
 FINDINGS_TABLE_HEAD = """| probe | question | found |
 |---|---|---|"""

@@ -39,7 +39,7 @@ CYCLES: Sequence[tuple[int, Mapping[str, int]]] = tuple(
     (n_envs, {"train_freq": train_freq, "gradient_steps": gradient_steps})
     for n_envs, train_freq, gradient_steps in ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1))
 )
-"""Parallel environments and update cycles, the most telling first; frameworks refuse some."""
+"""Parallel environments and update cycles, the most informative first; frameworks refuse some."""
 SettingsMaker = Callable[[ExperimentCache], Mapping[str, Any]]
 """Returns hyperparameters with which all implementations of an algorithm can be compared."""
 

@@ -127,7 +127,7 @@ def make_tau_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -
         return ProbeMeasurement(np.array([tau]), np.array([done.hyperparameters.tau]))
 
     return Probe(
-        f"{algorithm}.tau_as_told",
+        f"{algorithm}.tau_unit",
         "Which number must the framework receive so that targets move by 0.005?",
         f"{algorithm.upper()}'s paper: tau, the weight of the online network",
         "number in the framework's own object",

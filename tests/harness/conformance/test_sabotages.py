@@ -49,7 +49,7 @@ CASES = [
         "DID NOT RAISE",
     ),
     ("UndeclaredField", "every_hyperparameter_is_declared", ["ppo"], None),
-    ("NoAnnealing", "learning_rate_schedule_is_kept", ["ppo"], r"went from 0\.01 to 0\.01"),
+    ("NoAnnealing", "learning_rate_schedule_is_followed", ["ppo"], r"went from 0\.01 to 0\.01"),
     ("WrongBudget", "steps_taken_are_the_steps_reported", ["td3"], "asked for 128"),
     ("SampledPolicy", "asking_the_policy_changes_nothing", ["ppo"], None),
     ("FrozenSamplePolicy", "greedy_action_depends_on_the_observation_alone", ["sac"], None),
@@ -78,7 +78,7 @@ CASES = [
     ("RepeatedWarmUp", "random_actions_are_distinct_and_spread", ["td3"], "actions are distinct"),
     ("ShiftedActions", "actions_scatter_about_the_greedy_one", ["ppo"], "beside the greedy one"),
     ("ShrunkenActions", "actions_reach_the_bounds", ["sac"], "of the bounds"),
-    ("LargeMinibatches", "minibatches_have_the_size_asked_for", ["sac"], "layers saw"),
+    ("LargeMinibatches", "minibatches_have_the_requested_size", ["sac"], "layers saw"),
     ("UnwrappedTask", "normalising_wrappers_change_what_is_learned", ["ppo"], "changes nothing"),
     (
         "LoudTargets",

@@ -242,7 +242,7 @@ def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
     began = time.monotonic()
     silent, alive = watch_heartbeats(folders, said.append)
     assert time.monotonic() - began < 3
-    assert (len(silent), alive) == (4, {}) and "4 run folders are held" in said[0]
+    assert (len(silent), alive) == (4, {}) and "4 run folders are locked" in said[0]
     for folder in folders:
         with RunLock.acquire(folder, silent):
             pass
