@@ -285,7 +285,7 @@ def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
 PROFILES = AggregateFamily(
     "profiles",
     "Performance profiles of {}",
-    ". Share of runs with a final score above a threshold, tasks weighted equally. Bands: "
+    ". Share of runs with a score above a threshold, tasks weighted equally. Bands: "
     "pointwise 95% intervals, bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.profiles,
     draw_profile_figure,
@@ -293,7 +293,7 @@ PROFILES = AggregateFamily(
 AGGREGATES = AggregateFamily(
     "aggregates",
     "Scores of {} over all tasks",
-    ". Points: aggregates of normalised final scores; of the optimality gap, lower is better. "
+    ". Points: aggregates of normalised scores; of the optimality gap, lower is better. "
     "Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.aggregates,
     draw_aggregate_figure,

@@ -200,9 +200,9 @@ def describe_spread(spread: LevelSpread, frameworks: int) -> str:
     if spread.scale is None:
         return "solved score\nnot known"
     if spread.variance is None:
-        return f"too few runs\nn = {spread.n}{lacking}"
+        return f"too few runs\n{spread.format_sizes()}{lacking}"
     low, high = spread.interval
-    return f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]\nn = {spread.n}{lacking}"
+    return f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]\n{spread.format_sizes()}{lacking}"
 
 
 def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
@@ -222,8 +222,8 @@ def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
 
 SHARE_LABELS = {
     "hyperparameters": "hyperparameters",
-    "code": "code",
-    "residual": "left at equal updates",
+    "code": "known update code",
+    "residual": "other code",
     "seeds": "seeds",
 }
 _SHARE_COLORS = {"hyperparameters": "0.25", "code": "0.45", "residual": "0.7", "seeds": "0.82"}

@@ -59,7 +59,7 @@ FAMILIES = tuple(
         ),
         (
             "intervals",
-            "final scores with intervals, per algorithm",
+            "scores with intervals, per algorithm",
             final_scores.make_interval_figure_specs,
         ),
         (

@@ -100,7 +100,7 @@ def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> Fi
         return None
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.all]
-    title = f"Final scores of {get_label(algorithm)}"
+    title = f"Scores of {get_label(algorithm)}"
     caption = (
         f"{title} ({part.context}). Filled: mean over seeds of the "
         f"{material.verdicts.options.chosen_endpoint.description}.{_describe_dots(lines)} Lines: "
@@ -191,7 +191,7 @@ class OverviewPanel:
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return the figure of what frameworks share, and that of library defaults."""
     shared, own = _select_overview_cells(material)
-    title = "Final scores by algorithm, task and framework"
+    title = "Scores by algorithm, task and framework"
     return [
         _make_overview_figure_spec(
             material,
@@ -203,7 +203,7 @@ def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | Miss
         _make_overview_figure_spec(
             material,
             DEFAULTS_NAME,
-            "Final scores under library defaults",
+            "Scores under library defaults",
             own,
             "no two frameworks have a run used under library defaults",
         ),

@@ -272,7 +272,7 @@ def make_highlight_figure_spec(
     """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
-        "Below: final scores, a circle per seed. Bands and lines: "
+        "Below: scores, a circle per seed. Bands and lines: "
         f"{describe_interval(material.method)}; an arrow where a line goes on."
         f"{describe_marks(list_mark_names(content.marks))} "
         f"{describe_sizes(content.lines)}."

@@ -44,7 +44,7 @@ def _make_spec(results: LevelResults, name: str) -> FigureSpec:
         f"Share of runs with an evaluation at or above {REACHED_SHARE:.0%} of the way from doing "
         "nothing to a solved task, over environment steps: 1 - Kaplan and Meier's estimate. Runs "
         "that do not get there count to their end; failed runs count as never there. Curves of "
-        "equal height are drawn slightly apart. n is the number of runs."
+        "equal height are drawn slightly apart. n is the number of runs of each framework."
     )
     cells = tuple(sorted({spread.cell for spread in results.spreads if spread.scale}))
     title = f"Share of runs that reached {REACHED_SHARE:.0%}"
@@ -99,7 +99,7 @@ def draw_reached_figure(results: LevelResults) -> Figure:
 def _draw_panel(
     axis: Axes, spread: LevelSpread, styles: Mapping[str, SeriesStyle], length: int
 ) -> None:
-    axis.set_xlim(0, length)
+    axis.set_xlim(0, 1.03 * length)  # a run that gets there at the end is seen
     axis.set_ylim(-0.08, 1.1)
     axis.set_yticks([0, 0.5, 1])
     ticks = np.linspace(0, length, 3)
@@ -116,7 +116,7 @@ def _draw_panel(
     axis.text(
         0.98,
         0.06,
-        f"n = {spread.n}",
+        spread.format_sizes(),
         transform=axis.transAxes,
         ha="right",
         va="bottom",

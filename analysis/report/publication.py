@@ -175,7 +175,7 @@ def make_publication_document(study: StudyPublication) -> Document:
             tuple(hyperparameters.list_hyperparameter_differences(loaded.runs)),
         ),
         ReportSection(
-            "Final scores",
+            "Scores",
             (
                 f"Intervals: 95%, {INTERVAL_FORMULAS[study.material.method]}."
                 f"{_warn_of_equal_runs(study)}",
@@ -386,7 +386,7 @@ def _make_commands_section(study: StudyPublication) -> ReportSection:
 
 
 def _make_merge_section(study: StudyPublication) -> ReportSection:
-    adding = f"parallax study merge {shlex.quote(study.source)} results/mine --output both.parquet"
+    adding = f"parallax study pack {shlex.quote(study.source)} results/mine --output both.parquet"
     reading = "parallax study verdicts both.parquet", "parallax report both.parquet"
     return ReportSection(
         "Your runs beside these",

@@ -192,7 +192,7 @@ def make_report_document(
             make_all_alike_table(verdicts.all_alike),
         ),
         *_make_section("Environment", "environment", draw("wrappers", "vectorised")),
-        ReportSection("Final scores", make_score_tables(verdicts, results.method), "scores"),
+        ReportSection("Scores", make_score_tables(verdicts, results.method), "scores"),
         _make_runs_section(results),
         _make_method_section(results, command, versions),
     ]

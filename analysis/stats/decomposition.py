@@ -66,11 +66,14 @@ class ShareIntervals:
         shares: The estimate.
         low: Lower bounds, float64[4], in the order of `SHARE_NAMES`.
         high: Upper bounds.
+        equal: What is left between frameworks at equal hyperparameters, code and residual
+            together: estimate, lower and upper bound.
     """
 
     shares: VarianceShares
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    equal: tuple[float, float, float] = (math.nan, math.nan, math.nan)
 
 
 def estimate_framework_variance(scores: Scores) -> FrameworkVariance:
@@ -174,7 +177,13 @@ def decompose_spread(
         ]
     )
     low, high = _compute_basic_interval(estimate.array, world.array, draws, confidence)
-    return ShareIntervals(estimate, low, high)
+    left, left_world, left_draws = (
+        values[..., [1, 2]].sum(axis=-1, keepdims=True)
+        for values in (estimate.array, world.array, draws)
+    )
+    ends = _compute_basic_interval(left, left_world, left_draws, confidence)
+    equal = (float(left[0]), float(ends[0][0]), float(ends[1][0]))
+    return ShareIntervals(estimate, low, high, equal)
 
 
 def compute_spread_interval(

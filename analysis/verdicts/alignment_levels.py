@@ -7,7 +7,7 @@ from code and how much from seeds. It needs runs of the same tasks at `defaults`
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -91,6 +91,13 @@ class LevelSpread:
         """Number of runs with a score, failed ones included."""
         return sum(map(len, self.scores.values()))
 
+    def format_sizes(self) -> str:
+        """Return the number of runs of each framework, such as `n = 3 each`."""
+        sizes = sorted({len(values) for values in self.scores.values()})
+        if len(sizes) == 1:
+            return f"n = {sizes[0]} each"
+        return f"n = {sizes[0]} to {sizes[-1]} each" if sizes else "n = 0"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LevelDecomposition:
@@ -104,6 +111,7 @@ class LevelDecomposition:
         shares: Over all tasks, with intervals.
         without_framework: Shares if one framework is left out.
         without_task: The same for tasks.
+        alone: Shares of each task by itself, and its part of the variance of all tasks.
     """
 
     tasks: tuple[LevelTask, ...]
@@ -112,6 +120,9 @@ class LevelDecomposition:
     shares: ShareIntervals
     without_framework: Mapping[str, ShareIntervals]
     without_task: Mapping[LevelTask, ShareIntervals]
+    alone: Mapping[LevelTask, tuple[ShareIntervals, float]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -380,7 +391,24 @@ def decompose_levels(
             for task in tasks
             if len(tasks) > 1
         },
+        _decompose_alone(tasks, by_task, names, decompose),
     )
+
+
+def _decompose_alone(
+    tasks: Sequence[LevelTask],
+    by_task: Mapping[LevelTask, Mapping[str, LevelSpread]],
+    names: Mapping[LevelTask, Sequence[str]],
+    decompose: Callable[[Sequence[LevelTask]], ShareIntervals],
+) -> dict[LevelTask, tuple[ShareIntervals, float]]:
+    """Return the shares of each task, and its part of the variance at own hyperparameters."""
+    totals = {}
+    for task in tasks:
+        own = by_task[task]["defaults"].scores
+        found = estimate_framework_variance([[own[name] for name in names[task]]])
+        totals[task] = found.between + found.within
+    whole = sum(totals.values())
+    return {task: (decompose([task]), totals[task] / whole) for task in tasks}
 
 
 def list_frameworks(found: Mapping[str, LevelSpread]) -> list[str]:

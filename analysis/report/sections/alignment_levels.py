@@ -15,6 +15,7 @@ from parallax.analysis.figures.alignment_levels import (
 )
 from parallax.analysis.labels import (
     MISSING,
+    describe_recipe,
     format_count,
     format_range,
     get_label,
@@ -105,20 +106,25 @@ def describe_shares(results: LevelResults) -> str:
         why = f"no run with {lacking}" if lacking else "too few runs at both levels of one task"
         return f"Not answered yet: {why}."
     rows = {name: (value, low, high) for name, value, low, high in list_share_rows(found)}
-    value, low, high = rows["hyperparameters"]
+    own, left = rows["hyperparameters"], found.shares.equal
     answer = (
-        f"different hyperparameters explain {format_share(value, low, high)} of the variance of "
-        f"scores between runs of these {len(found.frameworks)} frameworks"
+        f"different hyperparameters explain {format_share(*own)} of the variance of scores between "
+        f"runs of these {len(found.frameworks)} frameworks"
     )
+    rest = f"what they do differently at equal hyperparameters {format_share(*left)}"
     scope = _describe_scope(results, found)
-    if low <= 0:
-        return f"Inconclusive: in {scope}, {answer}."
-    return f"In {scope}, {answer}; {_describe_code_share(found, rows)}."
+    if own[1] <= 0 and left[1] <= 0:
+        return f"Inconclusive: in {scope}, {answer}, {rest}."
+    if own[1] <= 0 or left[1] <= 0:
+        shown = "the second is shown" if left[1] > 0 else "the first is shown"
+        return f"In {scope}, {answer}, {rest}; only {shown} to be above 0."
+    return f"In {scope}, {answer}, and {rest}."
 
 
 def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
     """Return the tasks that the shares are of, and their runs per framework and level."""
-    tasks = f"{len(found.tasks)} tasks"
+    envs = len({task.env for task in found.tasks})
+    tasks = f"{len(found.tasks)} pairs of algorithm and task ({envs} tasks)"
     if len(found.tasks) <= _MAX_NAMED_TASKS:
         tasks = " and ".join(map(_name_task, found.tasks))
     counts = [
@@ -128,16 +134,6 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
         for group in spread.groups.values()
     ]
     return f"{tasks}, with {format_range(counts)} runs per framework and level"
-
-
-def _describe_code_share(
-    found: LevelDecomposition, rows: Mapping[str, tuple[float, float, float]]
-) -> str:
-    value, low, _ = rows["code"]
-    name = name_share("code", found)
-    if low <= 0:
-        return f"a share of {name} is not shown"
-    return f"{name} {'explains' if name == 'code' else 'explain'} {value:.0%}"
 
 
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
@@ -156,24 +152,28 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     if both:
         task, own, equal = max(both, key=lambda row: row[1].spread - row[2].spread)
         found.append(
-            f"{_name_task(task)}: the spread between frameworks is {own.spread:.2f} with own and "
-            f"{equal.spread:.2f} with equal hyperparameters (0 does nothing, 1 solved)."
+            f"{_name_task(task)}: the spread between frameworks is {_format_spread(own)} with own "
+            f"and {_format_spread(equal)} with equal hyperparameters (0 does nothing, 1 solved)."
         )
     exact = [levels[_COMPARED] for levels in rows.values() if _COMPARED in levels]
     known = [spread for spread in exact if spread.variance is not None]
     if known:
         most = max(known, key=lambda spread: spread.spread)
-        low, high = most.interval
         found.append(
             f"At equal hyperparameters, {_name_task(most.task)} has the largest spread: "
-            f"{most.spread:.2f} [{low:.2f}, {high:.2f}]; "
-            + ("the frameworks differ as a group." if low > 0 else "a difference is not shown.")
+            f"{_format_spread(most)}; "
+            + ("it is above 0." if most.interval[0] > 0 else "a difference is not shown.")
         )
     if results.decomposition and results.decomposition.without_framework:
         found.append(_describe_sensitivity(results.decomposition))
     elif exact:
         found.append(_describe_learned(exact))
     return tuple(found[:_MAX_FINDINGS])
+
+
+def _format_spread(spread: LevelSpread) -> str:
+    low, high = spread.interval
+    return f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _describe_sensitivity(found: LevelDecomposition) -> str:
@@ -322,9 +322,18 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         (
             "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
             "of others.",
-            "Intervals are bootstrap intervals over seeds alone; with three seeds they are rough.",
-            "Initial weights are each framework's own at every level: equal updates do not make "
-            "them equal.",
+            "The spread is the square root of the component between frameworks of a one-way "
+            "analysis of variance, (mean square between - mean square within) / n. With B this "
+            "component and W that of seeds, summed over rows, the shares are (B own - B equal), "
+            "(B equal - B equal updates), B equal updates and W own, each over B own + W own.",
+            "Intervals are basic bootstrap intervals over seeds alone, with deviations widened by "
+            "the square root of n / (n - 1); with three seeds they are rough.",
+            "Known update code is what the level of equal updates removes. Other code is the rest, "
+            "such as initial weights, which are each framework's own at every level.",
+            "Own hyperparameters are those of a framework's script or library for the algorithm, "
+            "mostly made for other tasks. Equal hyperparameters are one recipe per row: "
+            f"{_list_recipes(results)}.",
+            "A framework whose own values are the recipe's has the same runs at both levels.",
             "Variances are added over tasks: tasks on which frameworks differ much count most.",
             _describe_overrides(results),
             "Hyperparameters come first: what they and code do together counts for them.",
@@ -347,10 +356,22 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         rows.append((f"without {get_label(name)}", *_format_shares(found, shares)))
     for task, shares in found.without_task.items():
         rows.append((f"without {_name_task(task)}", *_format_shares(found, shares)))
+    for task, (shares, part) in found.alone.items() if len(found.tasks) > 1 else ():
+        label = f"only {_name_task(task)} ({part:.0%} of the variance)"
+        rows.append((label, *_format_shares(found, shares)))
     if results.secondary and results.secondary.has_lockstep == found.has_lockstep:
         label = f"mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations"
         rows.append((label, *_format_shares(results.secondary)))
     return (Grid(("shares", *heads), tuple(rows)), _describe_control(results), limits)
+
+
+def _list_recipes(results: LevelResults) -> str:
+    """Return the recipe of each task at equal hyperparameters."""
+    return "; ".join(
+        f"{describe_recipe(levels[_COMPARED].cell.hps)} for {_name_task(task)}"
+        for task, levels in results.by_task.items()
+        if _COMPARED in levels
+    )
 
 
 def _describe_overrides(results: LevelResults) -> str:
@@ -388,7 +409,7 @@ def _describe_control(results: LevelResults) -> str:
     if not parts:
         return "There are no runs with equal updates yet."
     return (
-        "Control: at equal updates only initial weights and random numbers differ. Spread: "
+        "Control: at equal updates initial weights and random numbers differ. Spread: "
         f"{'; '.join(parts)}."
     )
 

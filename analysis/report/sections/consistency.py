@@ -271,14 +271,15 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
         for name, cells in sorted(groups.items())
     )
     differ = sum(item.failures.p_holm < alpha for item in known)
-    return f" Failed runs: {counts}; they differ in {format_count(differ, 'pair')}."
+    pairs = format_count(differ, "pair")
+    return f" Runs below the failure threshold: {counts}; they differ in {pairs}."
 
 
 def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
     found = [item for cell in cells for item in verdicts.learning_by_cell.get(cell, ())]
     count = learning.count_learned(found)
-    return f" Learned: {count} means." if count != MISSING else ""
+    return f" Shown to have learned: {count} means." if count != MISSING else ""
 
 
 def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:

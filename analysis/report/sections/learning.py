@@ -36,7 +36,7 @@ from parallax.analysis.verdicts.references import (
 
 _VERDICT_LEADS = {
     WORSE_THAN_RANDOM: "Worse than random",
-    INCONCLUSIVE: "Neither better nor worse than random",
+    INCONCLUSIVE: "Not shown to be better or worse than random",
 }
 
 
@@ -76,7 +76,8 @@ def describe_learning(
         ends = (function(item.margin for item in tested) for function in (min, max))
         margins = " to ".join(dict.fromkeys(map(format_number, ends)))
         found.append(
-            f"Learned: {count_learned(tested)} tested frameworks, by final returns. References: "
+            f"Shown to have learned: {count_learned(tested)} tested frameworks, by final returns. "
+            "References: "
             f"{', '.join(scores) or 'the untrained policy alone'}. Learned is above all of them "
             f"by the margin of {margins}."
         )

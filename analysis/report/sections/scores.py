@@ -1,4 +1,4 @@
-"""Final scores in the layout of the thesis' Tables 9 to 11: one table per algorithm.
+"""Scores in the layout of the thesis' Tables 9 to 11: one table per algorithm.
 
 The best are marked, and those tied with them; as CSV and LaTeX too.
 """
@@ -131,8 +131,8 @@ def _format_caption(
 ) -> str:
     at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
     return (
-        f"Final scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over "
-        f"seeds of the mean return of the last evaluation, at {at} steps, with 95% interval "
+        f"Scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over seeds of "
+        f"the {verdicts.options.chosen_endpoint.description}, {at} steps, with 95% interval "
         f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best "
         "mean "
         "under the same hyperparameters. Italic: tied with it, that is not different at "

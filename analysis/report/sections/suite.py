@@ -85,7 +85,7 @@ def _describe_suite_failures(items: Sequence[SuiteVerdict]) -> str:
     text = ""
     if any(failed for failed, _ in runs.values()):
         counts = ", ".join(f"{get_label(name)} {k} of {n}" for name, (k, n) in runs.items())
-        text = f" Failed runs: {counts}."
+        text = f" Runs below the failure threshold: {counts}."
     treated = [item.with_failed_runs for item in items if item.with_failed_runs]
     if treated:
         words = format_verdict_counts(treated, sorted(set(treated)))

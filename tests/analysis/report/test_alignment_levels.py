@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.figures.alignment_levels import describe_spread, draw_level_figure
+from parallax.analysis.figures.alignment_levels import (
+    describe_spread,
+    draw_level_figure,
+    name_share,
+)
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections.alignment_levels import (
@@ -53,13 +57,16 @@ def test_the_answer_names_what_is_shown():
     assert text.startswith("In PPO on Task-v0, with 0 runs per framework and level, different ")
     assert "hyperparameters explain 7" in text
     assert "these 4 frameworks" in text
-    assert "code explains" in text
+    assert "and what they do differently at equal hyperparameters" in text
 
 
 def test_without_lockstep_code_is_not_separated():
     results = make_results([make_spread(level) for level in LEVELS[:2]])
     assert not results.decomposition.has_lockstep
-    assert "code and all else explain" in describe_shares(results)
+    assert name_share("code", results.decomposition) == "code and all else"
+    shares = results.decomposition.shares
+    assert shares.equal[0] == pytest.approx(shares.shares.code)
+    assert f"{round(100 * shares.equal[0])}% [" in describe_shares(results)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,12 @@ def test_a_section_lists_them_and_who_has_learned(material):
     text = "\n".join(render_blocks(section.blocks))
     assert section.heading.startswith("PPO on Pendulum-v1 under library defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
-    assert "Learned: 2 of 3 tested frameworks, by final returns." in text
+    assert "Shown to have learned: 2 of 3 tested frameworks, by final returns." in text
     assert "random actions -1225" in text
-    assert "Neither better nor worse than random:\n\n- CleanRL (-12" in text and "n = 5." in text
+    assert (
+        "Not shown to be better or worse than random:\n\n- CleanRL (-12" in text
+        and "n = 5." in text
+    )
     (row,) = consistency.make_setting_summary(verdicts, verdicts.main_defaults).rows
     assert "2 of 3" in row
 
@@ -123,7 +126,9 @@ def test_the_report_has_them_in_a_table_of_their_own(material):
         one for one in answer_consistency(verdicts).parts if "under library defaults" in one.text
     ]
     assert sentence.text.startswith("PPO under library defaults") and sentence.table == "t-defaults"
-    assert "2 different" in sentence.text and "Learned: 2 of 3 means." in sentence.text
+    assert (
+        "2 different" in sentence.text and "Shown to have learned: 2 of 3 means." in sentence.text
+    )
 
 
 @pytest.mark.parametrize(
