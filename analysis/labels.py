@@ -9,26 +9,12 @@ from typing import TypeVar
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
+from parallax.harness.contract.labels import get_label as get_label
 
 Item = TypeVar("Item")
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
-
-_LABELS = {
-    "cleanrl": "CleanRL",
-    "sb3": "SB3",
-    "torchrl": "TorchRL",
-    "tianshou": "Tianshou",
-    "skrl": "skrl",
-    "sbx": "sbx",
-    "ppo": "PPO",
-    "td3": "TD3",
-    "sac": "SAC",
-    "dqn": "DQN",
-    "r2d2": "R2D2",
-    "ddpg": "DDPG",
-}
 
 # How each kind of interval is computed.
 INTERVAL_FORMULAS = {
@@ -195,13 +181,6 @@ def format_range(values: Iterable[int]) -> str:
     if not found:
         return ""
     return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
-
-
-def get_label(name: str) -> str:
-    """Return the display name of a framework, of an own script in its place, or of an algorithm."""
-    framework, _, script = name.partition("@")
-    label = _LABELS.get(framework, framework)
-    return f"{label} ({script})" if script else label
 
 
 def format_p_value(value: float) -> str:

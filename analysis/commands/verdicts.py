@@ -58,6 +58,7 @@ from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.thesis.page import make_thesis_document
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
 from parallax.analysis.verdicts.study import (
     StudyResults,
@@ -106,7 +107,15 @@ def run_study(options: argparse.Namespace) -> int:
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
     console = make_console()
-    lines = [*format_pair_verdicts(verdicts), "", *summarize_verdicts(verdicts)]
+    judged_by = verdicts.options
+    lines = [
+        f"Score: {judged_by.chosen_endpoint.description} ({judged_by.endpoint_source})",
+        *filter(None, [describe_mixed_endpoints(loaded, judged_by)]),
+        "",
+        *format_pair_verdicts(verdicts),
+        "",
+        *summarize_verdicts(verdicts),
+    ]
     lines += describe_intention_to_treat(verdicts)
     lines += [*loaded.conflicts, *format_unused(loaded)]
     for line in (*lines, *(f"Table: {name}" for name in names)):

@@ -48,8 +48,10 @@ from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 NO_DATA = (
-    "no set of hyperparameters has a task with a scale that all of several frameworks have a run in"
+    "no set of hyperparameters has two tasks with a scale that all of several frameworks have a "
+    "run in"
 )
+MIN_TASKS = 2  # scores over all tasks of one task are its own figures, drawn again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +83,13 @@ class AggregateFamily:
         found = [
             (part, items)
             for part in material.parts
-            if (items := [item for item in part.overall if self.has_data(item)])
+            if (items := [item for item in part.overall if self._is_drawn(item)])
         ]
         nothing = MissingFigure(self.name, f"{NO_DATA}{self.lacks}")
         return [self._make_figure_spec(part, items) for part, items in found] or [nothing]
+
+    def _is_drawn(self, item: OverallScores) -> bool:
+        return len(item.tasks) >= MIN_TASKS and bool(self.has_data(item))
 
     def _make_figure_spec(self, part: StudyVariant, items: list[OverallScores]) -> FigureSpec:
         title = self.title.format(get_label(part.algorithm))

@@ -11,7 +11,10 @@ from matplotlib.lines import Line2D
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
-from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.labels import (
+    get_label,
+    make_file_name,
+)
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
     LevelDecomposition,

@@ -34,13 +34,28 @@ from parallax.analysis.labels import (
     make_file_name,
     sort_recipes,
 )
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.statements import (
+    CONDITIONAL_PREFIX,
+    DIFFERENT_IN_DISTRIBUTION,
+    DIFFERENT_IN_MEAN,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    format_rate,
+)
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3  # panels in a row where there is one recipe
 _ROW = 0.112  # inches
 _MIN_REACH = 2.0  # margins on either side of 0 that an axis shows at least
 _MAX_REACH = 20.0  # margins; a pair further apart has an arrow at the axis' end
+_STATEMENTS = {
+    DIFFERENT_IN_MEAN: DIFFERENT_IN_MEAN,
+    DIFFERENT_IN_DISTRIBUTION: DIFFERENT_IN_DISTRIBUTION,
+    EQUIVALENT: EQUIVALENT,
+    CONDITIONAL_PREFIX: "equivalent unless runs fail",
+    INCONCLUSIVE: INCONCLUSIVE,
+}
 _UNLEARNED = "0.93"  # background of pairs that are not shown to have learned
 
 
@@ -53,7 +68,7 @@ class PairDifference:
         difference: Of the means, in margins.
         low: Lower end of the 95% interval, in margins; NaN where there is none.
         high: Upper end.
-        verdict: `different`, `equivalent` or `inconclusive`.
+        statement: What is shown of the pair, one of `_STATEMENTS`.
         is_learned: Both frameworks are shown to have learned.
     """
 
@@ -61,7 +76,7 @@ class PairDifference:
     difference: float
     low: float
     high: float
-    verdict: str
+    statement: str
     is_learned: bool
 
 
@@ -123,7 +138,8 @@ def _make_figure_spec(
         "mean minus second, in units of the equivalence margin, which is "
         f"{options.margin_description}. Lines: Welch's 95% intervals, uncorrected; an arrow where "
         "one goes on. Between the vertical lines at -1 and 1 a difference is within the margin. "
-        f"Colours: verdicts at {options.alpha:.0%} after Holm's correction ({tests}). Hollow marks "
+        f"Colours: what is shown, at {options.alpha:.0%} after Holm's correction ({tests})"
+        f"{_describe_conditional(items)}. Hollow marks "
         "on grey: not both frameworks are shown to have learned, that is to be better than doing "
         "nothing, random actions and untrained policies by the margin. n = "
         f"{format_range(sizes)} runs used per framework."
@@ -133,6 +149,15 @@ def _make_figure_spec(
     grid = _arrange_pairs(material, items)
     draw = functools.partial(draw_difference_figure, grid)
     return FigureSpec(name, title, caption, tuple(sorted(own)), draw)
+
+
+def _describe_conditional(items: Sequence[PairVerdict]) -> str:
+    """Return how many runs may fail in pairs that are equivalent unless runs fail."""
+    rates = [item.statement.tolerated_failures for item in items if item.statement.is_conditional]
+    if not rates:
+        return ""
+    ends = " to ".join(dict.fromkeys((format_rate(min(rates)), format_rate(max(rates)))))
+    return f"; equivalent unless runs fail: unless more than {ends} of them do"
 
 
 def _arrange_pairs(material: StudyResults, items: Sequence[PairVerdict]) -> DifferenceGrid:
@@ -174,7 +199,9 @@ def _measure_difference(material: StudyResults, item: PairVerdict, name: str) ->
         item.difference / size,
         item.low / size,
         item.high / size,
-        item.verdict,
+        CONDITIONAL_PREFIX
+        if item.statement.is_conditional
+        else item.statement.text or INCONCLUSIVE,
         has_learned(item.first) and has_learned(item.second),
     )
 
@@ -231,7 +258,7 @@ def _draw_panel(
 
 
 def _draw_difference(axis: Axes, at: int, row: PairDifference, reach: float) -> None:
-    color = VERDICT_LINE_COLORS[row.verdict]
+    color = VERDICT_LINE_COLORS[row.statement]
     if not row.is_learned:
         axis.axhspan(at - 0.5, at + 0.5, color=_UNLEARNED, linewidth=0, zorder=0)
     if math.isfinite(row.low):
@@ -258,11 +285,11 @@ def _draw_difference(axis: Axes, at: int, row: PairDifference, reach: float) -> 
 
 
 def _draw_verdict_legend(figure: Figure, rows: Sequence[PairDifference]) -> None:
-    words = {row.verdict for row in rows}
+    found = {row.statement for row in rows}
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=VERDICT_LINE_COLORS[word], marker="o", markersize=3.5, label=word)
-        for word in (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
-        if word in words
+        Line2D([], [], color=VERDICT_LINE_COLORS[name], marker="o", markersize=3.5, label=label)
+        for name, label in _STATEMENTS.items()
+        if name in found
     ]
     if any(not row.is_learned for row in rows):
         handles.append(

@@ -21,7 +21,10 @@ from parallax.analysis.figures.score_marks import (
     make_mark_handles,
 )
 from parallax.analysis.figures.style import LARGE_FONT, MEDIUM_FONT, SMALL_FONT, SeriesStyle
-from parallax.analysis.labels import INTERVAL_FORMULAS, get_label
+from parallax.analysis.labels import (
+    INTERVAL_FORMULAS,
+    get_label,
+)
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.curves import LearningCurve

@@ -19,7 +19,10 @@ from parallax.analysis.figures.style import (
     SMALL_FONT,
     get_paper_rc_settings,
 )
-from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.labels import (
+    get_label,
+    make_file_name,
+)
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
 from parallax.analysis.verdicts.replay import (
     COST_PARTS,

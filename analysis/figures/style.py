@@ -38,7 +38,14 @@ VERDICT_COLORS = {
 }
 
 # The same meanings for lines and marks on white.
-VERDICT_LINE_COLORS = {"different": "#B5482A", "equivalent": "#2F7D57", "inconclusive": "#6B6B6B"}
+VERDICT_LINE_COLORS = {
+    "different": "#B5482A",
+    "different in mean": "#B5482A",
+    "different in distribution": "#D99A2B",
+    "equivalent": "#2F7D57",
+    "equivalent unless": "#7DBB4E",
+    "inconclusive": "#6B6B6B",
+}
 
 
 @dataclasses.dataclass(frozen=True)

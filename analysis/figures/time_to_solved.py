@@ -13,16 +13,19 @@ from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, draw_legend, make_panel_grid
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
 from parallax.analysis.labels import get_label
-from parallax.analysis.stats.endpoints import find_first_reach
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.stats.survival import CensoredTimes, SurvivalCurve, estimate_survival
-from parallax.analysis.verdicts.alignment_levels import LEVELS, LevelResults, LevelSpread
-from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.stats.survival import SurvivalCurve, estimate_survival
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    REACHED_SHARE,
+    LevelResults,
+    LevelSpread,
+    collect_reaching_times,
+)
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyResults
 
 REACHED_NAME = "reached"
-REACHED_SHARE = 0.9
-"""Threshold, as a share of the way from doing nothing (0) to a solved task (1)."""
 _WIDTH, _PANEL = 6.4, 0.95  # inches
 _APART = 0.012  # of the axis, between curves of the same share
 
@@ -58,14 +61,8 @@ def estimate_reaching(group: ScoreGroup, spread: LevelSpread) -> SurvivalCurve |
     Returns:
         None without a known scale or without a run.
     """
-    if spread.scale is None or not group.runs:
-        return None
-    threshold = spread.scale.zero + REACHED_SHARE * spread.scale.width
-    pairs = [
-        find_first_reach(run.timesteps, average_episodes(run), threshold) for run in group.runs
-    ]
-    never = (float(spread.task.length), False)
-    return estimate_survival(CensoredTimes.from_pairs([*pairs, *[never] * group.failed]))
+    sample = collect_reaching_times(group, spread)
+    return None if sample is None else estimate_survival(sample)
 
 
 def draw_reached_figure(results: LevelResults) -> Figure:

@@ -40,6 +40,7 @@ from parallax.analysis.verdicts.study import StudyResults
 TARGETS_TABLE = "thesis_targets"
 _VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
 _TEST_FORMS = ("thesis' form", "two-sided")
+_MIN_COMPARISONS = 2  # a single one is a sentence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +67,11 @@ def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | 
         ):
             cell = item.group.cell
             found.setdefault((cell.study, cell.variant), []).append(item)
+    found = {key: items for key, items in found.items() if len(items) >= _MIN_COMPARISONS}
     if not found:
         reason = (
-            "no two runs under hyperparameters `original` on a task whose published score the "
-            "thesis read off"
+            f"fewer than {_MIN_COMPARISONS} frameworks or tasks with two runs under "
+            "hyperparameters `original` on a task whose published score the thesis read off"
         )
         return [MissingFigure("reproduction", reason)]
     return [_make_reproduction_figure_spec(material, key, found[key]) for key in sorted(found)]

@@ -190,6 +190,12 @@ def plan_seeds(
     ]
     goals += _make_untested_goals(group_runs(loaded))
     more, beyond = _make_ranking_goals(rankings, most)
+    # A ranking is decided by the runs of two settings: if one cannot be repeated, it stays open.
+    more = [
+        goals
+        for goals in more
+        if all(_classify_goal(goal.pair, goal.size, most) == "planned" for goal in goals)
+    ]
     plan = _make_plan(
         goals, loaded, most, replace_failed, [goal for goals in more for goal in goals]
     )

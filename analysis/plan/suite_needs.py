@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.labels import format_range, format_seeds_needed, get_label, get_recipe_label
+from parallax.analysis.labels import (
+    format_range,
+    format_seeds_needed,
+    get_label,
+    get_recipe_label,
+)
 from parallax.analysis.stats.effect_size_and_power import (
     compute_difference_power,
     compute_equivalence_power,
@@ -84,6 +89,8 @@ def estimate_suite_needs(
     }
     found = []
     for item in suites:
+        if item.key not in samples:
+            continue  # library defaults: each framework has a recipe of its own
         pairs = sum(other.key == item.key for other in suites)
         # Holm (1979): after k rejections of m, the next p-value must be below alpha / (m - k).
         level = options.alpha / max(1, pairs - decided[item.key])

@@ -15,7 +15,13 @@ from markupsafe import Markup, escape
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.labels import MISSING, format_count, make_anchor
+from parallax.analysis.labels import (
+    MISSING,
+    format_count,
+    get_label,
+    get_recipe_label,
+    make_anchor,
+)
 from parallax.analysis.report.document import (
     MAX_FINDINGS,
     Block,
@@ -272,7 +278,7 @@ def _render_figure(spec: FigureSpec, context: PageContext) -> Markup:
     groups = [number for (cell, _), number in context.numbers.items() if cell in cells]
     return Markup(
         '<figure id="figure-{0}">\n<div class="picture"><img src="data:image/webp;base64,{1}" '
-        'alt="{2}" width="{3}" style="--inches: {4}"></div>\n<figcaption><b>{0}.</b> {5} {6}'
+        'alt="{2}" width="{3}" style="--inches: {4}"></div>\n<figcaption>{5} {6}'
         "</figcaption>\n</figure>"
     ).format(
         spec.name,
@@ -302,7 +308,11 @@ def _render_score_table(table: ScoreTable, context: PageContext, level: int) -> 
         )
         block = Markup(' class="block"') if hps != before else ""
         before = hps
-        rows.append(Markup("<tr{}><td>{}<td>{}{}").format(block, hps, framework, texts))
+        rows.append(
+            Markup("<tr{}><td>{}<td>{}{}").format(
+                block, get_recipe_label(hps), get_label(framework), texts
+            )
+        )
     return Markup(
         '<section class="table" id="{0}"><h{1}>{2}</h{1}>\n<div class="scroll"><table '
         'class="scores"><thead><tr><th>hyperparameters</th><th>framework</th>{3}</tr></thead>'
@@ -313,7 +323,7 @@ def _render_score_table(table: ScoreTable, context: PageContext, level: int) -> 
 def _render_table(table: Table[Any], context: PageContext, level: int) -> Markup:
     """Render a table that can be sorted and filtered."""
     head = Markup("<h{0}>{1}</h{0}>").format(level, table.title) if table.title else ""
-    body = _render_table_body(table, context) if table.items else Markup("<p>No rows.</p>")
+    body = _render_table_body(table, context)
     return Markup('<section class="table" id="{}">{}\n{}</section>').format(table.name, head, body)
 
 

@@ -35,6 +35,7 @@ from parallax.analysis.report.sections.consistency import (
     make_defaults_table,
     make_intention_to_treat_table,
 )
+from parallax.analysis.report.sections.learning import make_vs_random_table
 from parallax.analysis.report.sections.overall import (
     answer_paired,
     answer_pooled,
@@ -66,8 +67,8 @@ from parallax.analysis.report.sections.suite import (
     make_noise_table,
     make_suite_table,
 )
-from parallax.analysis.report.sections.vs_random import make_vs_random_table
 from parallax.analysis.report.tables import Table
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
 
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
@@ -120,6 +121,14 @@ def make_report_document(
         answer_ranking(verdicts),
     )
     others = answer_pooled(verdicts), answer_paired(verdicts)
+    shown_others = {
+        name: answer.question
+        for name, answer, items in (
+            ("over all tasks", others[0], verdicts.pooled),
+            ("seed by seed", others[1], verdicts.paired),
+        )
+        if items
+    }
 
     def draw(*families: str) -> list[Block]:
         items = [item for family in families for item in figures[family]]
@@ -134,7 +143,7 @@ def make_report_document(
             for number, one in enumerate(results.levels)
         ),
         *(make_crossed_section(one) for one in results.crossed),
-        _make_answers_section(answers, others, ablations),
+        _make_answers_section(answers, shown_others, ablations),
         ReportSection(
             "What was run",
             (
@@ -145,16 +154,14 @@ def make_report_document(
             "study",
         ),
         *_make_diagnosis_section(results),
-        ReportSection(
-            "Reproduction",
-            (*draw("reproduction"), make_reproduction_table(verdicts)),
-            "reproduction",
+        *_make_section(
+            "Reproduction", "reproduction", draw("reproduction"), make_reproduction_table(verdicts)
         ),
         ReportSection(
             "Consistency",
             (
                 *draw("verdicts", "highlights", "intervals", "consistency"),
-                make_consistency_table(verdicts),
+                make_consistency_table(verdicts) if verdicts.consistency else "",
                 make_defaults_table(verdicts) if verdicts.defaults else "",
                 make_intention_to_treat_table(verdicts) if verdicts.intention_to_treat else "",
                 make_learning_table(verdicts.learning) if verdicts.learning else "",
@@ -164,52 +171,49 @@ def make_report_document(
             "consistency",
         ),
         *([ablation.make_ablation_section(ablations)] if ablations else []),
-        ReportSection(
+        *_make_section(
             "Pooled and paired",
-            (
-                "Other looks at the same pairs of frameworks. They change no verdict.",
-                others[0],
-                make_pooled_table(verdicts.pooled),
-                make_pooled_tasks_table(verdicts.pooled),
-                others[1],
-                make_paired_table(verdicts.paired),
-            ),
             "others",
+            [others[0]] if verdicts.pooled else [],
+            make_pooled_table(verdicts.pooled),
+            make_pooled_tasks_table(verdicts.pooled),
+            *([others[1]] if verdicts.paired else []),
+            make_paired_table(verdicts.paired),
         ),
-        ReportSection(
-            "Ranking", (*draw("ranks", "ranking"), make_ranking_table(verdicts)), "ranking"
+        *_make_section(
+            "Ranking", "ranking", draw("ranks", "ranking"), make_ranking_table(verdicts)
         ),
-        ReportSection(
+        *_make_section(
             "All tasks at once",
-            (
-                *draw("aggregates", "efficiency", "improvement", "profiles"),
-                make_overall_table(results.overall, verdicts),
-                *_make_suite_blocks(verdicts),
-            ),
             "overall",
+            draw("aggregates", "efficiency", "improvement", "profiles"),
+            make_overall_table(results.overall, verdicts),
+            make_suite_table(verdicts.suites),
+            make_all_alike_table(verdicts.all_alike),
         ),
-        ReportSection(
-            "Environment and actions", (*draw("wrappers", "vectorised", "actions"),), "environment"
-        ),
+        *_make_section("Environment", "environment", draw("wrappers", "vectorised")),
         ReportSection("Final scores", make_score_tables(verdicts, results.method), "scores"),
         _make_runs_section(results),
         _make_method_section(results, command, versions),
     ]
     names = sorted({cell.study for cell in loaded.cells})
     title = f"Parallax report: {', '.join(names)}"
-    return Document(title, (format_run_counts(loaded), *sections))
+    warning = describe_mixed_endpoints(loaded, verdicts.options)
+    top = (format_run_counts(loaded), f"{warning}." if warning else "")
+    return Document(title, (*top, *sections))
 
 
-def _make_suite_blocks(verdicts: StudyVerdicts) -> tuple[Block, ...]:
-    """Return the tables of pairs over all tasks, and of all frameworks together."""
-    suites = (make_suite_table(verdicts.suites),) if verdicts.suites else ()
-    alike = (make_all_alike_table(verdicts.all_alike),) if verdicts.all_alike else ()
-    return (*suites, *alike)
+def _make_section(
+    heading: str, anchor: str, first: Sequence[Block], *blocks: Block
+) -> list[ReportSection]:
+    """Return a section without its empty tables; none where nothing is left."""
+    shown = [block for block in (*first, *blocks) if not isinstance(block, Table) or block.items]
+    return [ReportSection(heading, tuple(shown), anchor)] if shown else []
 
 
 def _make_answers_section(
     answers: Sequence[QuestionAnswer],
-    others: Sequence[QuestionAnswer],
+    others: Mapping[str, str],
     ablations: Sequence[ablation.AblationReport],
 ) -> ReportSection:
     introduction: tuple[Inline, ...] = (
@@ -219,12 +223,16 @@ def _make_answers_section(
         Link("score the same", f"#{make_anchor(answers[1].question)}"),
         ", ",
         Link("rank the algorithms alike", f"#{make_anchor(answers[2].question)}"),
-        "? Two more looks at the same pairs, ",
-        Link("over all tasks", f"#{make_anchor(others[0].question)}"),
-        " and ",
-        Link("seed by seed", f"#{make_anchor(others[1].question)}"),
-        ", stand below and change no verdict.",
+        "?",
     )
+    if others:
+        links = [(Link(name, f"#{make_anchor(question)}"),) for name, question in others.items()]
+        introduction = (
+            *introduction,
+            " Other looks at the same pairs, ",
+            *join_words(links, " and "),
+            ", stand below and change no verdict.",
+        )
     explained = ablation.list_explanations(ablations) if ablations else None
     blocks = (introduction, *answers, explained or "")
     return ReportSection("Answers in words", blocks, "answers")

@@ -2,8 +2,9 @@
 
 `final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
 under the curve divided by its length, that is the return averaged over training; normalized, it is
-the area under the normalized curve, since both are linear. `steps-P` asks when a run reached P% of
-the way to a solved task.
+the area under the normalized curve, since both are linear. An evaluation at step 0 is no part of
+it: whether the untrained policy was evaluated must not change what a training scores. `steps-P`
+asks when a run reached P% of the way to a solved task.
 """
 
 import dataclasses
@@ -100,10 +101,11 @@ class Endpoint:
     def compute_weights(self, steps: NDArray[np.int64]) -> FloatArray:
         """Return float[E], the weight of each evaluation in the score; all 0 for `steps-P`."""
         weights = np.zeros(len(steps))
-        if self.name == AUC and len(steps) > 1:
-            widths = np.diff(steps.astype(np.float64))
-            weights[:-1] += widths / 2
-            weights[1:] += widths / 2
+        first = _find_first_trained(steps)
+        if self.name == AUC and len(steps) > first + 1:
+            widths = np.diff(steps[first:].astype(np.float64))
+            weights[first:-1] += widths / 2
+            weights[first + 1 :] += widths / 2
             return np.asarray(weights / widths.sum())
         last = min(len(steps), self.evaluations or (1 if self.name == AUC else 0))
         if last:
@@ -111,13 +113,22 @@ class Endpoint:
         return weights
 
 
+def _find_first_trained(steps: NDArray[np.int64]) -> int:
+    """Return the index of the first evaluation of a policy that was trained, if there is one."""
+    return int(len(steps) > 1 and steps[0] == 0)
+
+
 def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> float:
-    """Average a curve over steps by the trapezoidal rule, from its first to its last evaluation.
+    """Average a curve over steps by the trapezoidal rule.
+
+    It goes from the first evaluation after step 0 to the last one.
 
     Args:
         steps: int64[E], increasing.
         returns: float[E].
     """
+    first = _find_first_trained(steps)
+    steps, returns = steps[first:], returns[first:]
     if len(steps) == 1:
         return float(returns[0])
     area = np.trapezoid(returns, steps.astype(np.float64))

@@ -194,6 +194,30 @@ def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
     return float(stats.fisher_exact(table).pvalue)
 
 
+def compute_stratified_fisher_p(
+    failed: Sequence[tuple[int, int]], sizes: Sequence[tuple[int, int]]
+) -> float:
+    """Compute the two-sided exact p-value of equal failure rates within each of several strata.
+
+    The failures of the first sample, summed over strata, have a known distribution given the
+    margins of all 2 x 2 tables: a sum of independent hypergeometric variables (the exact form of
+    Mantel and Haenszel's test, Journal of the National Cancer Institute 22, 1959). Sums that are
+    not more probable than the observed one count, as in Fisher's test.
+
+    Args:
+        failed: Failures of both samples in each stratum.
+        sizes: Sizes of both samples in each stratum; an empty one gives NaN.
+    """
+    if min(min(pair) for pair in sizes) < 1:
+        return math.nan
+    density = np.ones(1)
+    for both, (one, two) in zip(failed, sizes, strict=True):
+        counts = np.arange(min(one, sum(both)) + 1)
+        density = np.convolve(density, stats.hypergeom.pmf(counts, one + two, sum(both), one))
+    seen = density[sum(first for first, _ in failed)]
+    return min(1.0, float(density[density <= seen * (1 + 1e-7)].sum()))
+
+
 def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
     """Compute Wilson's (1927) 95% score interval of a proportion.
 

@@ -19,8 +19,9 @@ from parallax.analysis.stats.decomposition import (
     decompose_spread,
     estimate_framework_variance,
 )
-from parallax.analysis.stats.endpoints import Endpoint
+from parallax.analysis.stats.endpoints import Endpoint, find_first_reach
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.survival import CensoredTimes, compute_permuted_log_rank_p
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -31,6 +32,8 @@ LEVELS = ("defaults", "exact", "lockstep")
 SECONDARY_ENDPOINT = "last-3"
 """Endpoint that shares are computed for once more, as a check."""
 MIN_SEEDS = 2
+REACHED_SHARE = 0.9
+"""Share of the way from doing nothing (0) to a solved task (1) at which a run is nearly solved."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -184,6 +187,58 @@ def _rescore_group(group: ScoreGroup) -> ScoreGroup:
     endpoint = Endpoint(SECONDARY_ENDPOINT)
     return group.replace_scores(
         endpoint.score(run.timesteps, average_episodes(run)) for run in group.runs
+    )
+
+
+def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTimes | None:
+    """Collect the steps at which the runs of a framework first were nearly solved.
+
+    Args:
+        group: Runs of one framework.
+        spread: Their task and level.
+
+    Returns:
+        A run that did not get there is censored at its end, one that failed at the full length.
+        None without a known scale or without a run.
+    """
+    if spread.scale is None or not group.runs:
+        return None
+    threshold = spread.scale.zero + REACHED_SHARE * spread.scale.width
+    pairs = [
+        find_first_reach(run.timesteps, average_episodes(run), threshold) for run in group.runs
+    ]
+    never = (float(spread.task.length), False)
+    return CensoredTimes.from_pairs([*pairs, *[never] * group.failed])
+
+
+@dataclasses.dataclass(frozen=True)
+class ReachingTest:
+    """Whether frameworks differ in when their runs were first nearly solved.
+
+    Attributes:
+        reached: Number of runs that were.
+        runs: Number of runs, failed ones included.
+        p: p-value of the permuted log-rank test over all frameworks; NaN if too few have runs.
+    """
+
+    reached: int
+    runs: int
+    p: float
+
+
+def compare_reaching_times(spread: LevelSpread, rng: np.random.Generator) -> ReachingTest:
+    """Compare the frameworks of one task and level by a log-rank test.
+
+    Args:
+        spread: The task and level.
+        rng: Source of the permutations.
+    """
+    found = [collect_reaching_times(group, spread) for group in spread.groups.values()]
+    samples = [sample for sample in found if sample is not None]
+    return ReachingTest(
+        sum(int(sample.reached.sum()) for sample in samples),
+        sum(len(sample.times) for sample in samples),
+        compute_permuted_log_rank_p(samples, rng) if samples else np.nan,
     )
 
 

@@ -23,6 +23,7 @@ from parallax.analysis.verdicts.failures import FailureComparison, compare_failu
 from parallax.analysis.verdicts.groups import (
     GroupPair,
     ScoreGroup,
+    collect_library_defaults,
     list_group_pairs,
     to_library_defaults_cell,
 )
@@ -433,7 +434,7 @@ def judge_library_defaults(
         for group in groups
         if group.cell.hps == group.framework
     }
-    together = [dataclasses.replace(group, cell=cell) for (cell, _), group in own.items()]
+    together = collect_library_defaults(groups)
     return tuple(
         dataclasses.replace(
             item,

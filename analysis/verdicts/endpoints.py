@@ -44,7 +44,8 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
         fixed = " and ".join(sorted(found)) or FINAL
         source = f"chosen for this report; the study's configuration has {fixed}"
     elif len(found) > 1:
-        source = f"runs were started with different endpoints: {', '.join(sorted(found))}"
+        counts = ", ".join(f"{name} ({count} runs)" for name, count in sorted(found.items()))
+        source = f"runs were started with different endpoints: {counts}"
     elif not any(run.spec.get("endpoint") for run in loaded.runs):
         source = "the default of runs whose configuration names none"
     else:
@@ -54,6 +55,18 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
     )
     _ = chosen.chosen_endpoint  # a name that is not known is an error here, not later
     return chosen
+
+
+def describe_mixed_endpoints(loaded: LoadedRuns, options: VerdictOptions) -> str:
+    """Return a warning where runs were started with different endpoints; empty otherwise."""
+    found = get_recorded_endpoints(loaded)
+    if len(found) < 2:
+        return ""
+    counts = ", ".join(f"{name} ({count} runs)" for name, count in sorted(found.items()))
+    return (
+        f"Runs were started with different endpoints: {counts}. All are judged here by "
+        f"{options.chosen_endpoint.name}; --endpoint NAME chooses another one"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

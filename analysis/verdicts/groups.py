@@ -259,3 +259,12 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
 def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:
     """Map a framework's own recipe to the setting `library defaults`; others stay unchanged."""
     return dataclasses.replace(cell, hps=LIBRARY_DEFAULTS) if cell.hps == framework else cell
+
+
+def collect_library_defaults(groups: Iterable[ScoreGroup]) -> list[ScoreGroup]:
+    """Return the groups under their framework's own recipe, in the setting `library defaults`."""
+    return [
+        dataclasses.replace(group, cell=to_library_defaults_cell(group.cell, group.framework))
+        for group in groups
+        if group.cell.hps == group.framework
+    ]

@@ -27,6 +27,7 @@ DIFFERENT_IN_MEAN = "different in mean"
 DIFFERENT_IN_DISTRIBUTION = "different in distribution"
 EQUIVALENT_UNLESS = "equivalent unless more than {rate} of runs fail"
 CONDITIONAL_PREFIX = "equivalent unless"
+UNEQUAL_FAILURES = "inconclusive with different failure rates"
 # Fisher's test is a second chance for "different in distribution", at this share of the level.
 # Together with the first, at the whole level, false ones come in at most 1 + FISHER_SHARE times it.
 FISHER_SHARE = 0.2

@@ -26,6 +26,7 @@ from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
     ScoreGroup,
+    collect_library_defaults,
     find_main_variants,
     group_runs,
     to_library_defaults_cell,
@@ -82,7 +83,8 @@ class StudyVerdicts:
         vs_random: Each framework in each setting against random actions; descriptive.
         learning: Whether each framework in each setting has learned: above doing nothing, random
             actions and its untrained policy by the margin.
-        suites: Pairs of frameworks over all tasks of an algorithm and recipe.
+        suites: Pairs of frameworks over all tasks of an algorithm and recipe, library defaults
+            included.
         all_alike: Whether all frameworks are equivalent, per setting and per suite.
         intention_to_treat: Pairs in which a run failed, judged with failed runs at the bottom of
             the task's range.
@@ -96,6 +98,7 @@ class StudyVerdicts:
         group_by_key: Group of each setting and framework.
         groups_by_cell: Groups of each setting, among the settings those under library defaults.
         vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
+        learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
         omnibus_by_variant: Omnibus verdict of each study, algorithm and variant.
     """
 
@@ -122,6 +125,9 @@ class StudyVerdicts:
     group_by_key: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     groups_by_cell: Mapping[StudyCell, tuple[ScoreGroup, ...]] = dataclasses.field(init=False)
     vs_random_by_cell: Mapping[StudyCell, tuple[RandomVerdict, ...]] = dataclasses.field(init=False)
+    learning_by_cell: Mapping[StudyCell, tuple[LearningVerdict, ...]] = dataclasses.field(
+        init=False
+    )
     omnibus_by_variant: Mapping[VariantKey, OmnibusVerdict] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,6 +151,7 @@ class StudyVerdicts:
             ("group_by_key", {(group.cell, group.framework): group for group in self.groups}),
             ("groups_by_cell", groups_by_cell),
             ("vs_random_by_cell", _index_by_cell((item.group, item) for item in self.vs_random)),
+            ("learning_by_cell", _index_by_cell((item.group, item) for item in self.learning)),
             (
                 "omnibus_by_variant",
                 {(item.study, item.algorithm, item.variant): item for item in self.omnibus},
@@ -227,7 +234,7 @@ def _judge_groups(
     pairs = judge_consistency(groups, options)
     finals = [group.final_group for group in groups]
     learning = judge_learning(finals, options)
-    suites = judge_suites(groups, options, learning)
+    suites = judge_suites((*groups, *collect_library_defaults(groups)), options, learning)
     return StudyVerdicts(
         tuple(groups),
         reproduction,

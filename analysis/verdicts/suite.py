@@ -18,8 +18,9 @@ from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
-from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.margins import find_score_range
+from parallax.analysis.verdicts.failures import count_failed_as_bottom, count_failed_runs
+from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
+from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import (
@@ -27,7 +28,9 @@ from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_DISTRIBUTION,
     DIFFERENT_IN_MEAN,
     EQUIVALENT,
+    FISHER_SHARE,
     INCONCLUSIVE,
+    UNEQUAL_FAILURES,
 )
 
 MIN_TASKS = 2
@@ -45,6 +48,8 @@ class SuiteSample:
         scores: By framework one float[n] per task: 0 does nothing or worse, 1 solves the task.
         ends: Least and largest normalized score that there can be.
         left_out: Tasks that are not included, with the reason.
+        failed: By framework the number of runs per task that ended below the task's threshold of
+            failed runs; empty where a task has no threshold.
     """
 
     key: SuiteKey
@@ -52,6 +57,7 @@ class SuiteSample:
     scores: Mapping[str, tuple[FloatArray, ...]]
     ends: tuple[float, float]
     left_out: tuple[str, ...]
+    failed: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,9 +71,9 @@ class SuiteVerdict:
         second: The other.
         runs: Runs of each, over all tasks.
         verdict: `different`, `equivalent` or `inconclusive`.
-        statement: The same, with `different in mean` or `different in distribution`, and
-            `equivalent but not shown to have learned`: scores of frameworks that learned nothing
-            are equal, too.
+        statement: The same, with `different in mean` or `different in distribution`,
+            `inconclusive with different failure rates`, and `equivalent but not shown to have
+            learned`: scores of frameworks that learned nothing are equal, too.
         difference: Mean over tasks of the differences of means, in normalized score.
         low: Lower end of its uncorrected 95% interval.
         high: Upper end.
@@ -81,6 +87,11 @@ class SuiteVerdict:
         margin: Margin of equivalence, in normalized score.
         unlearned: Tasks in which not both frameworks are shown to have learned.
         left_out: Tasks that are not included, with the reason.
+        failed: Failed runs of each, over all tasks; empty if unknown.
+        p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
+        p_failures_holm: The same after Holm's correction.
+        with_failed_runs: The statement with runs whose training failed at the bottom of their
+            tasks' ranges; empty where no training failed.
     """
 
     key: SuiteKey
@@ -103,6 +114,10 @@ class SuiteVerdict:
     margin: float
     unlearned: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    failed: tuple[int, ...] = ()
+    p_failures: float = math.nan
+    p_failures_holm: float = math.nan
+    with_failed_runs: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +195,32 @@ def _collect_suite(
         )
         for name in names
     }
-    return SuiteSample(key, tuple(scales), scores, (0.0, max(1.0, *tops)), tuple(left_out))
+    return SuiteSample(
+        key,
+        tuple(scales),
+        scores,
+        (0.0, max(1.0, *tops)),
+        tuple(left_out),
+        _count_failed({env: table[env] for env in scales}, names, options),
+    )
+
+
+def _count_failed(
+    table: Mapping[str, Mapping[str, ScoreGroup]], names: Sequence[str], options: VerdictOptions
+) -> dict[str, tuple[int, ...]]:
+    """Return the failed runs per task of each framework; empty where a task has no threshold."""
+    thresholds = {
+        env: compute_failure_threshold(list(row.values()), options) for env, row in table.items()
+    }
+    counts = {
+        name: [count_failed_runs(table[env][name], at) for env, at in thresholds.items()]
+        for name in names
+    }
+    if any(count is None for found in counts.values() for count in found):
+        return {}
+    return {
+        name: tuple(count for count in found if count is not None) for name, found in counts.items()
+    }
 
 
 def _find_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
@@ -204,9 +244,35 @@ def judge_suites(
         options: Level, share that makes the margin, ranges and seed.
         learning: Which frameworks have learned in which settings; None to take it for granted.
     """
-    samples = collect_suites(groups, options)
-    found = (item for sample in samples for item in judge_suite(sample, options))
+    found: Iterable[SuiteVerdict] = _judge_all_suites(groups, options)
+    if any(group.failed for group in groups):
+        found = _add_failed_runs(found, groups, options)
     return tuple(found if learning is None else _mark_unlearned(found, learning))
+
+
+def _judge_all_suites(groups: Sequence[ScoreGroup], options: VerdictOptions) -> list[SuiteVerdict]:
+    samples = collect_suites(groups, options)
+    return [item for sample in samples for item in judge_suite(sample, options)]
+
+
+def _add_failed_runs(
+    items: Iterable[SuiteVerdict], groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> Iterator[SuiteVerdict]:
+    """Yield verdicts with what is shown when failed trainings count (intention to treat)."""
+    treated = {
+        (item.key, item.first, item.second): item.statement
+        for item in _judge_all_suites(count_failed_as_bottom(groups, options), options)
+    }
+    failed = {
+        (cell.study, cell.algorithm, cell.hps, cell.variant, group.framework)
+        for group in groups
+        if group.failed
+        for cell in (group.cell,)
+    }
+    for item in items:
+        has_failed = {(*item.key, item.first), (*item.key, item.second)} & failed
+        statement = treated.get((item.key, item.first, item.second), "") if has_failed else ""
+        yield dataclasses.replace(item, with_failed_runs=statement)
 
 
 def _mark_unlearned(
@@ -226,12 +292,16 @@ def _mark_unlearned(
 
 
 def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]]:
-    """Return study, algorithm, recipe, variant, task and framework of all that have learned."""
+    """Return study, algorithm, recipe, variant, task and framework of all that have learned.
+
+    A framework's own recipe stands in `library defaults` as well.
+    """
     return {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, one.group.framework)
+        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, name)
         for one in learning
         if one.is_learned
-        for cell in (one.group.cell,)
+        for name in (one.group.framework,)
+        for cell in (one.group.cell, to_library_defaults_cell(one.group.cell, name))
     }
 
 
@@ -245,7 +315,9 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
     p_tost = np.array([float(two_sample.compute_equivalence_p(item, margin)) for item in contrasts])
     bound = [pooling.compute_stratified_difference_p(*both, ends, margin) for both in strata]
     p_equivalence = np.maximum(p_tost, bound)
-    p_holm, p_equivalence_holm = map(adjust_holm, (p, p_equivalence))
+    failures = [_compare_failures(sample, *pair) for pair in pairs]
+    p_failures = np.array([p_value for _, p_value in failures])
+    p_holm, p_equivalence_holm, p_failures_holm = map(adjust_holm, (p, p_equivalence, p_failures))
     found = []
     for i, ((one, two), both, item) in enumerate(zip(pairs, strata, contrasts, strict=True)):
         rng = np.random.default_rng(options.seed)
@@ -256,7 +328,12 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
             verdict = EQUIVALENT
         elif max(p_holm[i], p_permutation) < options.alpha:
             verdict = DIFFERENT
-        in_mean = DIFFERENT_IN_MEAN if p_mean < options.alpha else DIFFERENT_IN_DISTRIBUTION
+        statement = verdict
+        if verdict == DIFFERENT:
+            in_mean = p_mean < options.alpha
+            statement = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
+        elif verdict == INCONCLUSIVE and p_failures_holm[i] < FISHER_SHARE * options.alpha:
+            statement = UNEQUAL_FAILURES
         low, high = two_sample.compute_contrast_bounds(item)
         found.append(
             SuiteVerdict(
@@ -266,7 +343,7 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
                 two,
                 (sum(map(len, both[0])), sum(map(len, both[1]))),
                 verdict,
-                in_mean if verdict == DIFFERENT else verdict,
+                statement,
                 float(item.difference),
                 float(low),
                 float(high),
@@ -274,9 +351,23 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
                 *(float(p_tost[i]), float(p_equivalence[i]), float(p_equivalence_holm[i])),
                 margin,
                 left_out=sample.left_out,
+                failed=failures[i][0],
+                p_failures=failures[i][1],
+                p_failures_holm=float(p_failures_holm[i]),
             )
         )
     return found
+
+
+def _compare_failures(sample: SuiteSample, one: str, two: str) -> tuple[tuple[int, ...], float]:
+    """Return the failed runs of two frameworks over all tasks, and the p-value of equal rates."""
+    if not sample.failed:
+        return (), math.nan
+    failed = list(zip(sample.failed[one], sample.failed[two], strict=True))
+    scores = zip(sample.scores[one], sample.scores[two], strict=True)
+    sizes = [(len(first), len(second)) for first, second in scores]
+    p = two_sample.compute_stratified_fisher_p(failed, sizes)
+    return (sum(sample.failed[one]), sum(sample.failed[two])), p
 
 
 def judge_all_alike(

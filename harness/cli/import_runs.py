@@ -12,6 +12,7 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS, RUN_DEFAULTS, WRAPPERS
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.return_curves import (
+    EMPTY_RETURNS,
     EVALUATION,
     RETURN_KINDS,
     TRAINING,
@@ -72,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the file's names of {', '.join(_ROLES)}",
     )
     add("--wide", metavar="PATTERN", help="tables with a column for each run: pattern of its name")
+    add(
+        "--empty-returns",
+        choices=EMPTY_RETURNS,
+        default="refuse",
+        help="meaning of a row with a step and no return: fail (the training had diverged), skip "
+        "(not evaluated); %(default)s leaves the run out (default). NaN always means diverged",
+    )
     add(
         "--returns",
         choices=RETURN_KINDS,
@@ -143,6 +151,7 @@ def _make_options(options: argparse.Namespace) -> ImportOptions:
             kind=options.returns,
             interval=options.every,
             steps=options.steps,
+            empty=options.empty_returns,
         ),
     )
 
@@ -221,6 +230,12 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
         parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
         line = f"  {parts} seed={shown}: {int(steps):,} steps, {_RETURNS[kind]}"
         print(escape_unprintable(line)[:_MAX_CHARACTERS])
+    failed = [one for one in outcome.imported.values() if one.failure]
+    for one in failed[:_MAX_REFUSED]:
+        line = f"  failed training: {one.title}: {one.failure}"
+        print(escape_unprintable(line)[:_MAX_CHARACTERS])
+    if len(failed) > _MAX_REFUSED:
+        print(f"  and {len(failed) - _MAX_REFUSED} more.")
     for refusal in outcome.refused[:_MAX_REFUSED]:
         line = f"  refused: {refusal.title}: {refusal.reason}"
         print(escape_unprintable(line)[:_MAX_CHARACTERS])

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES, RecordedValues
 from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays, unpack_arrays
-from parallax.harness.record.reading import check_finite
 
 EVALUATION, TRAINING, UNKNOWN = "evaluation", "training", "unknown"
 RETURN_KINDS = (EVALUATION, TRAINING, UNKNOWN)
@@ -48,6 +47,8 @@ _MAX_NESTING = 8
 class ReturnCurve:
     """Returns of one run, and what their file says of it.
 
+    Returns that are not finite are part of it: they say that the training diverged.
+
     Attributes:
         source: The file, or the folder of several files of one run.
         files: Every file that was read.
@@ -71,6 +72,23 @@ class ReturnCurve:
 
 
 @dataclasses.dataclass(frozen=True)
+class UnreadCurve:
+    """A run of a file that cannot be read, beside others that can.
+
+    Attributes:
+        part: Text that tells it apart from the other runs of the file.
+        reason: Why.
+    """
+
+    part: str
+    reason: str
+
+
+EMPTY_RETURNS = ("refuse", "skip", "fail")
+"""Meanings of a row without a return: unknown, not evaluated, or the training diverged."""
+
+
+@dataclasses.dataclass(frozen=True)
 class CurveOptions:
     """Options of reading.
 
@@ -83,6 +101,7 @@ class CurveOptions:
         interval: Environment steps between the points that episodes of a training are averaged
             over; None for a tenth of the run, or 10,000.
         steps: Length of the runs where the user states it.
+        empty: Meaning of a row of a table that has a step and no return, one of `EMPTY_RETURNS`.
     """
 
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -90,6 +109,7 @@ class CurveOptions:
     kind: str | None = None
     interval: int | None = None
     steps: int | None = None
+    empty: str = "refuse"
 
 
 def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
@@ -104,7 +124,6 @@ def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
     results = arrays["results"]
     lengths = arrays.get("ep_lengths", np.zeros(results.shape, np.int64))
     evaluations = check_arrays(arrays["timesteps"], results, lengths, "corrupted evaluations")
-    check_finite(evaluations)
     return ReturnCurve(
         *(path, (path,), evaluations, options.kind or EVALUATION),
         are_means=False,
@@ -117,13 +136,14 @@ def _read_monitor_facts(folder: Path) -> dict[str, Any]:
     envs: set[str] = set()
     for path in sorted(folder.glob("*monitor.csv")):
         with contextlib.suppress(UnusableError):  # a damaged file states nothing
-            envs |= _read_monitor_env(read_bounded(path, MAX_FILE_BYTES))
+            header = read_bounded(path, MAX_FILE_BYTES).partition(b"\n")[0]
+            envs |= _read_monitor_env(header.decode("utf-8", "replace"))
     return {"env": envs.pop()} if len(envs) == 1 else {}
 
 
-def _read_monitor_env(content: bytes) -> set[str]:
+def _read_monitor_env(header: str) -> set[str]:
     """Return the task that the first line of a `monitor.csv` names, if it names one."""
-    env = _read_monitor_header(content.partition(b"\n")[0].decode("utf-8", "replace")).get("env_id")
+    env = _read_monitor_header(header).get("env_id")
     return {env} if isinstance(env, str) and env not in ("", "None") else set()
 
 
@@ -174,7 +194,8 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
 
     Args:
         paths: The files. Those of several environments are merged by the time at which episodes
-            ended, as in `stable_baselines3.common.monitor.load_results`.
+            ended, as in `stable_baselines3.common.monitor.load_results`. Each file counts time from
+            its own start, `t_start` in its first line.
         source: The file, or the folder of several.
         options: `interval` and `steps` say at which steps episodes are averaged.
 
@@ -184,9 +205,14 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
     episodes: list[tuple[float, float, int]] = []  # time of the end, return, length
     envs: set[str] = set()
     for path in paths:
-        content = read_bounded(path, MAX_FILE_BYTES)
-        envs |= _read_monitor_env(content)
-        episodes += _read_monitor_rows(content.decode("utf-8", "replace").partition("\n")[2])
+        header, _, table = (
+            read_bounded(path, MAX_FILE_BYTES).decode("utf-8", "replace").partition("\n")
+        )
+        envs |= _read_monitor_env(header)
+        start = _read_monitor_header(header).get("t_start")
+        start = float(start) if isinstance(start, int | float) else 0.0
+        rows = _read_monitor_rows(table)
+        episodes += [(start + end, value, length) for end, value, length in rows]
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
     episodes.sort(key=lambda episode: episode[0])
@@ -221,7 +247,7 @@ def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
             raise UnusableError(
                 f"corrupted monitor.csv: line {number} is cut or no number"
             ) from error
-        if not math.isfinite(value) or not 1 <= length <= MAX_STEPS:
+        if not 1 <= length <= MAX_STEPS:
             raise UnusableError(f"line {number}: return {value} after {length} steps")
         episodes.append((end, value, length))
     if not episodes:
@@ -252,6 +278,11 @@ def average_episodes(
     binned: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in episodes:
         binned[max(math.ceil(step / interval), 1)].append(value)
+    # A training that diverges may log nothing after it.
+    diverged = [
+        max(math.ceil(step / interval), 1) for step, value in episodes if not math.isfinite(value)
+    ]
+    points = min(points, *diverged) if diverged else points
     # Found soon where a file claims any number of steps: there are no more points than episodes.
     empty = next((point for point in range(1, points + 1) if point not in binned), None)
     if empty is not None:
@@ -291,8 +322,6 @@ def make_curve_from_values(
     pairs = [(step, value) for step, value in found.values[name] if step >= 0]
     if pairs and (highest := max(step for step, _ in pairs)) > MAX_STEPS:
         raise UnusableError(f"has a value at step {highest:.3g}: more than a run can have")
-    if bad := [step for step, value in pairs if not math.isfinite(value)]:
-        raise UnusableError(f"non-finite returns: {len(bad)} of {len(pairs)}, first at {bad[0]:,}")
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:
         own = dataclasses.replace(options, steps=options.steps or facts.get("steps"))
@@ -327,6 +356,4 @@ def find_stated_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _make_evaluations(steps: Any, values: Sequence[float]) -> RunEvaluations:
     timesteps: NDArray[Any] = np.asarray(steps, np.int64)
     results = np.asarray(values, np.float64)[:, None]
-    found = check_arrays(timesteps, results, np.zeros(results.shape, np.int64), "no evaluations")
-    check_finite(found)
-    return found
+    return check_arrays(timesteps, results, np.zeros(results.shape, np.int64), "no evaluations")

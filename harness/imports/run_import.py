@@ -19,6 +19,7 @@ from parallax.harness.imports.return_curves import (
     EVALUATION,
     CurveOptions,
     ReturnCurve,
+    UnreadCurve,
     make_curve_from_values,
     read_monitor_files,
     read_sb3_evaluations,
@@ -37,6 +38,7 @@ from parallax.harness.record.imported import (
 )
 from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath, parse_seed
 from parallax.harness.record.npz_files import RunEvaluations
+from parallax.harness.record.reading import describe_nonfinite
 from parallax.harness.record.run_json import ImportSource
 
 UNKNOWN_NAME = "unknown"
@@ -129,6 +131,14 @@ class NamedCurve:
         if np.ptp(self.curve.evaluations.results) > 0:
             return content
         return hashlib.sha256(f"{content} {self.title}".encode()).hexdigest()
+
+    @property
+    def failure(self) -> str:
+        """Reason that the training counts as failed: a return is not finite; empty if it does not.
+
+        The run is imported, since one that diverged must not vanish from its framework's mean.
+        """
+        return describe_nonfinite(self.curve.evaluations)
 
     @property
     def last_step(self) -> int:
@@ -258,7 +268,7 @@ def _strip_suffix(name: str) -> str:
     return name
 
 
-def read_source(source: SourceFiles, options: CurveOptions) -> list[ReturnCurve]:
+def read_source(source: SourceFiles, options: CurveOptions) -> list[ReturnCurve | UnreadCurve]:
     """Read the runs of one source.
 
     Raises:
@@ -297,11 +307,14 @@ def import_runs(
     for source in sources:
         try:
             for curve in read_source(source, options.curves):
+                title = f"{source.place}, {curve.part}" if curve.part else str(source.place)
+                if isinstance(curve, UnreadCurve):
+                    refused.append(RefusedSource(title, curve.reason))
+                    continue
                 try:
                     curves.append(_name_curve(curve, source, options))
                 except UnusableError as error:
-                    part = f", {curve.part}" if curve.part else ""
-                    refused.append(RefusedSource(f"{source.place}{part}", str(error)))
+                    refused.append(RefusedSource(title, str(error)))
         except (UnusableError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             refused.append(RefusedSource(str(source.place), reason or str(error)))
@@ -357,7 +370,7 @@ def _name_curve(curve: ReturnCurve, source: SourceFiles, options: ImportOptions)
         full[field] = lower if lower in known else full[field]
     cut = dataclasses.replace(curve, evaluations=_cut_evaluations(curve.evaluations, length))
     run = NamedCurve(cut, source.format, full, stated_by, length)
-    if length and run.last_step + run.interval <= length:
+    if length and not run.failure and run.last_step + run.interval <= length:
         raise UnusableError(f"too short: last evaluation at step {run.last_step:,} of {length:,}")
     return run
 
@@ -383,6 +396,7 @@ def _refuse_short_runs_and_copies(
     """Return the runs that are neither copies nor shorter than others of their task.
 
     Where nothing states how long a run should be, the longest of the same task and algorithm says.
+    A run that diverged may be shorter.
     """
     ends: dict[tuple[Any, ...], int] = collections.defaultdict(int)
     for run in curves:
@@ -395,6 +409,10 @@ def _refuse_short_runs_and_copies(
         content = run.content_hash
         if content in seen:
             reason = f"same returns as {seen[content].title}, which is imported"
+        elif run.failure:
+            seen[content] = run
+            usable.append(dataclasses.replace(run, steps=run.steps or end))
+            continue
         elif (
             run.steps is None
             and run.names["env"] != UNKNOWN_NAME  # other tasks may well be shorter
@@ -494,4 +512,4 @@ def _write_run(
         unknown=[name for name in (*FIELDS, "steps") if name not in run.stated_by],
     )
     spec = make_imported_spec(run, options)
-    write_imported_run(folder, run.curve.evaluations, spec, run.curve.settings, source)
+    write_imported_run(folder, run.curve.evaluations, spec, run.curve.settings, source, run.failure)

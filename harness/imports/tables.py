@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
-from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve
+from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve, UnreadCurve
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES
 from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
-from parallax.harness.record.npz_files import check_arrays
-from parallax.harness.record.reading import check_finite
+from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _MAX_VALUES = 2**22
@@ -34,8 +33,8 @@ _COLUMNS: Mapping[str, str] = {
 _OTHER_NAMES = {"task": "env"}  # the word that people use for the environment
 
 
-def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve]:
-    """Read the runs of a table.
+def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | UnreadCurve]:
+    """Read the runs of a table; one that cannot be read does not hide the others.
 
     Args:
         path: A CSV file with a heading, or a Parquet file.
@@ -54,10 +53,15 @@ def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve]:
         _split_wide(table, steps, options) if options.wide else _split_long(table, steps, options)
     )
     for part, facts, at, values in groups:
+        try:
+            evaluations = _group_by_step(at, values, options.empty)
+        except UnusableError as error:
+            yield UnreadCurve(part, str(error))
+            continue
         yield ReturnCurve(
             path,
             (path,),
-            _group_by_step(at, values, part),
+            evaluations,
             options.kind or UNKNOWN,
             are_means=True,
             facts=facts,
@@ -78,10 +82,11 @@ def _split_wide(
             f"no column fits --wide {options.wide!r}; there are {', '.join(list(table)[:12])}"
         )
     for name, facts in found.items():
+        # Shorter runs end in empty cells, which NumPy and pandas may write as NaN.
         rows = [
             (step, value)
             for step, value in zip(steps, table[name], strict=True)
-            if not _is_missing(value)
+            if options.empty == "fail" or not _is_missing(value)
         ]
         yield name, facts, [step for step, _ in rows], [value for _, value in rows]
 
@@ -114,28 +119,35 @@ def _split_long(
         yield part, facts, [steps[i] for i in members], [values[i] for i in members]
 
 
-def _group_by_step(steps: Sequence[int], values: Sequence[Any], part: str) -> Any:
+def _group_by_step(steps: Sequence[int], values: Sequence[Any], empty: str) -> RunEvaluations:
     """Return evaluations: several values at a step are the episodes of one evaluation."""
     by_step: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in zip(steps, values, strict=True):
+        if value is None or value == "":
+            if empty == "refuse":
+                raise UnusableError(
+                    f"the return at step {step:,} is missing: add --empty-returns fail where the "
+                    "training had diverged, or --empty-returns skip where it was not evaluated"
+                )
+            if empty == "fail":
+                by_step[step].append(math.nan)
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float):
-            shown = "missing" if _is_missing(value) else f"{value!r}, no number"
-            where = f"{part}: " if part else ""
-            raise UnusableError(f"{where}the return at step {step:,} is {shown}")
+            raise UnusableError(f"the return at step {step:,} is {value!r}, no number")
         by_step[step].append(float(value))
+    if not by_step:
+        raise UnusableError("has no returns")
     counts = {len(found) for found in by_step.values()}
     if len(counts) > 1:
         raise UnusableError(
-            f"{part or 'a run'}: {min(counts)} to {max(counts)} values at a step. Several are the "
+            f"{min(counts)} to {max(counts)} values at a step. Several are the "
             "episodes of one evaluation, and their number must be the same; runs of several seeds "
             "need a column that tells them apart, such as --columns seed=NAME"
         )
     ordered = sorted(by_step)
     results = np.array([by_step[step] for step in ordered], np.float64)
     lengths = np.zeros(results.shape, np.int64)
-    found = check_arrays(np.array(ordered, np.int64), results, lengths, part or "a run")
-    check_finite(found)
-    return found
+    return check_arrays(np.array(ordered, np.int64), results, lengths, "its returns")
 
 
 def _to_steps(column: Sequence[Any], name: str) -> list[int]:
@@ -212,8 +224,14 @@ def _read_text_table(raw: bytes) -> Any:
     # A heading without any of them is one column; equal counts are settled for the comma.
     delimiter = max((b",", b";", b"\t"), key=heading.count)
     _check_count(sum(raw.count(end) for end in (delimiter, b"\n", b"\r")))
-    options = pyarrow.csv.ParseOptions(delimiter=delimiter.decode())
-    return pyarrow.csv.read_csv(io.BytesIO(raw), parse_options=options)
+    defaults = pyarrow.csv.ConvertOptions()
+    # A return that is not a number says that the training diverged; an empty one does not.
+    nulls = [name for name in defaults.null_values if "nan" not in name.lower()]
+    return pyarrow.csv.read_csv(
+        io.BytesIO(raw),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter.decode()),
+        convert_options=pyarrow.csv.ConvertOptions(null_values=nulls),
+    )
 
 
 def _read_parquet(raw: bytes) -> Any:

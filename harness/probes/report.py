@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from parallax.harness.contract.labels import get_label
 from parallax.harness.probes import figures
 from parallax.harness.probes.figures import FigureDrawer, make_curve_drawer, render_svg
 from parallax.harness.probes.ppo.experiments import CLIP
@@ -34,7 +35,7 @@ LEGEND = (
 PAGE_LEGEND = (
     "Each cell compares one implementation with the paper: a multiple of it, more or less by a "
     "constant, another function with the largest difference, another number with the share by "
-    "which it differs, or another count. Names of probes lead to the details."
+    "which it differs, or another count. Underlined questions lead to the details."
 )
 
 
@@ -148,7 +149,7 @@ STYLE_SHEET = Path(__file__).with_name("style.css")
 
 def render_html_page(report: ProbeReport) -> str:
     """Render the report as one HTML page without external files."""
-    names = ", ".join(escape(name) for name in report.versions)
+    names = ", ".join(escape(get_label(name)) for name in report.versions)
     return "\n".join(
         [
             "<!doctype html>",
@@ -183,16 +184,16 @@ def list_algorithms(report: ProbeReport) -> list[str]:
 
 
 def _render_matrix(report: ProbeReport, algorithm: str) -> Iterator[str]:
-    heads = "".join(f"<th>{escape(name)}</th>" for name in report.versions)
-    title = f"<thead><tr><th>{escape(algorithm.upper())}</th>{heads}</tr></thead>"
+    heads = "".join(f"<th>{escape(get_label(name))}</th>" for name in report.versions)
+    title = f"<thead><tr><th>{escape(get_label(algorithm))}</th>{heads}</tr></thead>"
     yield f'<div class="scroll"><table class="matrix">{title}<tbody>'
     for result in report.results:
         if result.algorithm != algorithm:
             continue
-        name = escape(result.probe.partition(".")[2])
-        link = f'<a href="#{escape(result.probe)}">{name}</a>' if has_difference(result) else name
+        text = escape(result.question)
+        link = f'<a href="#{escape(result.probe)}">{text}</a>' if has_difference(result) else text
         cells = "".join(_render_cell(result.answers.get(target)) for target in report.versions)
-        yield f'<tr title="{escape(result.question)}"><th scope="row">{link}</th>{cells}</tr>'
+        yield f'<tr title="{escape(result.probe)}"><th scope="row">{link}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
 
@@ -212,7 +213,7 @@ def _render_details(report: ProbeReport) -> Iterator[str]:
     for algorithm in list_algorithms(report):
         found = [r for r in report.results if r.algorithm == algorithm]
         apart = [result for result in found if has_difference(result)]
-        yield f"<h2>{escape(algorithm.upper())}: {len(apart)} of {len(found)} probes differ</h2>"
+        yield f"<h2>{escape(get_label(algorithm))}: {len(apart)} of {len(found)} probes differ</h2>"
         for result in apart:
             yield from _render_article(result)
 
@@ -224,7 +225,7 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
     yield '<div class="scroll"><table>'
     for target, answer in result.answers.items():
         cell = f'<td class="{_get_css_class(answer)}">{escape(describe_answer(answer))}</td>'
-        yield f'<tr><th scope="row">{escape(target)}</th>{cell}</tr>'
+        yield f'<tr><th scope="row">{escape(get_label(target))}</th>{cell}</tr>'
     yield "</table></div>"
     if result.groups:
         yield f'<p class="quiet">Alike: {escape(format_groups(result))}</p>'

@@ -47,6 +47,7 @@ def write_imported_run(
     spec: Mapping[str, Any],
     settings: Mapping[str, Any],
     source: ImportSource,
+    failure: str = "",
 ) -> None:
     """Write a run folder under a temporary name, then rename it.
 
@@ -56,6 +57,7 @@ def write_imported_run(
         spec: What is known of its settings.
         settings: Its settings under the other tool's names.
         source: Its origin.
+        failure: Reason that its training failed; empty where it did not.
 
     Raises:
         UnusableError: A run is there already.
@@ -71,7 +73,7 @@ def write_imported_run(
         ep_lengths=evaluations.ep_lengths,
     )
     raw = file.getvalue()
-    record = _encode_record(_make_record(evaluations, spec, settings, source, raw))
+    record = _encode_record(_make_record(evaluations, spec, settings, source, failure, raw))
     # Hidden folders hold no runs, so that nobody reads it before it is whole.
     temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)
@@ -101,19 +103,22 @@ def _make_record(
     spec: Mapping[str, Any],
     settings: Mapping[str, Any],
     source: ImportSource,
+    failure: str,
     raw: bytes,
 ) -> dict[str, Any]:
     if measure_depth(settings) >= MAX_DEPTH:
         raise UnusableError("its settings are nested too deeply")
     last = int(evaluations.timesteps[-1])
+    end = spec["steps"] if failure else last
     content = {
         "schema": SCHEMA,
-        "status": "completed",
+        "status": "failed" if failure else "completed",
         "spec": dict(spec),
-        "steps": {"requested": spec["steps"], "scheduled": last, "framework": last, "taken": last},
+        "steps": {"requested": spec["steps"], "scheduled": end, "framework": last, "taken": last},
         "hyperparameters": spec.get("hyperparameters", {}),
         "native": dict(settings),
-        "final_score": float(evaluations.results[-1].mean()),
+        "final_score": None if failure else float(evaluations.results[-1].mean()),
+        "failure": failure or None,
         "imported": msgspec.to_builtins(source),
         "files": {EVALUATIONS_FILE: hashlib.sha256(raw).hexdigest()},
         "sizes": {EVALUATIONS_FILE: len(raw)},

@@ -86,11 +86,18 @@ def check_finite(evaluations: "RunEvaluations") -> None:
     Raises:
         UnusableError: A return is not finite.
     """
+    if reason := describe_nonfinite(evaluations):
+        raise UnusableError(reason)
+
+
+def describe_nonfinite(evaluations: "RunEvaluations") -> str:
+    """Return how many returns are not finite and where the first is; empty if all are."""
     bad = ~(abs(evaluations.results) <= _MAX_RETURN)
-    if bad.any():
-        at = int(evaluations.timesteps[bad.any(axis=1)][0])
-        count = f"{int(bad.sum())} of {evaluations.results.size}"
-        raise UnusableError(f"non-finite returns: {count}, first at step {at:,}")
+    if not bad.any():
+        return ""
+    at = int(evaluations.timesteps[bad.any(axis=1)][0])
+    count = f"{int(bad.sum())} of {evaluations.results.size}"
+    return f"non-finite returns: {count}, first at step {at:,}"
 
 
 MAX_JSON_BYTES = 2**22  # bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.labels import FRAMEWORK_LABELS
 from parallax.harness.contract.versions import VersionRange
 from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifetimes
 from parallax.harness.versions.figures import draw_history
@@ -22,14 +23,7 @@ from parallax.harness.versions.history import (
     sort_versions,
 )
 
-LIBRARY_NAMES = {
-    "cleanrl": "CleanRL",
-    "sb3": "Stable-Baselines3",
-    "skrl": "skrl",
-    "sbx": "sbx",
-    "tianshou": "Tianshou",
-    "torchrl": "TorchRL",
-}
+LIBRARY_NAMES = {**FRAMEWORK_LABELS, "sb3": "Stable-Baselines3"}
 PAGE_FILE = "README.md"
 TRAININGS_FILE = "trainings.parquet"
 """Packed runs with and without bugs, in the folder of the histories."""

@@ -13,7 +13,12 @@ from parallax.analysis.figures.alignment_levels import (
     list_share_rows,
     name_share,
 )
-from parallax.analysis.labels import MISSING, format_count, format_range, get_label
+from parallax.analysis.labels import (
+    MISSING,
+    format_count,
+    format_range,
+    get_label,
+)
 from parallax.analysis.report.document import (
     Block,
     Code,
@@ -24,15 +29,19 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
+from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
 from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
+    REACHED_SHARE,
     SECONDARY_ENDPOINT,
     LevelDecomposition,
     LevelResults,
     LevelSpread,
     LevelTask,
+    compare_reaching_times,
     find_common_frameworks,
 )
 from parallax.analysis.verdicts.code_differences import list_remaining_differences
@@ -42,7 +51,6 @@ from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
 _LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as converging on a task
-_THRESHOLD = 0.9  # of the way to a solved task
 _MAX_NAMED_TASKS = 2
 _MAX_FINDINGS = 3
 _COMPARED = "exact"
@@ -77,7 +85,9 @@ def make_level_blocks(
         *figures,
         Listing(list_level_findings(results)),
         *causes,
-        ReportSection(CHOICE_HEADING, (*make_choice_blocks(results), *reached)),
+        ReportSection(
+            CHOICE_HEADING, (*make_choice_blocks(results), *reached, *make_reaching_blocks(results))
+        ),
         ReportSection("How sure is this?", describe_robustness(results, has_causes=bool(causes))),
         ReportSection("Runs at each level", make_run_blocks(results)),
     )
@@ -222,10 +232,10 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
-        "typical; a dash means that half of the runs do not get there, or that a run did not "
-        "record its CPU time. Removed by lockstep: known differences in code, which the level of "
-        "equal updates removes, from its runs or else from training in lockstep; that a framework "
-        "has one does not make it the cause of a score.",
+        "typical; a dash means that half of the runs do not get there, or that runs did not "
+        "record their CPU time (tasks without any are left out). Removed by lockstep: known "
+        "differences in code, which the level of equal updates removes, from its runs or else from "
+        "training in lockstep; that a framework has one does not make it the cause of a score.",
     )
 
 
@@ -239,6 +249,8 @@ def _compare_frameworks(
     for levels in tasks:
         spread = levels[_COMPARED]
         values = {name: measure(group, spread) for name, group in spread.groups.items()}
+        if all(map(math.isnan, values.values())):
+            continue  # older runs have no CPU time
         finite = [value for value in values.values() if math.isfinite(value)]
         for name, value in values.items():
             ratios[name].append(value / float(np.median(finite)) if finite else math.nan)
@@ -251,7 +263,7 @@ def _compare_frameworks(
 def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
     if spread.scale is None:
         return math.nan
-    score = spread.scale.zero + _THRESHOLD * spread.scale.width
+    score = spread.scale.zero + REACHED_SHARE * spread.scale.width
     curves = [(run.timesteps.astype(float), average_episodes(run)) for run in group.runs]
     return compute_steps_to_threshold(curves, score).median
 
@@ -412,6 +424,35 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
         f"without training by a margin. Failed runs count as 0. Scale: {'; '.join(sources)}.",
         _describe_unused_tasks(results),
+    )
+
+
+def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:
+    """Return for every task and level whether frameworks differ in when they are nearly solved."""
+    spreads = [
+        levels[level]
+        for levels in results.by_task.values()
+        for level in LEVELS
+        if level in levels and levels[level].scale is not None
+    ]
+    if not spreads:
+        return ()
+    rng = np.random.default_rng(0)
+    tests = [compare_reaching_times(spread, rng) for spread in spreads]
+    corrected = adjust_holm(np.array([test.p for test in tests]))
+    rows = tuple(
+        (
+            *(_name_task(spread.task), LEVEL_LABELS[spread.level]),
+            f"{test.reached} of {test.runs}",
+            *(format_bare_p_value(p) for p in (test.p, float(holm))),
+        )
+        for spread, test, holm in zip(spreads, tests, corrected, strict=True)
+    )
+    heads = ("task", "level", f"runs that reached {REACHED_SHARE:.0%}", "p", "corrected p")
+    return (
+        "Do frameworks differ in when a run first gets there? Log-rank test over all frameworks of "
+        "a row, with runs permuted between them; corrected by Holm's method over the rows.",
+        Grid((*heads,), rows),
     )
 
 

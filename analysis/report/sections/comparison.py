@@ -40,6 +40,7 @@ from parallax.analysis.stats.intervals import (
     compute_welch_interval,
 )
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -276,9 +277,10 @@ def make_notes(
         row.cell: tuple(i for i, cells in enumerate(found.values(), 1) if row.cell in cells)
         for row in comparisons
     }
+    mixed = describe_mixed_endpoints(loaded, options)
     general = (
         *_list_general_notes(comparisons, options, method),
-        *(f"{text}." for text in loaded.conflicts),
+        *(f"{text}." for text in (mixed, *loaded.conflicts) if text),
     )
     return ComparisonNotes(general, tuple(found), marks)
 

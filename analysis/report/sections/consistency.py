@@ -31,7 +31,7 @@ from parallax.analysis.report.document import (
     ReportSection,
     Words,
 )
-from parallax.analysis.report.sections import hyperparameters, vs_random
+from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.report.tables import (
     Column,
@@ -49,11 +49,17 @@ from parallax.analysis.report.tables import (
     make_verdict_column,
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.references import RandomVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
-from parallax.analysis.verdicts.statements import CONDITIONAL_PREFIX, DIFFERENT_IN_DISTRIBUTION
+from parallax.analysis.verdicts.statements import (
+    CONDITIONAL_PREFIX,
+    DIFFERENT_IN_DISTRIBUTION,
+    DIFFERENT_IN_MEAN,
+    EQUIVALENT_UNLESS,
+    UNEQUAL_FAILURES,
+    format_rate,
+)
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _FAMILY_PHRASES = {
@@ -62,6 +68,7 @@ _FAMILY_PHRASES = {
     "all": "all pairs",
 }
 _VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
+_FINDING_ORDER = (DIFFERENT, UNEQUAL_FAILURES, EQUIVALENT, CONDITIONAL_PREFIX)
 
 
 def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
@@ -89,8 +96,11 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
     parts += _link_suites(verdicts)
     parts += link_intention_to_treat(verdicts)
     clear = sorted(
-        (item for item in items if item.verdict != INCONCLUSIVE),
-        key=lambda i: (i.verdict != DIFFERENT, i.p_holm, -abs(i.hedges_g[0]), i.cell),
+        (item for item in items if _name_finding(item) != INCONCLUSIVE),
+        key=lambda i: (
+            *(_FINDING_ORDER.index(_name_finding(i)), i.p_holm),
+            *(-abs(i.hedges_g[0]), i.cell),
+        ),
     )
     findings = [
         _describe_finding(group[0], cells, verdicts)
@@ -127,8 +137,8 @@ def _link_suites(verdicts: StudyVerdicts) -> list[LinkedSentence]:
             tuple(
                 group
                 for group in verdicts.groups
-                if (group.cell.study, group.cell.algorithm, group.cell.hps, group.cell.variant)
-                == key
+                for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}
+                if (cell.study, cell.algorithm, cell.hps, cell.variant) == key
             ),
             "t-suite",
         )
@@ -160,18 +170,24 @@ def name_statement(item: PairVerdict) -> str:
     """Return what is shown of a pair in words that do not contradict the counts of verdicts."""
     text = item.statement.text
     if item.verdict == INCONCLUSIVE and text == DIFFERENT_IN_DISTRIBUTION:
-        return "inconclusive with different failure rates"
+        return UNEQUAL_FAILURES
     return text or "too few seeds"
+
+
+def _name_finding(item: PairVerdict) -> str:
+    """Return the kind of a finding: one of `_FINDING_ORDER`, or `inconclusive` for none."""
+    if item.statement.is_conditional:
+        return CONDITIONAL_PREFIX
+    return UNEQUAL_FAILURES if name_statement(item) == UNEQUAL_FAILURES else item.verdict
 
 
 def describe_statements(items: Sequence[PairVerdict]) -> str:
     """Return the counts of what is shown of means, distributions and algorithms; may be empty."""
+    conditional = _describe_tolerated_failures(items)
     counts = collections.Counter(
-        f"{CONDITIONAL_PREFIX} more runs fail"
-        if item.statement.is_conditional
-        # Equivalent and inconclusive stand in the counts of verdicts.
-        else name_statement(item)
+        conditional if item.statement.is_conditional else name_statement(item)
         for item in items
+        # Equivalent and inconclusive stand in the counts of verdicts.
         if item.statement.text not in (EQUIVALENT, INCONCLUSIVE)
     )
     words = ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
@@ -180,6 +196,16 @@ def describe_statements(items: Sequence[PairVerdict]) -> str:
     if same:
         text += f" The same algorithm by lockstep training: {format_count(len(same), 'pair')}."
     return text
+
+
+def _describe_tolerated_failures(items: Sequence[PairVerdict]) -> str:
+    """Return the words of pairs that are equivalent unless runs fail, with all of their rates."""
+    rates = sorted(
+        item.statement.tolerated_failures for item in items if item.statement.is_conditional
+    )
+    texts = list(dict.fromkeys(format_rate(rate) for rate in rates))
+    ends = " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else ""
+    return EQUIVALENT_UNLESS.format(rate=ends)
 
 
 def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
@@ -250,9 +276,9 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
 
 def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     cells = {item.cell for item in own}
-    found = [item for cell in cells for item in verdicts.vs_random_by_cell.get(cell, ())]
-    better = vs_random.count_better_than_random(found)
-    return f" Better than random: {better} means." if better != MISSING else ""
+    found = [item for cell in cells for item in verdicts.learning_by_cell.get(cell, ())]
+    count = learning.count_learned(found)
+    return f" Learned: {count} means." if count != MISSING else ""
 
 
 def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
@@ -341,13 +367,12 @@ def _describe_finding(
     item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts
 ) -> LinkedSentence:
     high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
-    p = item.p_holm if item.verdict == DIFFERENT else item.p_equivalence_holm
     text = (
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
-        f"{item.verdict}: they are {format_number(abs(item.difference))} apart, 95% interval "
-        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, corrected "
-        f"{format_p_value(p)}"
-        f"{vs_random.remark_on_pair(item, verdicts.vs_random)}."
+        f"{name_statement(item)}: they are {format_number(abs(item.difference))} apart, 95% "
+        f"interval {format_higher_minus_lower_interval(item.difference, item.low, item.high)}, "
+        f"{_format_evidence(item)}"
+        f"{learning.remark_on_pair(item, verdicts.learning)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"
@@ -360,25 +385,38 @@ def _describe_finding(
     return LinkedSentence(text, (high, low), "t-consistency")
 
 
+def _format_evidence(item: PairVerdict) -> str:
+    """Return the number that decides: a p-value, or how many failures may have gone unseen."""
+    kind = _name_finding(item)
+    if kind == CONDITIONAL_PREFIX:
+        limit = item.statement.failure_limit
+        return f"none of the runs failed, which leaves rates up to {limit:.0%} possible"
+    if kind == UNEQUAL_FAILURES:
+        counts = " and ".join(item.failures.counts)
+        return f"failed runs {counts}, corrected {format_p_value(item.failures.p_holm)}"
+    p = item.p_holm if kind == DIFFERENT else item.p_equivalence_holm
+    return f"corrected {format_p_value(p)}"
+
+
 def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, list[PairVerdict]]]:
     """Return the pairs that one framework's standing apart explains, together, the clearest first.
 
     Within a task and algorithm, the framework that most of the different pairs have on the same
-    side takes these, then the next one. Pairs that are equivalent stay together by task.
+    side takes these, then the next one. Other pairs of one kind stay together by task.
 
     Args:
-        items: Decided pairs, the clearest first.
+        items: Pairs with a finding, the clearest first.
 
     Returns:
-        The framework's name, empty for pairs that are equivalent, and its pairs.
+        The framework's name, empty for pairs that are not different, and its pairs.
     """
     left: dict[tuple[str, ...], list[PairVerdict]] = {}
     for item in items:
         cell = item.cell
-        key = (item.verdict, cell.study, cell.env, cell.algorithm, cell.variant)
+        key = (_name_finding(item), cell.study, cell.env, cell.algorithm, cell.variant)
         left.setdefault(key, []).append(item)
     causes = []
-    for (verdict, *_), pairs in left.items():
+    for (kind, *_), pairs in left.items():
         while pairs:
             sides = collections.Counter(
                 (group.framework, sign) for item in pairs for group, sign in _list_sides(item)
@@ -387,10 +425,10 @@ def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, 
             own = [
                 item
                 for item in pairs
-                if verdict == EQUIVALENT
+                if kind != DIFFERENT
                 or side in [(group.framework, sign) for group, sign in _list_sides(item)]
             ]
-            causes.append(("" if verdict == EQUIVALENT else side[0], own))
+            causes.append((side[0] if kind == DIFFERENT else "", own))
             pairs = [item for item in pairs if item not in own]
     return sorted(causes, key=lambda cause: items.index(cause[1][0]))
 
@@ -414,23 +452,30 @@ def _describe_outlier_framework(
         else f"{format_number(gaps[0])} to {format_number(gaps[-1])}"
     )
     under = ", ".join(sorted({item.cell.hps for item in items}))
-    if not name:
-        p = max(item.p_equivalence_holm for item in items)
-        text = f"{place}: {format_count(len(items), 'pair')} are equivalent, {apart} apart"
+    count, kind = format_count(len(items), "pair"), _name_finding(items[0])
+    if kind == CONDITIONAL_PREFIX:
+        end = f"none of their runs failed; {apart} apart"
+        text = f"{place}: {count} are {_describe_tolerated_failures(items)}"
+    elif not name:
+        p = max(
+            item.p_equivalence_holm if kind == EQUIVALENT else item.failures.p_holm
+            for item in items
+        )
+        end = f"corrected {format_p_value(p)} or less"
+        text = f"{place}: {count} are {kind}, {apart} apart"
     else:
-        p = max(item.p_holm for item in items)
+        end = f"corrected {format_p_value(max(item.p_holm for item in items))} or less"
         others = sorted({g.framework for i in items for g, _ in _list_sides(i)} - {name})
         above = any(group.framework == name and high for group, high in _list_sides(items[0]))
         text = (
             f"{place}: {get_label(name)} scores {'higher' if above else 'lower'} than "
-            f"{' and '.join(map(get_label, others))}, by {apart} in "
-            f"{format_count(len(items), 'pair')}"
+            f"{' and '.join(map(get_label, others))}, by {apart} in {count}"
         )
-    text += f"{f', under {under}' if several else ''}; corrected {format_p_value(p)} or less."
+        in_mean = sum(item.statement.text == DIFFERENT_IN_MEAN for item in items)
+        text += f", {in_mean} of them different in mean"
+    text += f"{f', under {under}' if several else ''}; {end}."
     groups = [group for item in items for group in (item.first, item.second)]
-    return LinkedSentence(
-        text, tuple(groups), "t-consistency", f"{name} {items[0].verdict}".strip()
-    )
+    return LinkedSentence(text, tuple(groups), "t-consistency", f"{name} {kind}".strip())
 
 
 def _format_score(group: ScoreGroup) -> str:
@@ -551,8 +596,10 @@ def make_setting_sections(
         own = [item for item in pairs if item.cell == cell]
         groups = verdicts.groups_by_cell.get(cell, ())
         heading = format_setting_with_recipe(cell, groups, cells)
-        found = verdicts.vs_random_by_cell.get(cell, ())
-        blocks = _describe_setting(own, groups, found, verdicts.options)
+        on_learning = learning.describe_learning(
+            verdicts.learning_by_cell.get(cell, ()), verdicts.vs_random_by_cell.get(cell, ()), own
+        )
+        blocks = _describe_setting(own, groups, on_learning, verdicts.options)
         failed = [
             text
             for text, item in zip(treated, verdicts.intention_to_treat, strict=True)
@@ -586,7 +633,7 @@ def format_setting_with_recipe(
 
 
 def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> Grid | str:
-    """Return a table of settings: frameworks better than random, pairs by verdict."""
+    """Return a table of settings: frameworks that have learned, pairs by verdict."""
     if not pairs:
         return ""
     rows: list[tuple[str, ...]] = []
@@ -600,10 +647,11 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
             format_size_range(own),
         ]
         found = verdicts.vs_random_by_cell.get(cell, ())
-        better = vs_random.count_better_than_random(found) + vs_random.format_below_count(found)
+        learned = learning.count_learned(verdicts.learning_by_cell.get(cell, ()))
+        learned += learning.format_below_count(found)
         margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
-        rows.append((*named, better, margin, str(len(own)), *counts))
-    heads = ("algorithm", "task", "hyperparameters", "n", "better than random", "margin", "pairs")
+        rows.append((*named, learned, margin, str(len(own)), *counts))
+    heads = ("algorithm", "task", "hyperparameters", "n", "learned", "margin", "pairs")
     return Grid((*heads, *_VERDICT_ORDER), tuple(rows))
 
 
@@ -615,12 +663,12 @@ def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
 def _describe_setting(
     pairs: Sequence[PairVerdict],
     groups: Sequence[ScoreGroup],
-    found: Sequence[RandomVerdict],
+    blocks_on_learning: Sequence[Block],
     options: VerdictOptions,
 ) -> tuple[Block, ...]:
     blocks: list[Block] = [
         _describe_run_counts(groups),
-        *vs_random.describe_vs_random(found, pairs),
+        *blocks_on_learning,
     ]
     for verdict, lead in (
         (DIFFERENT, "Different"),

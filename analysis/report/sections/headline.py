@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import format_count, format_range
 from parallax.analysis.report.document import Inline, Strong, Words
-from parallax.analysis.report.sections import hyperparameters, vs_random
+from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.consistency import (
     describe_pair,
     format_setting_with_recipe,
@@ -135,5 +135,5 @@ def _format_finding(
 ) -> tuple[Inline, ...]:
     where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
     unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
-    caveat = vs_random.remark_on_pair(item, verdicts.vs_random)
+    caveat = learning.remark_on_pair(item, verdicts.learning)
     return (f"{where}: {describe_pair(item)}{caveat}", *unlike, ".")

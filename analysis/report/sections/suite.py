@@ -67,10 +67,30 @@ def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
         )
         if unlearned:
             text += f" Not all are shown to have learned: {', '.join(unlearned)}."
+        text += _describe_suite_failures(own)
         if own[0].left_out:
             text += f" Left out: {'; '.join(own[0].left_out)}."
         texts.append(text)
     return tuple(texts)
+
+
+def _describe_suite_failures(items: Sequence[SuiteVerdict]) -> str:
+    """Return failed runs per framework, and what is shown where failed trainings count."""
+    runs = {
+        name: counts
+        for item in items
+        if item.failed
+        for name, *counts in zip((item.first, item.second), item.failed, item.runs, strict=True)
+    }
+    text = ""
+    if any(failed for failed, _ in runs.values()):
+        counts = ", ".join(f"{get_label(name)} {k} of {n}" for name, (k, n) in runs.items())
+        text = f" Failed runs: {counts}."
+    treated = [item.with_failed_runs for item in items if item.with_failed_runs]
+    if treated:
+        words = format_verdict_counts(treated, sorted(set(treated)))
+        text += f" With failed trainings at the bottom of their tasks' ranges: {words}."
+    return text
 
 
 def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
@@ -95,6 +115,11 @@ def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
         make_p_value_column("p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm),
         make_csv_column("margin", lambda i: i.margin),
         make_csv_column("unlearned", lambda i: ", ".join(i.unlearned)),
+        make_csv_column("first_failed", lambda i: i.failed[0] if i.failed else None),
+        make_csv_column("second_failed", lambda i: i.failed[1] if i.failed else None),
+        make_csv_column("p_failures", lambda i: i.p_failures),
+        make_csv_column("p_failures_holm", lambda i: i.p_failures_holm),
+        make_csv_column("with_failed_runs", lambda i: i.with_failed_runs),
     )
     title = "Every pair of frameworks over all tasks of an algorithm, normalized scores"
     return Table("t-suite", title, columns, tuple(items), lambda i: ())

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from parallax.harness.contract.labels import FRAMEWORK_LABELS
 from parallax.harness.probes.claims.claims import (
     CLAIMS_FILE,
     ClaimCheck,
@@ -21,7 +22,6 @@ from parallax.harness.probes.claims.claims import (
     evaluate_check,
     make_check,
 )
-from parallax.harness.probes.claims.page import FRAMEWORK_LABELS
 from parallax.harness.probes.results import RECIPE, ProbeReport, ProbeResult
 
 DETAILS_FILE = CLAIMS_FILE.with_name("ppo_details.yaml")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.labels import FRAMEWORK_LABELS
 from parallax.harness.probes.claims.claims import (
     CONFIRMED,
     REFUTED,
@@ -23,11 +24,6 @@ from parallax.harness.probes.results import (
     describe_answer,
 )
 
-FRAMEWORK_LABELS = {
-    **{"cleanrl": "CleanRL", "sb3": "SB3", "torchrl": "TorchRL"},
-    **{"tianshou": "Tianshou", "skrl": "skrl", "sbx": "sbx"},
-}
-"""Names of frameworks as they spell them."""
 OTHER_FRAMEWORKS = tuple(
     name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")
 )

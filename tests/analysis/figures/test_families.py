@@ -171,6 +171,7 @@ def test_figures_without_data_are_named_with_the_reason(results, make_run):
     assert set(reasons) == {
         *("highlights", "wrappers", "vectorised", "ranking", "verdicts", "ranks", "improvement"),
         *("intervals", "profiles", "aggregates", "efficiency", "levels", "reached"),
+        "reproduction",
     }
 
 
@@ -187,8 +188,9 @@ def test_highlights_show_planted_differences(material):
 
 
 def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
-    for framework, seed in itertools.product(("cleanrl", "sb3", "torchrl"), range(2)):
-        make_run(framework=framework, seed=seed, score=100 + seed)
+    tasks = ("Hopper-v4", "Walker2d-v4")
+    for env, framework, seed in itertools.product(tasks, ("cleanrl", "sb3", "torchrl"), range(2)):
+        make_run(env=env, framework=framework, seed=seed, score=100 + seed)
     words = [
         "study",
         "figures",
@@ -214,11 +216,11 @@ def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, ma
 def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framework_share(
     results, make_run
 ):
-    for seed in range(2):
-        make_run(env="Hopper-v4", framework="sb3", seed=seed, score=1000)
-        make_run(env="Hopper-v4", framework="cleanrl", seed=seed, timesteps=[0, 5_000, 20_480])
+    for env, seed in itertools.product(("Hopper-v4", "Walker2d-v4"), range(2)):
+        make_run(env=env, framework="sb3", seed=seed, score=1000)
+        make_run(env=env, framework="cleanrl", seed=seed, timesteps=[0, 5_000, 20_480])
         at, end = [1 - seed, 7_000 + seed, 20_480 + seed], 20_480 + seed
-        make_run(env="Hopper-v4", framework="torchrl", seed=seed, timesteps=at, scheduled=end)
+        make_run(env=env, framework="torchrl", seed=seed, timesteps=at, scheduled=end)
     (sheet,) = sheets_of(
         judge_study(load_runs(results), VerdictOptions(resamples=50)), "efficiency"
     )

@@ -351,3 +351,23 @@ def test_an_own_script_that_was_edited_is_not_trained_and_named(tmp_path, state)
     assert ("-m parallax train" in done.stdout) == (state == "same")
     sentence = f"{tmp_path}/mine.py is not the script of these runs"
     assert (sentence in done.stderr) == (state != "same")
+
+
+def test_rankings_of_runs_that_cannot_be_repeated_are_not_planned_for(results, make_run, capsys):
+    rng = np.random.default_rng(0)
+    for framework, algorithm in itertools.product(("sb3", "cleanrl"), ("ppo", "td3")):
+        for seed in range(5):
+            score = 400 + 150 * (algorithm == "td3") + rng.normal(0, 200)
+            names = {"framework": framework, "algorithm": algorithm, "seed": seed}
+            path = make_run(env="InvertedPendulum-v4", score=score, **names) / "run.json"
+            record = json.loads(path.read_text())
+            record["spec"].pop("overridden", None)
+            record.pop("checksum", None)
+            record["imported"] = {
+                **{"source": "table.csv", "files": {}, "format": "table", "stated_by": {}},
+                **{"returns": "evaluation", "are_means": False, "unknown": []},
+            }
+            path.write_text(json.dumps(record))
+    plan(results, "--max-seeds", "1000")
+    said = capsys.readouterr().out
+    assert "Pairs of rankings: 1" not in said and "cannot be repeated" in said

@@ -130,7 +130,7 @@ def test_every_figure_that_rests_on_runs_leads_to_them(source):
     for part in figures:
         name, caption = part[4:].partition('"')[0], part.partition("<figcaption>")[2]
         linked = 'class="runs"' in caption.partition("</figcaption>")[0]
-        assert linked == (name != "figure-actions"), name
+        assert linked, name
 
 
 def test_the_page_lists_what_the_diagnosis_found(page):

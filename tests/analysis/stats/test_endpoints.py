@@ -12,7 +12,13 @@ from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.decomposition import VarianceComponents, estimate_components
 from parallax.analysis.stats.endpoints import AUC, Endpoint, find_first_reach
 from parallax.analysis.stats.moments import compute_moments
-from parallax.analysis.stats.survival import CensoredTimes, compute_log_rank_p, estimate_survival
+from parallax.analysis.stats.survival import (
+    CensoredTimes,
+    compute_log_rank_p,
+    compute_log_rank_scores,
+    compute_permuted_log_rank_p,
+    estimate_survival,
+)
 
 returns = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=12)
 times = st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=2, max_size=12)
@@ -36,6 +42,17 @@ def test_the_area_of_a_normalized_curve_is_the_normalized_area(curve, width, zer
     ]
     whole = sum(parts) / (steps[-1] - steps[0]) if parts else values[0]
     assert area == pytest.approx(whole, abs=1e-6)
+
+
+@given(returns, st.floats(-1e4, 1e4), st.sampled_from(["final", "last-1", AUC]))
+def test_an_evaluation_before_training_is_no_part_of_a_score(curve, untrained, name):
+    steps, endpoint = steps_of(curve), Endpoint(name)
+    before = np.r_[0, steps], np.r_[untrained, curve]
+    assert endpoint.score(*before) == endpoint.score(steps, np.array(curve))
+    assert endpoint.compute_weights(before[0]).tolist() == [
+        0.0,
+        *endpoint.compute_weights(steps).tolist(),
+    ]
 
 
 @given(returns, st.sampled_from(["final", "last-1", "last-3", "last-40", AUC]))
@@ -151,3 +168,40 @@ def test_strata_count_the_same_and_more_of_them_leave_less_room_for_failures():
         pooling.compute_stratified_difference_p(same[:k], same[:k], (0.0, 1.0), 0.1) for k in (1, 3)
     ]
     assert p[0] > 0.05 > p[1]
+
+
+@given(times, times)
+def test_log_rank_scores_sum_to_observed_minus_expected(one, two):
+    both = [*one, *two]
+    scores = compute_log_rank_scores(CensoredTimes.from_pairs(both))
+    expected = 0.0
+    for time in {time for time, reached in both if reached}:
+        at_risk = sum(other >= time for other, _ in both)
+        d = sum(other == time and reached for other, reached in both)
+        expected += d * sum(other >= time for other, _ in one) / at_risk
+    seen = sum(reached for _, reached in one)
+    assert scores[: len(one)].sum() == pytest.approx(seen - expected, abs=1e-9)
+    assert scores.sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_permuted_log_rank_agrees_with_the_exact_share_of_permutations():
+    one = CensoredTimes.from_pairs([(1, True), (2, True), (3, True)])
+    two = CensoredTimes.from_pairs([(7, True), (8, True), (9, False)])
+    rng = np.random.default_rng(0)
+    # Of the 20 ways to split six runs, the two that separate early from late are as far apart.
+    assert compute_permuted_log_rank_p([one, two], rng) == pytest.approx(0.1, abs=0.01)
+    assert math.isnan(compute_permuted_log_rank_p([one], rng))
+    never = CensoredTimes.from_pairs([(9, False)] * 3)
+    assert compute_permuted_log_rank_p([never, never], rng) == 1.0
+
+
+def test_permuted_log_rank_is_rarely_significant_between_equal_laws():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        groups = [
+            CensoredTimes.from_pairs([(float(t), t < 8) for t in rng.integers(1, 10, 3)])
+            for _ in range(6)
+        ]
+        hits += compute_permuted_log_rank_p(groups, rng, 199) < 0.05
+    assert hits / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)

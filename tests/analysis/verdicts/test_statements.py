@@ -1,22 +1,28 @@
 """Statements, references, failed runs, suites and endpoints of studies."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.sections.comparison import compare_frameworks, format_score_lines
 from parallax.analysis.report.sections.consistency import (
+    answer_consistency,
     describe_intention_to_treat,
+    describe_statements,
     name_statement,
 )
 from parallax.analysis.report.sections.headline import select_headline_findings
+from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.stats.two_sample import compute_fisher_p, compute_stratified_fisher_p
 from parallax.analysis.verdicts.consistency import judge_consistency
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_endpoint
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -24,6 +30,7 @@ from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN, judge_lear
 from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_DISTRIBUTION,
     DIFFERENT_IN_MEAN,
+    UNEQUAL_FAILURES,
     format_rate,
 )
 from parallax.analysis.verdicts.study import judge_runs
@@ -307,3 +314,92 @@ def test_other_rates_of_failure_do_not_make_an_inconclusive_pair_different_on_pa
     text = dataclasses.replace(item.statement, text=DIFFERENT_IN_DISTRIBUTION)
     item = dataclasses.replace(item, verdict="inconclusive", statement=text)
     assert name_statement(item) == "inconclusive with different failure rates"
+
+
+@given(
+    strategies.lists(
+        strategies.tuples(
+            strategies.integers(1, 8), strategies.integers(1, 8), strategies.integers(0, 99)
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_the_stratified_test_of_failure_rates_is_exact(strata):
+    sizes = [(one, two) for one, two, _ in strata]
+    failed = [(mix % (one + 1), mix // 10 % (two + 1)) for one, two, mix in strata]
+    p = compute_stratified_fisher_p(failed, sizes)
+    if len(strata) == 1:
+        assert p == pytest.approx(compute_fisher_p(failed[0], sizes[0]))
+    # Every way to deal the failures of each stratum to its runs is equally probable.
+    sums = [0.0]
+    for (a, b), (one, two) in zip(failed, sizes, strict=True):
+        ways = [math.comb(one, k) * math.comb(two, a + b - k) for k in range(min(one, a + b) + 1)]
+        sums = np.convolve(sums, ways) if len(sums) > 1 or sums[0] else np.asarray(ways, float)
+    total, seen = sum(sums), sums[sum(first for first, _ in failed)]
+    assert p == pytest.approx(sum(x for x in sums if x <= seen * (1 + 1e-9)) / total)
+    swapped = [(b, a) for a, b in failed], [(b, a) for a, b in sizes]
+    assert compute_stratified_fisher_p(*swapped) == pytest.approx(p)
+
+
+def test_a_suite_names_unequal_failure_rates_that_the_means_do_not_show():
+    rng = np.random.default_rng(0)
+    scales = {PENDULUM: (25.67, 1000.0), "Pendulum-v1": (-1215.76, 0.0)}
+    groups = []
+    for task, (low, high) in scales.items():
+        for name, failed in (("a", 0), ("b", 7)):
+            shares = rng.normal(0.6, 0.25, 20).clip(0.3, 1.0)
+            shares[:failed] = 0.02
+            shares[failed : 2 * failed] = 1.0  # others do better, so that the means are alike
+            groups.append(group(name, low + (high - low) * shares, task))
+    (item,) = judge_suites(groups, OPTIONS)
+    assert (item.verdict, item.failed) == ("inconclusive", (0, 14))
+    assert item.p_failures < 0.001 and item.statement == UNEQUAL_FAILURES
+
+
+def test_failed_trainings_stand_beside_the_verdict_of_a_suite():
+    groups = [
+        dataclasses.replace(item, failed=6 if item.framework == "b" else 0) for item in suite(30)
+    ]
+    found = {(item.first, item.second): item for item in judge_suites(groups, OPTIONS)}
+    assert found["a", "b"].statement == "equivalent"
+    assert found["a", "b"].with_failed_runs not in ("", "equivalent")
+    assert found["a", "c"].with_failed_runs == ""
+
+
+def test_library_defaults_are_judged_over_all_tasks_too(results, make_run):
+    for env, (framework, level), seed in itertools.product(
+        ("InvertedPendulum-v4", "CartPole-v1"), (("sb3", 400), ("cleanrl", 100)), range(4)
+    ):
+        make_run(env=env, framework=framework, hps=framework, seed=seed, score=level + seed)
+    verdicts = judge_runs(load_runs(results), OPTIONS)
+    (item,) = verdicts.suites
+    assert item.key[2] == "library defaults" and len(item.tasks) == 2
+    (text,) = describe_suites(verdicts)
+    assert "library defaults" in text and "over 2 tasks" in text
+
+
+def test_runs_with_different_endpoints_are_named(results, make_run):
+    for seed in range(2):
+        make_run(seed=seed, endpoint="auc", env="Hopper-v4")
+    make_run(seed=2, env="Hopper-v4")
+    loaded = load_runs(results)
+    options = settle_endpoint(loaded, VerdictOptions())
+    text = describe_mixed_endpoints(loaded, options)
+    assert "auc (2 runs), final (1 runs)" in text and "by final" in text
+    assert (
+        describe_mixed_endpoints(dataclasses.replace(loaded, runs=loaded.runs[:2]), options) == ""
+    )
+
+
+def test_findings_say_what_exactly_is_shown(results, make_run):
+    for framework in ("sb3", "cleanrl"):
+        for seed in range(12):
+            make_run(seed=seed, framework=framework, env=PENDULUM, score=980 + seed / 2)
+    verdicts = judge_runs(load_runs(results), OPTIONS)
+    (item,) = verdicts.consistency
+    assert item.statement.is_conditional
+    (finding,) = answer_consistency(verdicts).findings
+    assert f"are {item.statement.text}: they are" in finding.text
+    assert "none of the runs failed, which leaves rates up to 22% possible" in finding.text
+    assert f"1 {item.statement.text}" in describe_statements([item])

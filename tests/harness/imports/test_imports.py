@@ -341,7 +341,7 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
         ("evaluations.npz", b"PK", "no archive"),
         ("monitor.csv", b"r,l,t\n1,2,3\n", "no monitor.csv"),
         ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\n1.0,20,0.5\n2.0,', "line 4 is cut"),
-        ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\nnan,20,0.5\n', "return nan"),
+        ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\n1.0,0,0.5\n', "after 0 steps"),
         ("events.out.tfevents.1", b"", "is empty"),
         ("events.out.tfevents.1", b"not an event file at all", "is no TensorBoard event file"),
         ("run-1.wandb", b"nothing", "no file of W&B"),
@@ -456,3 +456,61 @@ def test_length_says_nothing_where_the_task_is_unknown(tmp_path, call):
     (tmp_path / "b.csv").write_text("step,return\n10,3\n20,4\n30,5\n")
     assert call(tmp_path / "a.csv", tmp_path / "b.csv") == 0
     assert call(tmp_path / "a.csv", tmp_path / "b.csv", "--env", "A-v0", "--study", "two") == 1
+
+
+def write_two_runs(path: Path, returns: str) -> None:
+    """Write a table of two runs of four evaluations; the returns of the second one are given."""
+    rows = [f"0,{step},1.0" for step in range(1, 5)]
+    rows += [f"1,{step},{value}" for step, value in enumerate(returns.split(","), 1)]
+    path.write_text("\n".join(["seed,step,return", *rows]) + "\n")
+
+
+@pytest.mark.parametrize("returns", ["1.0,nan", "NaN,NaN,NaN,NaN", "1.0,2.0,-inf,3.0", "1,1e99"])
+def test_a_run_that_diverged_is_imported_as_failed(tmp_path, call, capsys, returns):
+    write_two_runs(tmp_path / "t.csv", returns)
+    assert call(tmp_path / "t.csv", "--returns", "evaluation") == 0
+    assert "Imported 2 runs; 0 refused" in (out := capsys.readouterr().out)
+    assert "failed training" in out and "non-finite returns" in out
+    readings = {read_run(path.parent).place.seed: path.parent for path in Path().rglob("run.json")}
+    good, bad = (read_run(readings[seed], with_evaluations=True) for seed in (0, 1))
+    assert good.complete and not bad.complete and not bad.damaged
+    assert bad.reason.startswith("failed: non-finite returns")
+    assert bad.record.final_score is None and bad.place.variant == good.place.variant
+
+
+def test_divergence_after_the_length_that_is_asked_for_does_not_count(tmp_path, call, capsys):
+    write_two_runs(tmp_path / "t.csv", "1.0,2.0,3.0,nan")
+    assert call(tmp_path / "t.csv", "--steps", "3") == 0
+    assert "failed training" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("empty", "imported", "failed"), [("refuse", 1, 0), ("skip", 2, 0), ("fail", 2, 1)]
+)
+def test_an_option_says_what_an_empty_return_means(tmp_path, call, capsys, empty, imported, failed):
+    write_two_runs(tmp_path / "t.csv", "1.0,2.0,,3.0")
+    code = call(tmp_path / "t.csv", "--empty-returns", empty)
+    out = capsys.readouterr().out
+    assert code == (empty == "refuse") and f"Imported {imported} run" in out
+    assert out.count("failed training") == failed
+    assert ("the return at step 3 is missing" in out) == (empty == "refuse")
+
+
+def test_episodes_of_a_training_that_diverged_are_imported_as_failed(tmp_path, call, capsys):
+    lines = ['#{"env_id": "A"}', "r,l,t", *(f"{n},100,{n}" for n in range(40)), "nan,100,41"]
+    (tmp_path / "monitor.csv").write_text("\n".join(lines) + "\n")
+    assert call(tmp_path / "monitor.csv", "--every", "1000", "--steps", "20000") == 0
+    assert "failed training" in capsys.readouterr().out
+
+
+def test_monitors_that_started_at_different_times_are_merged_by_the_clock(tmp_path, call):
+    folder = tmp_path / "monitors"
+    folder.mkdir()
+    # The second environment starts 10 s later; its first episode ends after all of the first's.
+    for number, start, value in ((0, 100.0, 1.0), (1, 110.0, 9.0)):
+        rows = [f"{value},50,{end}" for end in (1.0, 2.0, 3.0)]
+        header = f'#{{"t_start": {start}, "env_id": "A"}}'
+        (folder / f"{number}.monitor.csv").write_text("\n".join([header, "r,l,t", *rows]) + "\n")
+    assert call(folder, "--every", 150) == 0
+    (run,) = find_runs()
+    assert run.results[:, 0].tolist() == [1.0, 9.0]

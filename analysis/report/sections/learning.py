@@ -1,0 +1,147 @@
+"""Sentences and a table on whether frameworks have learned and beat random actions."""
+
+from collections.abc import Sequence
+
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import (
+    MISSING,
+    format_count,
+    format_number,
+    get_label,
+)
+from parallax.analysis.report.document import Block, Listing
+from parallax.analysis.report.tables import (
+    Column,
+    Table,
+    make_csv_column,
+    make_interval_columns,
+    make_number_column,
+    make_p_value_column,
+    make_setting_columns,
+    make_size_columns,
+    make_text_column,
+    make_verdict_column,
+)
+from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.references import (
+    INCONCLUSIVE,
+    NOT_SHOWN,
+    NOT_TESTED,
+    UNTRAINED,
+    WORSE_THAN_RANDOM,
+    LearningVerdict,
+    RandomVerdict,
+)
+
+_VERDICT_LEADS = {
+    WORSE_THAN_RANDOM: "Worse than random",
+    INCONCLUSIVE: "Neither better nor worse than random",
+}
+
+
+def count_learned(items: Sequence[LearningVerdict]) -> str:
+    """Format a count such as `4 of 6` tested frameworks; a dash if none could be tested."""
+    tested = [item for item in items if item.verdict != NOT_TESTED]
+    return f"{sum(item.is_learned for item in tested)} of {len(tested)}" if tested else MISSING
+
+
+def format_below_count(items: Sequence[RandomVerdict]) -> str:
+    """Return the number that is worse than random, such as `, 2 worse than random`."""
+    count = sum(item.verdict == WORSE_THAN_RANDOM for item in items)
+    return f", {count} worse than random" if count else ""
+
+
+def describe_learning(
+    learning: Sequence[LearningVerdict],
+    vs_random: Sequence[RandomVerdict],
+    pairs: Sequence[PairVerdict],
+) -> list[Block]:
+    """Describe which frameworks of a setting have learned, and which are not shown to have.
+
+    Args:
+        learning: All frameworks of the setting.
+        vs_random: The same against random actions; none where these were not measured.
+        pairs: Its pairs; it is said where some are equivalent that may both have learned nothing.
+    """
+    tested = [item for item in learning if item.verdict != NOT_TESTED]
+    found: list[Block] = []
+    if tested:
+        scores = dict.fromkeys(
+            f"{one.name} {format_number(one.mean)}"
+            for item in tested
+            for one in item.references
+            if one.name != UNTRAINED
+        )
+        ends = (function(item.margin for item in tested) for function in (min, max))
+        margins = " to ".join(dict.fromkeys(map(format_number, ends)))
+        found.append(
+            f"Learned: {count_learned(tested)} tested frameworks, by final returns. References: "
+            f"{', '.join(scores) or 'the untrained policy alone'}. Learned is above all of them "
+            f"by the margin of {margins}."
+        )
+    for verdict, lead in _VERDICT_LEADS.items():
+        own = [f"{_format_difference(item)}." for item in vs_random if item.verdict == verdict]
+        found += [Listing(tuple(own), lead)] if own else []
+    untested = [item for item in learning if item.verdict == NOT_TESTED and item.references]
+    names = [f"{_name_group(item.group)}, n = {item.group.n}." for item in untested]
+    found += [Listing(tuple(names), "Not tested")] if names else []
+    flat = _select_not_learned(learning)
+    alike = sum(
+        item.verdict == EQUIVALENT and {item.first.key, item.second.key} <= flat for item in pairs
+    )
+    if alike:
+        found.append(
+            f"Equivalent, but not shown to have learned: {format_count(alike, 'pair')}. What "
+            "learns nothing scores alike."
+        )
+    return found
+
+
+def remark_on_pair(item: PairVerdict, learning: Sequence[LearningVerdict]) -> str:
+    """Return the caveat on a pair of which one or both are not shown to have learned.
+
+    Args:
+        item: The pair.
+        learning: Of any settings.
+    """
+    flat = _select_not_learned(learning)
+    own = [group for group in (item.first, item.second) if group.key in flat]
+    if len(own) == 2:
+        return "; neither is shown to have learned"
+    return f"; {get_label(own[0].framework)} is not shown to have learned" if own else ""
+
+
+def _select_not_learned(items: Sequence[LearningVerdict]) -> set[tuple[StudyCell, str]]:
+    # By key: their scores are final returns, whatever endpoint the pairs have.
+    return {item.group.key for item in items if item.verdict == NOT_SHOWN}
+
+
+def _name_group(group: ScoreGroup) -> str:
+    return f"{get_label(group.framework)} ({format_number(float(group.moments.mean))})"
+
+
+def _format_difference(item: RandomVerdict) -> str:
+    return (
+        f"{_name_group(item.group)}, difference {format_number(item.difference)}, 95% interval "
+        f"[{format_number(item.low)}, {format_number(item.high)}], n = {item.group.n}"
+    )
+
+
+def make_vs_random_table(items: Sequence[RandomVerdict]) -> Table[RandomVerdict]:
+    """Return a table with a row for each framework in each setting."""
+    columns: tuple[Column[RandomVerdict], ...] = (
+        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *make_size_columns("ours", lambda i: i.group),
+        make_number_column("random_mean", "random actions", lambda i: i.random.mean),
+        make_csv_column("random_sd", lambda i: i.random.spread),
+        make_csv_column("random_episodes", lambda i: i.random.trials),
+        make_number_column("difference", "difference", lambda i: i.difference),
+        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        make_p_value_column("p", "p", lambda i: i.p),
+        make_csv_column("source", lambda i: i.random.source),
+    )
+    title = "Every framework against random actions"
+    return Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])
