@@ -63,7 +63,7 @@ def write_run(results: Path) -> Path:
 
     from parallax.harness.record.folder import RunFolder
     from parallax.harness.record.lock import RunLock
-    from parallax.harness.record.run_json import collect_provenance
+    from parallax.harness.record.provenance import collect_provenance
 
     folder = recorded.complete_run(results, evaluations=1)
     rng = np.random.default_rng(0)

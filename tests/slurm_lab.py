@@ -110,7 +110,8 @@ class Lab:
         spans = []
         for file in self.orders.glob(f"beats-{key}-*"):
             times = [float(line) for line in file.read_text().split()]
-            spans.append((times[0], times[-1], int(file.name.rpartition("-")[2])))
+            if times:  # the file is there before its first line is
+                spans.append((times[0], times[-1], int(file.name.rpartition("-")[2])))
         return sorted(spans)
 
     def trainings(self, key):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tabulate import tabulate
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.diagnosis import FINDING_LEVELS, DiagnosisReading, read_diagnosis
@@ -304,6 +303,8 @@ def format_findings(root: Path, *, notes: bool) -> str:
     rows = list(_count_findings(diagnosed, levels))
     if not rows:
         return "\n".join([*lines, "Nothing was found at these levels: " + ", ".join(levels) + "."])
+    from tabulate import tabulate  # watching needs no table
+
     header = ("level", "check", "framework", "algorithm", "task", "runs", "of", "from step", "seen")
     table = tabulate(rows, header, disable_numparse=True)
     return "\n".join([*lines, "", table, "", *_explain_findings(diagnosed, levels)])

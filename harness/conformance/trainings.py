@@ -39,7 +39,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import make_patches, make_replacement
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 # Two small rollouts, or as many steps of learning as of random actions.
 STEPS = 128

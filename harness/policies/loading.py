@@ -36,8 +36,8 @@ from parallax.harness.interventions.catalogue import collect_layers, make_replac
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
+from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import RunReading, read_policy, read_run
-from parallax.harness.record.run_json import hash_weights
 from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
 from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
 from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run

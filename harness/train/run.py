@@ -18,8 +18,8 @@ from parallax.harness.record.checkpoints import LoadedCheckpoint
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import LockOwner
+from parallax.harness.record.provenance import collect_provenance, hash_weights
 from parallax.harness.record.reading import read_run
-from parallax.harness.record.run_json import collect_provenance, hash_weights
 from parallax.harness.train.checkpointing import (
     CheckpointManager,
     ResumeError,

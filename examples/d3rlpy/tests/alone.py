@@ -7,7 +7,7 @@ from d3rlpy.dataset import create_fifo_replay_buffer
 from d3rlpy.logging import NoopAdapterFactory
 from d3rlpy.preprocessing import MinMaxActionScaler
 
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 
 def main():

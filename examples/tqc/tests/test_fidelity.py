@@ -7,7 +7,7 @@ import torch
 
 from parallax.envs.make import make_training_env
 from parallax.harness.cli.main import main
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 STEPS, SEED = 300, 5
 

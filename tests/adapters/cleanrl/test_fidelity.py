@@ -10,7 +10,7 @@ import support
 
 from parallax.adapters.cleanrl.scripts import read_script
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CASES = {

@@ -11,7 +11,7 @@ from torch import nn
 
 from parallax.adapters.sb3.train import copy_weights
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 GAME = "MinAtar/Breakout-v1"

@@ -7,7 +7,7 @@ import support
 from stable_baselines3.common.noise import NormalActionNoise
 
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 sbx = pytest.importorskip("sbx")
 

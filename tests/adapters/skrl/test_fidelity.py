@@ -9,7 +9,7 @@ import pytest
 import support
 
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 pytest.importorskip("skrl")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import support
 
-from parallax.harness.record.run_json import hash_weights
+from parallax.harness.record.provenance import hash_weights
 
 ROUND = {"train_freq": 50, "gradient_steps": 50}
 OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}

@@ -22,8 +22,8 @@ from parallax.harness.policies.worker import (
     has_same_returns,
 )
 from parallax.harness.record.layout import POLICY_FILE
+from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import read_run
-from parallax.harness.record.run_json import hash_weights
 from parallax.harness.train.prepare import prepare_run
 
 pytest.importorskip("minatar")
