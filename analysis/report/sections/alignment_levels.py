@@ -34,6 +34,7 @@ from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
 from parallax.analysis.stats.decomposition import ShareIntervals
 from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     REACHED_SHARE,
@@ -42,6 +43,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelResults,
     LevelSpread,
     LevelTask,
+    collect_reaching_times,
     compare_reaching_times,
     find_common_frameworks,
 )
@@ -55,6 +57,7 @@ _LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as convergin
 _MAX_NAMED_TASKS = 2
 _MAX_FINDINGS = 3
 _COMPARED = "exact"
+_ALPHA = 0.05
 
 
 def make_level_section(results: LevelResults, reached: Sequence[Block] = ()) -> ReportSection:
@@ -469,12 +472,37 @@ def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:
         )
         for spread, test, holm in zip(spreads, tests, corrected, strict=True)
     )
+    orders = tuple(
+        _describe_reaching_order(spread)
+        for spread, p in zip(spreads, corrected, strict=True)
+        if spread.level == _COMPARED and p < _ALPHA
+    )
     heads = ("task", "level", f"runs that reached {REACHED_SHARE:.0%}", "p", "corrected p")
     return (
         "Do frameworks differ in when a run first gets there? Log-rank test over all frameworks of "
         "a row, with runs permuted between them; corrected by Holm's method over the rows.",
-        Grid((*heads,), rows),
+        Grid(heads, rows),
+        Listing(
+            orders,
+            "Frameworks are shown to differ at equal hyperparameters"
+            if orders
+            else "No frameworks are shown to differ at equal hyperparameters",
+        ),
     )
+
+
+def _describe_reaching_order(spread: LevelSpread) -> str:
+    """Return the frameworks of a task from the fastest to the slowest, with their median steps."""
+    medians = {
+        name: estimate_survival(sample).median
+        for name, group in spread.groups.items()
+        if (sample := collect_reaching_times(group, spread)) is not None
+    }
+    shown = ", ".join(
+        f"{get_label(name)} {f'{steps:,.0f}' if math.isfinite(steps) else 'never in half its runs'}"
+        for name, steps in sorted(medians.items(), key=lambda item: (item[1], item[0]))
+    )
+    return f"{_name_task(spread.task)}, median steps to {REACHED_SHARE:.0%}: {shown}."
 
 
 def _count_runs(spread: LevelSpread) -> tuple[int, int, int]:
