@@ -27,7 +27,7 @@ CASES = {
     ("skrl", "ppo"): ("adam_eps", "1e-8", "1.1e-8"),
     ("cleanrl", "sac"): ("adam_eps", "1e-8", "1.1e-8"),
     ("sb3", "dqn"): ("huber_delta", "1.0", "1.1"),
-    ("sbx", "sac"): ("adam_eps", "1e-8", "1.1e-8"),
+    ("sbx", "dqn"): ("huber_delta", "1.0", "1.1"),
 }
 """Framework and algorithm: a constant of upstream, its value there, and another one."""
 TASKS = {

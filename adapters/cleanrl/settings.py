@@ -368,6 +368,7 @@ DQN_NETWORKS = ("q_network", "target_network")
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of DQN's script."""
+    _refuse_images(t, context)
     t.set_option("learning_rate", "learning-rate")
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
@@ -396,7 +397,6 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.declare_constant("max_grad_norm", None)
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (120, 84))
-    _refuse_images(t, context)
     t.declare_constant("bootstrap_truncation", True)
     return finish_off_policy(t, hp, context, **_count_dqn_updates(hp, context))
 

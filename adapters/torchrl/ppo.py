@@ -224,6 +224,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         mark_truncations(rollout, settings)
         for batch in iterate_minibatches(components, buffer, rollout):
             if exceeds_target_kl(components, batch):
+                buffer.empty()  # the next rollout begins with all of its minibatches
                 break
             progress.updates += 1
             means.add(make_update(components, batch, find_scheduled_step(components, progress)))

@@ -27,6 +27,15 @@ _OFF: Mapping[str, tuple[Any, ...]] = {
     "policy_weight_decay": (0, None),
     "critic_weight_decay": (0, None),
 }
+# Parts of reference forms that change nothing where a hyperparameter has one of these values.
+_LARGER_LOSS = ("larger-value-loss", "value_clip_range", (None,))
+_DEPENDENT: Mapping[FormKey, tuple[tuple[str, str, tuple[Any, ...]], ...]] = {
+    ("ppo", "sb3"): (_LARGER_LOSS,),
+    ("ppo", "sbx"): (_LARGER_LOSS,),
+    ("ppo", "skrl"): (_LARGER_LOSS, ("kl-stop-ends-rollout", "target_kl", (None,))),
+    ("sac", "cleanrl"): (("one-policy-update-per-delay", "policy_delay", (1, None)),),
+    ("sac", "sb3"): (("targets-after-whole-interval", "target_update_interval", (1, None)),),
+}
 
 
 @functools.cache
@@ -60,8 +69,21 @@ def list_remaining_differences(
     form = _read_forms(REFERENCE_FORMS).get((algorithm, framework))
     if form is None:
         return None
-    applied = [_list_applied(run) for run in runs]
-    return tuple(sorted(form - frozenset.intersection(*applied) if applied else form))
+    remaining = [
+        (form | _list_dependent(algorithm, framework, run)) - _list_applied(run) for run in runs
+    ]
+    whole = form | {name for name, *_ in _DEPENDENT.get((algorithm, framework), ())}
+    return tuple(sorted(frozenset.union(*remaining) if remaining else whole))
+
+
+def _list_dependent(algorithm: str, framework: str, run: CompletedRun) -> frozenset[str]:
+    """Return parts of a reference form that only a run's unusual values need."""
+    values = run.effective_hyperparameters
+    return frozenset(
+        name
+        for name, field, inert in _DEPENDENT.get((algorithm, framework), ())
+        if values.get(field) not in inert
+    )
 
 
 def _list_applied(run: CompletedRun) -> frozenset[str]:
@@ -94,7 +116,13 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
 
 
 def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
-    forms = _read_forms(table)
-    return all(
-        forms.get((run.id.cell.algorithm, run.id.framework)) == _list_applied(run) for run in runs
-    )
+    return all(_is_in_form(run, table) for run in runs)
+
+
+def _is_in_form(run: CompletedRun, table: str) -> bool:
+    key = run.id.cell.algorithm, run.id.framework
+    form, acting = _read_forms(table).get(key), _list_dependent(*key, run)
+    known = {name for name, *_ in _DEPENDENT.get(key, ())}
+    if form is None or (acting and table != REFERENCE_FORMS):
+        return False
+    return form | acting == _list_applied(run) - (known - acting)

@@ -1,6 +1,7 @@
 """A hyperparameter is declared, and means what the schema says, or is refused."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from parallax.harness.contract.adapter import Weights, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
+from parallax.harness.contract.translation import NativeConfig
 
 _LEARNING_RATE_ROLES = {
     "learning_rate": POLICY,
@@ -31,6 +33,81 @@ _LEARNING_RATE_ROLES = {
 _NOISE = 0.05
 _LEARNING_STEPS = 32
 """Environment steps after the random ones, in which a changed hyperparameter must show."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PatchCase:
+    """A value that an adapter patches into upstream, or sets around it.
+
+    Attributes:
+        field: The hyperparameter.
+        value: Its value.
+        base: Hyperparameters of a training with another value of it.
+        hyperparameters: The same with this value.
+        native: Their translation.
+    """
+
+    field: str
+    value: Any
+    base: Hyperparameters
+    hyperparameters: Hyperparameters
+    native: NativeConfig
+
+    @property
+    def is_patched(self) -> bool:
+        """Return whether a patch of upstream's source gives the value."""
+        return self.field in self.native.patched_fields
+
+
+# What else a value needs to be one that only a patch gives; each is tried.
+_SURROUNDINGS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"learning_starts": 65},
+    {"clip_range": 0.1},
+    {"train_freq": 3, "gradient_steps": 2},
+    {"gradient_steps": 3},
+    {"tau": 0.3},
+)
+
+
+def list_patch_cases(framework: str, algorithm: str) -> list[PatchCase]:
+    """List values for every hyperparameter that upstream fixes, or that a patch can set."""
+    usual = make_base_hyperparameters(framework, algorithm)
+    rows = translate_hyperparameters(framework, algorithm, usual).alignment
+    fixed = {row.field for row in rows if row.is_fixed}
+    patchable = load_adapter(framework).list_patchable_fields(algorithm)
+    found = []
+    for field in sorted(patchable | fixed):
+        for surroundings in _SURROUNDINGS:
+            cases = [
+                case
+                for value in type(usual).alternatives.get(field, ())
+                if (case := _make_patch_case(framework, algorithm, field, value, surroundings))
+                and (case.is_patched or field in fixed)
+            ]
+            found += cases
+            if any(case.is_patched for case in cases) or (cases and field not in patchable):
+                break
+    return found
+
+
+def _make_patch_case(
+    framework: str, algorithm: str, field: str, value: Any, surroundings: Mapping[str, Any]
+) -> PatchCase | None:
+    """Return a case, or None where the value is the usual one or the framework refuses it."""
+    usual = make_base_hyperparameters(framework, algorithm)
+    known = {name: given for name, given in surroundings.items() if hasattr(usual, name)}
+    if len(known) < len(surroundings) or field in known or value == getattr(usual, field):
+        return None
+    base = dataclasses.replace(usual, **known)
+    other = dataclasses.replace(base, **{field: value})
+    trained = framework, algorithm
+    try:
+        translate_hyperparameters(*trained, base, patch_constants=True)
+        native = translate_hyperparameters(*trained, other, patch_constants=True)
+    except SpecError:
+        return None  # an alignment of recipes shows what is refused
+    return PatchCase(field, value, base, other, native)
 
 
 class HyperparameterConformance:
@@ -89,32 +166,19 @@ class HyperparameterConformance:
         base = make_base_hyperparameters(*trained)
         rows = {row.field: row for row in translate_hyperparameters(*trained, base).alignment}
         plain = train_algorithm(*trained, base)
-        plain_schedule = translate_hyperparameters(*trained, base).update_schedule
-        patchable = load_adapter(self.framework).list_patchable_fields(algorithm)
-        fixed = {field for field, row in rows.items() if row.is_fixed}
-        for field in sorted(patchable | fixed):
-            if field in patchable & fixed:
+        for field in sorted(load_adapter(self.framework).list_patchable_fields(algorithm)):
+            if rows[field].is_fixed:
                 same = train_algorithm(*trained, base, forced_patches=(field,))
                 assert same.digest == plain.digest, f"{field}: the patch changes something else"
-            for value in _list_patch_values(base, field):
-                other = dataclasses.replace(base, **{field: value})
-                try:
-                    native = translate_hyperparameters(*trained, other, patch_constants=True)
-                except SpecError:
-                    continue  # an alignment of recipes shows what is refused
-                row = next(row for row in native.alignment if row.field == field)
-                if row.kind != "patched" and field not in fixed:
-                    continue
-                found = train_algorithm(*trained, other, patch_constants=True)
-                changed = f"{field}={format_value(value)}"
-                assert found.digest != plain.digest, f"{changed} changes nothing"
-                if field == "target_kl":  # how many updates it leaves depends on the data
-                    continue
-                counted = observe_training(*trained, other, patch_constants=True).update_schedule
-                if field == "target_kl":  # which ends the epochs early
-                    assert counted.total_gradient_steps < plain_schedule.total_gradient_steps
-                else:
-                    assert counted == native.update_schedule, f"with {changed}"
+        for case in list_patch_cases(*trained):
+            found = train_algorithm(*trained, case.hyperparameters, patch_constants=True)
+            changed = f"{case.field}={format_value(case.value)}"
+            before = train_algorithm(*trained, case.base, patch_constants=True)
+            assert found.digest != before.digest, f"{changed} changes nothing"
+            if case.field == "target_kl":  # how many updates it leaves depends on the data
+                continue
+            observed = observe_training(*trained, case.hyperparameters, patch_constants=True)
+            assert observed.update_schedule == case.native.update_schedule, f"with {changed}"
 
     def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
         """The step sizes of policy, critics and temperature are the configured ones."""
@@ -227,11 +291,6 @@ def _compute_share(before: NDArray[Any], after: NDArray[Any], online: NDArray[An
     share = float(way @ gone / (way @ way))
     strays = np.abs(gone - share * way).max() > 1e-6 + 0.01 * np.abs(gone).max()
     return np.nan if strays else share
-
-
-def _list_patch_values(base: Hyperparameters, field: str) -> list[Any]:
-    """List other values of a field than that which a training has."""
-    return [v for v in type(base).alternatives.get(field, ()) if v != getattr(base, field)]
 
 
 def _check_refusal(framework: str, algorithm: str, field: str, base: Any) -> None:

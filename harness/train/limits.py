@@ -13,10 +13,11 @@ from typing import Any
 
 from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import check_acceleration
-from parallax.harness.contract.adapter import CPU, Adapter, get_action_kinds
+from parallax.harness.contract.adapter import CPU, Adapter, RunContext, get_action_kinds
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.contract.translation import NativeConfig
 
@@ -52,7 +53,9 @@ def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:
     fitting = [
         name
         for name in ALGORITHMS
-        if adapter.supports(name) and task.actions in get_action_kinds(adapter, name)
+        if adapter.supports(name)
+        and task.actions in get_action_kinds(adapter, name)
+        and _takes_task(adapter, name, task)
     ]
     remedy = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
     raise SpecError(
@@ -60,6 +63,19 @@ def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:
         f"framework={spec.framework} chooses {' or '.join(sorted(kinds))} ones: use {remedy}, "
         "or another task."
     )
+
+
+def _takes_task(adapter: Adapter, algorithm: str, task: Task) -> bool:
+    """Return whether a framework trains an algorithm on a task, with some recipe."""
+    context = RunContext(task, 10**6, 0, patch_constants=True, converts_meanings=True)
+    for name in list_recipe_names(algorithm):
+        try:
+            recipe = load_recipe(algorithm, name).resolve_for_task(task)
+            adapter.translate(algorithm, recipe, context)
+        except SpecError:
+            continue
+        return True
+    return False
 
 
 def check_replay(spec: RunSpec, adapter: Adapter) -> None:

@@ -12,7 +12,7 @@ from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
-from parallax.harness.contract.run_spec import PROTOCOL_FIELDS, RunSpec
+from parallax.harness.contract.run_spec import DEFAULTS_RECIPE, PROTOCOL_FIELDS, RunSpec
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
@@ -34,6 +34,9 @@ from parallax.harness.train.limits import (
 )
 from parallax.harness.train.loggers import check_logger_installed
 
+_USUAL_RECIPE = "original"
+"""Recipe of a run whose command line names none."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
@@ -54,12 +57,14 @@ class PreparedRun:
     interventions: tuple[Intervention, ...] = ()
 
 
+class _RefusedValueError(SpecError):
+    """The framework takes a hyperparameter's value neither by an option nor by a patch."""
+
+
 def prepare_run(
     spec: RunSpec, adapter: Adapter, on_this_machine: bool = True, must_learn: bool = True
 ) -> PreparedRun:
     """Check a run, resolve its hyperparameters and translate them.
-
-    This is the one place that knows the order of the steps.
 
     Args:
         spec: The run.
@@ -69,8 +74,20 @@ def prepare_run(
             before, or only tries whether it can begin, may be one.
 
     Raises:
-        SpecError: The framework or task is missing or cannot honour the run.
+        SpecError: The framework or task is missing or cannot honour the run; proposes only what
+            the framework takes.
     """
+    try:
+        return _prepare_run(spec, adapter, on_this_machine, must_learn)
+    except _RefusedValueError as error:
+        remedies = ["Change the value", *_list_accepted_changes(spec, adapter)]
+        raise SpecError(f"{error} {', or use '.join(remedies)}.") from error
+
+
+def _prepare_run(
+    spec: RunSpec, adapter: Adapter, on_this_machine: bool, must_learn: bool
+) -> PreparedRun:
+    """Prepare a run; this is the one place that knows the order of the steps."""
     _check_installation(spec, adapter)
     task = _load_task(spec)
     check_limits(spec, task, Machine.here() if on_this_machine else ANY)
@@ -163,13 +180,54 @@ def _translate(
     try:
         return adapter.translate(spec.algorithm, hyperparameters, context)
     except SpecError as error:
-        if spec.alignment in ("defaults", "common") or "hyperparameters." not in str(error):
+        if "hyperparameters." not in str(error):
             raise
-        remedy = "" if spec.patches else "use patches=true, which changes upstream's constants, or "
-        raise SpecError(
-            f"{error} Change the value, or {remedy}use alignment=common, which leaves what not "
-            "every framework exposes at the framework's own default."
-        ) from error
+        raise _RefusedValueError(str(error)) from error
+
+
+_CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
+    ("patches=true, which changes upstream's constants", {"patches": True}),
+    ("alignment=exact, which patches what upstream fixes", {"alignment": "exact"}),
+    ("n_envs=1", {"n_envs": 1}),
+    (
+        "alignment=common, which leaves what not every framework exposes at the framework's own "
+        "default",
+        {"alignment": "common"},
+    ),
+)
+"""Changes of a run that may make a framework take it, in words and as fields of `RunSpec`."""
+
+
+def _list_accepted_changes(spec: RunSpec, adapter: Adapter) -> list[str]:
+    """List the changes, each alone, with which the framework takes a run that it refuses."""
+    return [
+        words
+        for words, fields in _CHANGES
+        if any(getattr(spec, name) != value for name, value in fields.items())
+        and _is_accepted(_change_run(spec, fields), adapter)
+    ]
+
+
+def _change_run(spec: RunSpec, fields: Mapping[str, Any]) -> RunSpec:
+    """Return a run as it is when the user types other values of some fields."""
+    changed = dataclasses.replace(spec, **fields)
+    if spec.hps != DEFAULTS_RECIPE or changed.alignment == spec.alignment:
+        return changed
+    if _USUAL_RECIPE not in list_recipe_names(spec.algorithm):
+        return changed
+    kept = {name: getattr(spec.hyperparameters, name) for name in spec.overridden}
+    recipe = dataclasses.replace(load_recipe(spec.algorithm, _USUAL_RECIPE), **kept)
+    return dataclasses.replace(changed, hps=_USUAL_RECIPE, hyperparameters=recipe)
+
+
+def _is_accepted(spec: RunSpec, adapter: Adapter) -> bool:
+    if spec.alignment == "common" and set(spec.overridden) - spec.hyperparameters.common_fields:
+        return False
+    try:
+        _prepare_run(spec, adapter, on_this_machine=False, must_learn=False)
+    except SpecError:
+        return False
+    return True
 
 
 def resolve_hyperparameters(

@@ -129,7 +129,7 @@ class OffPolicy(Hyperparameters):
         "train_freq": (4,),
         "gradient_steps": (4,),
         "adam_eps": (1e-3,),
-        "hidden_sizes": ((12, 12),),
+        "hidden_sizes": ((12, 12), (12, 9)),
         "bootstrap_truncation": (False, True),
     }
 

@@ -90,7 +90,7 @@ class PPO(Hyperparameters):
         "learning_rate": (0.02,),
         "learning_rate_schedule": ("linear", "constant"),
         "rollout_steps": (96, 32),
-        "minibatch_size": (32,),
+        "minibatch_size": (32, 24),
         "epochs": (2,),
         "gamma": (0.9, 0.5),
         "gae_lambda": (0.5,),
@@ -103,7 +103,7 @@ class PPO(Hyperparameters):
         "max_grad_norm": (0.01,),
         "target_kl": (1e-6,),
         "adam_eps": (1e-3,),
-        "hidden_sizes": ((12, 12),),
+        "hidden_sizes": ((12, 12), (12, 9)),
         "conv_filters": ((4,), None),
         "bootstrap_truncation": (False, True),
     }

@@ -3,6 +3,11 @@ import torch
 
 from parallax.adapters.torchrl import ppo
 from parallax.adapters.torchrl.networks import copy_weights
+from parallax.harness.conformance.trainings import (
+    make_base_hyperparameters,
+    make_training_conditions,
+    train_uncached,
+)
 
 
 @pytest.fixture
@@ -89,3 +94,18 @@ def test_ppo_trains_without_a_value_loss(build, rollout):
     assert "loss/value" not in ppo.update(components, data, 1)
     after = copy_weights(components.loss, ["critic_network"])
     assert all((before[name] == after[name]).all() for name in before)
+
+
+def test_ppo_learns_from_whole_rollouts_after_an_early_stop(monkeypatch):
+    base = make_base_hyperparameters("torchrl", "ppo")
+    minibatches = base.rollout_steps // base.minibatch_size
+    seen = []
+
+    def exceed_at_the_second(components, batch):
+        seen.append(len(batch))
+        return len(seen) == 2
+
+    monkeypatch.setattr(ppo, "exceeds_target_kl", exceed_at_the_second)
+    steps = 2 * base.rollout_steps
+    train_uncached("torchrl", "ppo", base, make_training_conditions("ppo", steps=steps))
+    assert len(seen) == 2 + base.epochs * minibatches

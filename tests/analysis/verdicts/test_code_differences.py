@@ -67,7 +67,8 @@ def test_what_runs_lack_of_the_reference_form_is_listed():
     assert remaining("sb3") == ("critic-loss-x1", "exact-squash-correction")
     assert remaining("sb3", {"critic-loss-x1"}) == ("exact-squash-correction",)
     assert remaining("sb3", SB3) == ()
-    assert list_remaining_differences("sac", "sb3", ()) == tuple(sorted(SB3))
+    whole = SB3 | {"targets-after-whole-interval"}
+    assert list_remaining_differences("sac", "sb3", ()) == tuple(sorted(whole))
     assert list_remaining_differences("sac", "another", ()) is None
 
 
@@ -77,3 +78,15 @@ def test_the_table_has_the_form_that_runs_get(framework, algorithm):
     listed = list_remaining_differences(algorithm, framework, ())
     form = list_reference_form(load_adapter(framework), algorithm)
     assert listed is None or set(listed) == {item.name for item in form}
+
+
+@pytest.mark.parametrize(("interval", "left"), [(1, ()), (2, ("targets-after-whole-interval",))])
+def test_unusual_values_add_what_only_they_need(interval, left):
+    values = {"target_update_interval": interval}
+    plain = make_group("sb3", SB3, values)
+    assert list_remaining_differences("sac", "sb3", plain.runs) == left
+    other = make_group("tianshou", TIANSHOU, values)
+    assert is_same_algorithm(plain, other) is (not left)
+    assert is_same_algorithm(
+        make_group("sb3", SB3 | {"targets-after-whole-interval"}, values), other
+    )
