@@ -215,8 +215,8 @@ def _change_run(spec: RunSpec, fields: Mapping[str, Any]) -> RunSpec:
         return changed
     if _USUAL_RECIPE not in list_recipe_names(spec.algorithm):
         return changed
-    kept = {name: getattr(spec.hyperparameters, name) for name in spec.overridden}
-    recipe = dataclasses.replace(load_recipe(spec.algorithm, _USUAL_RECIPE), **kept)
+    applied = {name: getattr(spec.hyperparameters, name) for name in spec.overridden}
+    recipe = dataclasses.replace(load_recipe(spec.algorithm, _USUAL_RECIPE), **applied)
     return dataclasses.replace(changed, hps=_USUAL_RECIPE, hyperparameters=recipe)
 
 
