@@ -142,8 +142,8 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     """Return at most three findings of at most 30 words, by a rule and never by hand.
 
-    The first is on the tasks whose spread shrinks the most when hyperparameters are set equal, the
-    second on the largest spread that is left, the third on the share of runs that learned.
+    The first is on the task whose intervals of the spread are furthest apart between own and equal
+    hyperparameters, the second on the largest spread that is left, the third on the share of runs that learned.
     """
     rows = results.by_task
     both = [
@@ -153,7 +153,7 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     ]
     found = []
     if both:
-        task, own, equal = max(both, key=lambda row: row[1].spread - row[2].spread)
+        task, own, equal = max(both, key=_measure_separation)
         found.append(
             f"{_name_task(task)}: the spread between frameworks is {_format_spread(own)} with own "
             f"and {_format_spread(equal)} with equal hyperparameters (0 does nothing, 1 solved)."
@@ -172,6 +172,13 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     elif exact:
         found.append(_describe_learned(exact))
     return tuple(found[:_MAX_FINDINGS])
+
+
+def _measure_separation(row: tuple[LevelTask, LevelSpread, LevelSpread]) -> float:
+    """Return how far the spread at own hyperparameters is above that at equal ones, at least."""
+    _, own, equal = row
+    distance = own.interval[0] - equal.interval[1]
+    return -math.inf if math.isnan(distance) else distance
 
 
 def _format_spread(spread: LevelSpread) -> str:
