@@ -143,7 +143,8 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     """Return at most three findings of at most 30 words, by a rule and never by hand.
 
     The first is on the task whose intervals of the spread are furthest apart between own and equal
-    hyperparameters, the second on the largest spread that is left, the third on the share of runs that learned.
+    hyperparameters, the second on the largest spread that is left, the third on the share of runs
+    that learned.
     """
     rows = results.by_task
     both = [
