@@ -71,6 +71,8 @@ it. Where the scripted training shows no difference, all probes of the algorithm
 vary what this training fixes, such as the bounds of actions, the schedule of the learning rate and
 the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl ships no networks, and
 all are given those of the probes.
+`target-update-after-policy` of sbx shows in float64 only: without it the targets of DDPG's policy
+differ by 5e-6 after one update, which float32 counts as rounding.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 20 --float64 --algorithms td3,ddpg,sac \\

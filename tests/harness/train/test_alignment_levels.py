@@ -101,3 +101,18 @@ def test_what_the_form_does_not_allow_is_refused(text, message):
     first = list_reference_form(adapter, "sac")[0].name
     with pytest.raises(SpecError, match=message.format(first=first)):
         resolve_interventions(text.format(first=first), adapter, "sac", reference_form=True)
+
+
+@pytest.mark.parametrize("level", ["exact", "lockstep"])
+def test_a_refusal_proposes_only_what_is_taken(level):
+    with pytest.raises(SpecError) as caught:
+        prepare("sb3", "ppo", hps="original", alignment=level, n_envs=3, steps=6000)
+    assert "or use n_envs=1." in str(caught.value) and "alignment=" not in str(caught.value)
+    prepare("sb3", "ppo", hps="original", alignment=level, n_envs=1, steps=6000)
+
+
+def test_common_proposes_exact_where_only_a_patch_gives_a_value():
+    changes = {"hps": "cleanrl", "steps": 6000}
+    with pytest.raises(SpecError, match=r"value_clip_range.*or use alignment=exact"):
+        prepare("sbx", "ppo", alignment="common", **changes)
+    prepare("sbx", "ppo", alignment="exact", **changes)
