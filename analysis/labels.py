@@ -9,7 +9,7 @@ from typing import TypeVar
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
-from parallax.harness.contract.labels import get_label as get_label
+from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
 

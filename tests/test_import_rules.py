@@ -39,6 +39,7 @@ RULES = {
     },
     f"{H}.probes": {
         *("parallax.envs.tasks", f"{H}.contract", f"{H}.formulas", f"{H}.interventions"),
+        f"{H}.record.labels",
     },
     f"{H}.environment_probes": {"parallax.envs", f"{H}.contract"},
     f"{H}.lockstep": {
@@ -46,7 +47,7 @@ RULES = {
         f"{H}.probes",
     },
     f"{H}.versions": {
-        *(f"{H}.contract", f"{H}.probes", f"{H}.interventions"),
+        *(f"{H}.contract", f"{H}.probes", f"{H}.interventions", f"{H}.record.labels"),
     },
     f"{H}.conformance": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep"),
@@ -64,7 +65,7 @@ RULES = {
     f"{N}.stats": set(),
     f"{N}.escaping": {f"{H}.record"},
     f"{N}.data": {f"{H}.record"},
-    f"{N}.labels": {f"{N}.data", f"{N}.stats", f"{H}.contract.labels"},
+    f"{N}.labels": {f"{N}.data", f"{N}.stats", f"{H}.record.labels"},
     f"{N}.verdicts": {f"{N}.data", f"{N}.stats", f"{N}.labels"},
     f"{N}.plan": {f"{N}.data", f"{N}.stats", f"{N}.labels", f"{N}.verdicts", f"{H}.record"},
     f"{N}.figures": {f"{N}.data", f"{N}.stats", f"{N}.labels", f"{N}.verdicts", f"{H}.record"},

@@ -83,7 +83,8 @@ def draw_reached_figure(results: LevelResults) -> Figure:
             line[0].set_title(title, loc="left", fontweight="bold", pad=12)
             for axis, level in zip(line, LEVELS, strict=True):
                 if level in levels:
-                    axis.text(0, 1.03, LEVEL_LABELS[level], transform=axis.transAxes, va="bottom")
+                    text = f"{LEVEL_LABELS[level]}, {levels[level].format_sizes()}"
+                    axis.text(0, 1.03, text, transform=axis.transAxes, va="bottom")
                     _draw_panel(axis, levels[level], styles, task.length)
                 else:  # the title of a row stands above its first panel, drawn or not
                     axis.axis("off")
@@ -113,15 +114,6 @@ def _draw_panel(
         if curve is not None:
             shift = _APART * (place - (len(names) - 1) / 2)
             _draw_steps(axis, curve.steps, 1 - curve.share, shift, styles[name])
-    axis.text(
-        0.98,
-        0.06,
-        spread.format_sizes(),
-        transform=axis.transAxes,
-        ha="right",
-        va="bottom",
-        color="0.3",
-    )
 
 
 def _draw_steps(

@@ -6,6 +6,7 @@ the others.
 """
 
 import functools
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,15 +28,19 @@ _OFF: Mapping[str, tuple[Any, ...]] = {
     "policy_weight_decay": (0, None),
     "critic_weight_decay": (0, None),
 }
-# Parts of reference forms that change nothing where a hyperparameter has one of these values.
-_LARGER_LOSS = ("larger-value-loss", "value_clip_range", (None,))
-_DEPENDENT: Mapping[FormKey, tuple[tuple[str, str, tuple[Any, ...]], ...]] = {
-    ("ppo", "sb3"): (_LARGER_LOSS,),
-    ("ppo", "sbx"): (_LARGER_LOSS,),
-    ("ppo", "skrl"): (_LARGER_LOSS, ("kl-stop-ends-rollout", "target_kl", (None,))),
-    ("sac", "cleanrl"): (("one-policy-update-per-delay", "policy_delay", (1, None)),),
-    ("sac", "sb3"): (("targets-after-whole-interval", "target_update_interval", (1, None)),),
-}
+# Parts of reference forms that change nothing where a hyperparameter has one of some values.
+_DEPENDENT_PARTS = "lockstep/dependent_parts"
+
+
+@functools.cache
+def _read_dependent_parts() -> Mapping[FormKey, tuple[tuple[str, str, tuple[Any, ...]], ...]]:
+    """Return intervention, hyperparameter and values without effect, by implementation."""
+    found: dict[FormKey, tuple[tuple[str, str, tuple[Any, ...]], ...]] = {}
+    for row in read_csv_rows(_DEPENDENT_PARTS):
+        key = row["algorithm"], row["framework"]
+        values = tuple(json.loads(row["values_without_effect"]))
+        found[key] = (*found.get(key, ()), (row["intervention"], row["hyperparameter"], values))
+    return found
 
 
 @functools.cache
@@ -72,7 +77,7 @@ def list_remaining_differences(
     remaining = [
         (form | _list_dependent(algorithm, framework, run)) - _list_applied(run) for run in runs
     ]
-    whole = form | {name for name, *_ in _DEPENDENT.get((algorithm, framework), ())}
+    whole = form | {name for name, *_ in _read_dependent_parts().get((algorithm, framework), ())}
     return tuple(sorted(frozenset.union(*remaining) if remaining else whole))
 
 
@@ -81,7 +86,7 @@ def _list_dependent(algorithm: str, framework: str, run: CompletedRun) -> frozen
     values = run.effective_hyperparameters
     return frozenset(
         name
-        for name, field, inert in _DEPENDENT.get((algorithm, framework), ())
+        for name, field, inert in _read_dependent_parts().get((algorithm, framework), ())
         if values.get(field) not in inert
     )
 
@@ -122,7 +127,7 @@ def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
 def _is_in_form(run: CompletedRun, table: str) -> bool:
     key = run.id.cell.algorithm, run.id.framework
     form, acting = _read_forms(table).get(key), _list_dependent(*key, run)
-    known = {name for name, *_ in _DEPENDENT.get(key, ())}
+    known = {name for name, *_ in _read_dependent_parts().get(key, ())}
     if form is None or (acting and table != REFERENCE_FORMS):
         return False
     return form | acting == _list_applied(run) - (known - acting)

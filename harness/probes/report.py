@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from parallax.harness.contract.labels import get_label
 from parallax.harness.probes import figures
 from parallax.harness.probes.figures import FigureDrawer, make_curve_drawer, render_svg
 from parallax.harness.probes.ppo.experiments import CLIP
@@ -22,6 +21,7 @@ from parallax.harness.probes.results import (
     has_difference,
     rank_differences,
 )
+from parallax.harness.record.labels import get_label
 
 LINE_WIDTH = 100
 MAX_LISTED_PROBES = 5

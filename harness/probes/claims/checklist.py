@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.contract.labels import FRAMEWORK_LABELS
 from parallax.harness.probes.claims.claims import (
     CLAIMS_FILE,
     ClaimCheck,
@@ -23,6 +22,7 @@ from parallax.harness.probes.claims.claims import (
     make_check,
 )
 from parallax.harness.probes.results import RECIPE, ProbeReport, ProbeResult
+from parallax.harness.record.labels import FRAMEWORK_LABELS
 
 DETAILS_FILE = CLAIMS_FILE.with_name("ppo_details.yaml")
 DEFAULT, OPTION, COMPONENT = "by default", "as an option", "as a component"

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.labels import FRAMEWORK_LABELS
 from parallax.harness.probes.claims.claims import (
     CONFIRMED,
     REFUTED,
@@ -23,6 +22,7 @@ from parallax.harness.probes.results import (
     ProbeResult,
     describe_answer,
 )
+from parallax.harness.record.labels import FRAMEWORK_LABELS
 
 OTHER_FRAMEWORKS = tuple(
     name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")

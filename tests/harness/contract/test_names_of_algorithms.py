@@ -17,7 +17,7 @@ ELSEWHERE = (
     "harness/lockstep/",
     "analysis/thesis/",
     "analysis/data/paper_tables.py",
-    "analysis/labels.py",
+    "harness/record/labels.py",
     "analysis/figures/style.py",
 )
 NAMES = {*BUILTIN_ALGORITHMS, *(cls.__name__ for cls in BUILTIN_ALGORITHMS.values())}

@@ -1,7 +1,5 @@
 """Names of frameworks and algorithms as people spell them."""
 
-from parallax.harness.contract.algorithms import ALGORITHMS
-
 FRAMEWORK_LABELS = {
     "cleanrl": "CleanRL",
     "sb3": "SB3",
@@ -11,6 +9,14 @@ FRAMEWORK_LABELS = {
     "sbx": "sbx",
 }
 """Labels of the frameworks with an adapter here, by name."""
+_ALGORITHM_LABELS = {
+    "ppo": "PPO",
+    "td3": "TD3",
+    "sac": "SAC",
+    "dqn": "DQN",
+    "r2d2": "R2D2",
+    "ddpg": "DDPG",
+}
 
 
 def get_label(name: str) -> str:
@@ -19,6 +25,5 @@ def get_label(name: str) -> str:
     Names without a label, as those of other packages' adapters, stay as they are.
     """
     framework, _, script = name.partition("@")
-    algorithm = ALGORITHMS.get(framework)
-    label = FRAMEWORK_LABELS.get(framework, algorithm.label if algorithm else framework)
+    label = (FRAMEWORK_LABELS | _ALGORITHM_LABELS).get(framework, framework)
     return f"{label} ({script})" if script else label
