@@ -255,11 +255,13 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option(
         "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
     )
-    if interval is None:
+    # Within an update cycle of several gradient steps no environment step is taken: elsewhere the
+    # target moves after the cycle at most, while skrl's counter would move it in the middle.
+    if interval is None or hp.target_update_interval % hp.train_freq:
         t.reject_value(
             "target_update_interval",
-            "a number of gradient steps: there are "
-            f"{hp.gradient_steps} in {hp.train_freq} environment steps",
+            f"a number of update cycles: there are {hp.gradient_steps} gradient steps in "
+            f"{hp.train_freq} environment steps",
         )
     scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
     falling = [hp.exploration_initial, hp.exploration_final, hp.exploration_steps]
@@ -274,7 +276,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
     first = _compute_first_update(hp)
     update_schedule = hp.compute_update_schedule(context.steps, first_update=first)
-    moves = update_schedule.total_gradient_steps // (interval or 1)
+    cycles = update_schedule.total_gradient_steps // hp.gradient_steps
+    moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
     return t.finish(
         context.steps, update_schedule=dataclasses.replace(update_schedule, target_updates=moves)
     )

@@ -29,7 +29,7 @@ def translate(algorithm, patches, **changes):
         ("sac", "policy_delay", 2, "fixed at 1"),
         ("ddpg", "critic_weight_decay", 0.01, "fixed at 0.0"),
         ("dqn", "max_grad_norm", 10.0, "fixed at null"),
-        ("dqn", "target_update_interval", 7, "a number of gradient steps"),
+        ("dqn", "target_update_interval", 7, "a number of update cycles"),
     ],
 )
 def test_constants_are_patched_or_refused(algorithm, field, value, why):
@@ -45,3 +45,15 @@ def test_networks_are_dueling_without_a_patch():
     assert not native.patched_fields
     # Settings of runs from before there was the option.
     assert translate("dqn", False).settings["models.dueling"] is None
+
+
+def test_the_target_moves_at_most_once_in_an_update_cycle():
+    """As elsewhere: within the gradient steps of a cycle no environment step is taken."""
+    burst = {"train_freq": 64, "gradient_steps": 32, "learning_starts": 0}
+    native = translate("dqn", True, **burst, target_update_interval=10)
+    assert native.patched_fields == ("target_update_interval",)
+    schedule = native.update_schedule
+    assert schedule.target_updates == schedule.total_gradient_steps // 32
+    whole = translate("dqn", True, **burst, target_update_interval=128)
+    assert not whole.patched_fields
+    assert whole.update_schedule.target_updates == schedule.target_updates // 2
