@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -74,6 +75,10 @@ class Lab:
     def python(self, *arguments):
         """Runs a command of the project's; returns what it printed."""
         result = self.call(*arguments)
+        if result.returncode < 0:
+            # A fork of the process that has loaded all frameworks may die of a signal before its
+            # command begins, with the threads of their libraries gone; a new process does not.
+            result = self.ask(sys.executable, "-m", *map(str, arguments))
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 
