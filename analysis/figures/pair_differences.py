@@ -41,7 +41,7 @@ from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_MEAN,
     EQUIVALENT,
     INCONCLUSIVE,
-    format_rate,
+    format_tolerated_failures,
 )
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -153,11 +153,8 @@ def _make_figure_spec(
 
 def _describe_conditional(items: Sequence[PairVerdict]) -> str:
     """Return how many runs may fail in pairs that are equivalent unless runs fail."""
-    rates = [item.statement.tolerated_failures for item in items if item.statement.is_conditional]
-    if not rates:
-        return ""
-    ends = " to ".join(dict.fromkeys((format_rate(min(rates)), format_rate(max(rates)))))
-    return f"; equivalent unless runs fail: unless more than {ends} of them do"
+    rates = format_tolerated_failures(item.statement for item in items)
+    return f"; equivalent unless runs fail: unless more than {rates} of them do" if rates else ""
 
 
 def _arrange_pairs(material: StudyResults, items: Sequence[PairVerdict]) -> DifferenceGrid:

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Mapping
 
 from parallax.analysis.data.published import (
     get_do_nothing_score,
@@ -44,8 +45,7 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
         fixed = " and ".join(sorted(found)) or FINAL
         source = f"chosen for this report; the study's configuration has {fixed}"
     elif len(found) > 1:
-        counts = ", ".join(f"{name} ({count} runs)" for name, count in sorted(found.items()))
-        source = f"runs were started with different endpoints: {counts}"
+        source = f"runs were started with different endpoints: {_format_endpoint_counts(found)}"
     elif not any(run.spec.get("endpoint") for run in loaded.runs):
         source = "the default of runs whose configuration names none"
     else:
@@ -62,11 +62,14 @@ def describe_mixed_endpoints(loaded: LoadedRuns, options: VerdictOptions) -> str
     found = get_recorded_endpoints(loaded)
     if len(found) < 2:
         return ""
-    counts = ", ".join(f"{name} ({count} runs)" for name, count in sorted(found.items()))
     return (
-        f"Runs were started with different endpoints: {counts}. All are judged here by "
-        f"{options.chosen_endpoint.name}; --endpoint NAME chooses another one"
+        f"Runs were started with different endpoints: {_format_endpoint_counts(found)}. All are "
+        f"judged here by {options.chosen_endpoint.name}; --endpoint NAME chooses another one"
     )
+
+
+def _format_endpoint_counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count} runs)" for name, count in sorted(found.items()))
 
 
 @dataclasses.dataclass(frozen=True)

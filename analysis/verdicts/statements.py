@@ -8,7 +8,7 @@ nothing but the range of returns shows it too.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -157,3 +157,14 @@ def format_rate(rate: float) -> str:
     percent = min(100.0, 100 * rate)
     digits = 0 if percent >= 1 else 1
     return f"{math.floor(percent * 10**digits) / 10**digits:.{digits}f}%"
+
+
+def format_tolerated_failures(statements: Iterable[PairStatement]) -> str:
+    """Format the least and largest rate of failures that conditional statements tolerate.
+
+    Empty where none of the statements is conditional.
+    """
+    rates = [one.tolerated_failures for one in statements if one.is_conditional]
+    if not rates:
+        return ""
+    return " to ".join(dict.fromkeys((format_rate(min(rates)), format_rate(max(rates)))))

@@ -58,7 +58,7 @@ from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_MEAN,
     EQUIVALENT_UNLESS,
     UNEQUAL_FAILURES,
-    format_rate,
+    format_tolerated_failures,
 )
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -200,12 +200,8 @@ def describe_statements(items: Sequence[PairVerdict]) -> str:
 
 def _describe_tolerated_failures(items: Sequence[PairVerdict]) -> str:
     """Return the words of pairs that are equivalent unless runs fail, with all of their rates."""
-    rates = sorted(
-        item.statement.tolerated_failures for item in items if item.statement.is_conditional
-    )
-    texts = list(dict.fromkeys(format_rate(rate) for rate in rates))
-    ends = " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else ""
-    return EQUIVALENT_UNLESS.format(rate=ends)
+    rates = format_tolerated_failures(item.statement for item in items)
+    return EQUIVALENT_UNLESS.format(rate=rates)
 
 
 def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:

@@ -55,27 +55,27 @@ def state():
 
 def learn(state, watched=(), rounds=3):
     """Weights after some rounds of two steps; the rounds of `watched` are looked at."""
-    events, told = TrainingEvents(), []
+    events, received = TrainingEvents(), []
     for kind in KINDS:
-        events.subscribe(kind, told.append)
+        events.subscribe(kind, received.append)
     with make_updates_visible(update_classes=[Learner], query_classes=[]):
         for number in range(rounds):
             with watch_training(events) if number in watched else contextlib.nullcontext():
                 state = Learner.update(state, ROWS, 2)
-    return weights_from_states({"policy": state}), told
+    return weights_from_states({"policy": state}), received
 
 
 def test_window_shows_each_step_and_changes_no_bit(state):
     plain, nothing = learn(state)
-    looked, told = learn(state, watched=(1,))
+    looked, received = learn(state, watched=(1,))
     assert not nothing
-    assert [type(event) for event in told] == [*KINDS, *KINDS]
+    assert [type(event) for event in received] == [*KINDS, *KINDS]
     for name, value in plain.items():
         assert np.array_equal(value, looked[name])
-    forward, backward, step, _ = told[:4]
+    forward, backward, step, _ = received[:4]
     (group,) = step.groups
     assert sorted(forward.places) == sorted(p.place for p in group.parameters)
-    assert told[4].places == forward.places  # the same parameters after a step
+    assert received[4].places == forward.places  # the same parameters after a step
     assert forward.layer.weight.shape == (1, 3) and forward.inputs[0].shape == (4, 3)
     assert backward.loss > 0
     assert step.optimizer == "Adam" and group.settings["lr"] == 0.25
@@ -84,11 +84,11 @@ def test_window_shows_each_step_and_changes_no_bit(state):
 
 
 def test_what_is_watched_from_the_beginning_computes_the_same_but_for_rounding(state):
-    events, told = TrainingEvents(), []
-    events.subscribe(BeforeOptimizerStep, told.append)
+    events, received = TrainingEvents(), []
+    events.subscribe(BeforeOptimizerStep, received.append)
     with watch_training(events), make_updates_visible(update_classes=[Learner], query_classes=[]):
         watched = Learner.update(state, ROWS, 2)
-    assert len(told) == 2
+    assert len(received) == 2
     plain = Learner.update(state, ROWS, 2)
     for one, other in zip(*map(jax.tree.leaves, (watched.params, plain.params)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -106,12 +106,12 @@ class Writer:
 
 
 def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
-    rows, events, told = ROWS[None], TrainingEvents(), []
+    rows, events, received = ROWS[None], TrainingEvents(), []
     plain, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
-    events.subscribe(BeforeOptimizerStep, told.append)
+    events.subscribe(BeforeOptimizerStep, received.append)
     with make_updates_visible(update_classes=[Writer], query_classes=[]), watch_training(events):
         looked, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
-    assert len(told) == 1
+    assert len(received) == 1
     one, other = (weights_from_states({"policy": carry["state"]}) for carry in (plain, looked))
     assert all(np.array_equal(one[name], other[name]) for name in one)
 

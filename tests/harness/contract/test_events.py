@@ -33,11 +33,11 @@ from parallax.harness.contract.events import (
 
 
 def test_subscribers_are_told_in_the_order_in_which_they_came():
-    events, told = TrainingEvents(), []
+    events, received = TrainingEvents(), []
     for name in "abc":
-        events.subscribe(EpisodeEnd, lambda end, name=name: told.append((name, end.length)))
+        events.subscribe(EpisodeEnd, lambda end, name=name: received.append((name, end.length)))
     events.tell(EpisodeEnd(1.0, 5))
-    assert told == [("a", 5), ("b", 5), ("c", 5)]
+    assert received == [("a", 5), ("b", 5), ("c", 5)]
 
 
 def test_an_event_that_nobody_wants_has_nobody_to_call():
@@ -128,13 +128,13 @@ def test_watchers_of_this_project_are_installed():
 
 
 def test_registered_watcher_tells_in_order(registered):
-    events, told = TrainingEvents(), []
+    events, received = TrainingEvents(), []
     for kind in INSIDE:
-        events.subscribe(kind, told.append)
+        events.subscribe(kind, received.append)
     with watch_libraries(events):
         layer = a_step()
-    assert [type(event) for event in told] == list(INSIDE)
-    forward, backward, step, _ = told
+    assert [type(event) for event in received] == list(INSIDE)
+    forward, backward, step, _ = received
     (group,) = step.groups
     assert forward.layer is layer and forward.places == tuple(p.place for p in group.parameters)
     assert backward.loss != 0
