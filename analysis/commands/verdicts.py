@@ -43,6 +43,7 @@ from parallax.analysis.figures.highlights import (
 )
 from parallax.analysis.labels import format_number, format_setting, get_label
 from parallax.analysis.report.render_markdown import render_markdown, score_table_to_markdown
+from parallax.analysis.report.sections import learning
 from parallax.analysis.report.sections.consistency import (
     describe_intention_to_treat,
     name_statement,
@@ -140,6 +141,7 @@ def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
             f"  {get_label(first.framework)} and {get_label(second.framework)}: "
             f"{name_statement(item)}, difference {format_number(item.difference)}"
             f"{interval}, n = {counts}{', same algorithm' if item.is_same_algorithm else ''}"
+            f"{learning.remark_on_pair(item, verdicts.learning)}"
         )
     return lines
 

@@ -1,6 +1,6 @@
 """All tasks in one figure.
 
-Performance profiles (the share of runs above each normalised score), and median, interquartile
+Performance profiles (the share of runs above each normalized score), and median, interquartile
 mean, mean and optimality gap with intervals.
 """
 
@@ -44,6 +44,7 @@ from parallax.analysis.stats.aggregates import (
     PerformanceProfiles,
     SampleEfficiency,
 )
+from parallax.analysis.stats.endpoints import Endpoint
 from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -67,6 +68,7 @@ class AggregateFamily:
         lacks: What is not there where there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Says in the caption what is not drawn; empty for nothing.
+        is_curve: Scores are those of single evaluations, whatever the endpoint is.
     """
 
     name: str
@@ -77,6 +79,7 @@ class AggregateFamily:
     lacks: str = ""
     has_data: Callable[[OverallScores], object] = lambda item: len(item.aggregates.names) > 1
     describe_missing: Callable[[list[OverallScores]], str] = lambda _: ""
+    is_curve: bool = False
 
     def make_figure_specs(self, material: StudyResults) -> list[FigureSpec | MissingFigure]:
         """Return the figures of a study."""
@@ -86,17 +89,22 @@ class AggregateFamily:
             if (items := [item for item in part.overall if self._is_drawn(item)])
         ]
         nothing = MissingFigure(self.name, f"{NO_DATA}{self.lacks}")
-        return [self._make_figure_spec(part, items) for part, items in found] or [nothing]
+        endpoint = material.verdicts.options.chosen_endpoint
+        return [self._make_figure_spec(part, items, endpoint) for part, items in found] or [nothing]
 
     def _is_drawn(self, item: OverallScores) -> bool:
         return len(item.tasks) >= MIN_TASKS and bool(self.has_data(item))
 
-    def _make_figure_spec(self, part: StudyVariant, items: list[OverallScores]) -> FigureSpec:
+    def _make_figure_spec(
+        self, part: StudyVariant, items: list[OverallScores], endpoint: Endpoint
+    ) -> FigureSpec:
         title = self.title.format(get_label(part.algorithm))
         data = tuple((get_recipe_label(item.hps), self.get_data(item)) for item in items)
         description = self.description.format(data[0][1].resamples)
+        scale = _describe_scale(items, self.is_curve or not endpoint.is_steps)
+        score = "mean return of an evaluation" if self.is_curve else endpoint.description
         caption = (
-            f"{title} ({part.context}){description} {_describe_scale(items)}"
+            f"{title} ({part.context}){description} Score: {score}. {scale}"
             f"{self.describe_missing(items)}"
         )
         return FigureSpec(
@@ -117,14 +125,17 @@ def _list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
     )
 
 
-def _describe_scale(items: list[OverallScores]) -> str:
+def _describe_scale(items: list[OverallScores], has_returns: bool) -> str:
     """Return a caption's sentences on the runs used and on the scores that count as 0 and 1."""
     tasks = {len(item.tasks) for item in items}
     out = sorted({text for item in items for text in item.left_out})
-    text = (
-        f"Scores are normalised per task: 0 is random actions, 1 the best score of the original "
-        f"papers. Tasks: {format_range(tasks)}"
-    )
+    text = f"Tasks: {format_range(tasks)}"
+    if has_returns:
+        text = (
+            "Scores are normalized per task: 0 is doing nothing or random actions, whichever "
+            "scores higher, 1 the published score of the algorithm, or a solved task where none is "
+            f"published. {text}"
+        )
     text += f" (left out: {'; '.join(out)})" if out else ""
     sizes = {n for item in items for seeds in item.aggregates.seeds for n in seeds}
     return f"{text}. n = {format_range(sizes)} runs used per task and framework."
@@ -167,7 +178,7 @@ def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> 
             axis.set_ylim(0, 1.02)
             axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         axes[0, 0].set_ylabel("share of runs above")
-        figure.text(0.53, 0.06 / figure.get_figheight(), "normalised score", ha="center")
+        figure.text(0.53, 0.06 / figure.get_figheight(), "normalized score", ha="center")
     return figure
 
 
@@ -220,7 +231,7 @@ def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figu
             axis.locator_params(axis="x", nbins=4)
         axes[0, 0].set_yticks(range(len(rows)), [text for text, _ in rows])
         axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
-        figure.text(0.55, 0.06 / figure.get_figheight(), "normalised score", ha="center")
+        figure.text(0.55, 0.06 / figure.get_figheight(), "normalized score", ha="center")
     return figure
 
 
@@ -248,7 +259,7 @@ def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
             align_last_tick_label(axis)
         axes[0, 0].set_ylim(low, high)
         axes[0, 0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes[0, 0].set_ylabel("normalised score")
+        axes[0, 0].set_ylabel("normalized score")
         figure.text(0.53, 0.06 / figure.get_figheight(), "environment steps", ha="center")
     return figure
 
@@ -293,7 +304,7 @@ PROFILES = AggregateFamily(
 AGGREGATES = AggregateFamily(
     "aggregates",
     "Scores of {} over all tasks",
-    ". Points: aggregates of normalised scores; of the optimality gap, lower is better. "
+    ". Points: aggregates of normalized scores; of the optimality gap, lower is better. "
     "Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.aggregates,
     draw_aggregate_figure,
@@ -301,7 +312,7 @@ AGGREGATES = AggregateFamily(
 EFFICIENCY = AggregateFamily(
     "efficiency",
     "Sample efficiency of {}",
-    ": interquartile mean of normalised scores over all tasks, over environment steps, at no more "
+    ": interquartile mean of normalized scores over all tasks, over environment steps, at no more "
     "than 30 of the evaluations that all runs share. Bands: pointwise 95% intervals, percentile "
     "bootstrap of whole runs stratified over tasks, {:,} resamples.",
     lambda item: item.efficiency,
@@ -309,6 +320,7 @@ EFFICIENCY = AggregateFamily(
     ", at steps that all runs share",
     lambda item: len(item.efficiency.curves) > 1,
     _describe_not_drawn,
+    is_curve=True,
 )
 IMPROVEMENT = AggregateFamily(
     "improvement",

@@ -7,6 +7,7 @@ across (Figures 21-25); without and with wrappers (12); with one and several cop
 import dataclasses
 import functools
 import itertools
+import math
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -38,6 +39,7 @@ from parallax.analysis.figures.panels import (
     get_usual_size,
     label_row,
     make_curve_line,
+    make_failed_line,
     make_panel_grid,
     set_step_axis,
 )
@@ -189,7 +191,10 @@ def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | M
 
 
 def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
-    """Return one line per framework with a run in a setting, library defaults included."""
+    """Return one line per framework with a used or failed run in a setting.
+
+    Library defaults are a setting, too.
+    """
     found = material.framework_cells.get(cell, {})
     return tuple(make_cell_line(material, own, name, name) for name, own in found.items())
 
@@ -213,8 +218,14 @@ def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) ->
 def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
     """Return the line of a framework in a setting, called by its own name or by its algorithm's."""
     at = (cell, framework)
-    found = material.curves[at], material.finals[at], material.groups[at]
-    return make_curve_line(name, *found, material.bounds[cell.env])
+    group = material.groups[at]
+    if at in material.curves:
+        found = material.curves[at], material.finals[at], group
+        line = make_curve_line(name, *found, material.bounds[cell.env])
+    else:
+        line = make_failed_line(name, group.requested)
+    mean = material.means_with_failed_runs.get(at, math.nan)
+    return dataclasses.replace(line, with_failed_runs=mean)
 
 
 def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:

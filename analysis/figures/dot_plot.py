@@ -4,7 +4,7 @@ An arrow stands where an interval leaves the frame, and numbers of runs stand be
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,13 +41,14 @@ def compute_score_axis_limits(
     """Return a frame that holds all seeds and means, and intervals unless they are very wide.
 
     Args:
-        lines: At least one.
+        lines: At least one with a used run.
         usual: Number of runs that needs no words.
         marks: Scores beside them; those far from all others do not widen the axis.
     """
-    ends = [end for line in lines for end in (line.final.low, line.final.high)]
-    seeds = np.concatenate([line.scores for line in lines])
-    data = np.array([*(line.final.mean for line in lines), *seeds])
+    used = [line for line in lines if line.size[0]]
+    ends = [end for line in used for end in (line.final.low, line.final.high)]
+    seeds = np.concatenate([line.scores for line in used])
+    data = np.array([*(line.final.mean for line in used), *seeds])
     near = find_near_marks(marks, (float(data.min()), float(data.max())))
     data = np.array([*data, *(mark.score for mark in near)])
     low, high, _ = compute_axis_limits(data, np.array(ends), _HEADROOM)
@@ -101,8 +102,35 @@ def draw_score_dots(
             markeredgewidth=0.4,
             zorder=4,
         )
+        _draw_mean_with_failed_runs(axis, height, line, look, frame)
         if _has_unusual_size(line, usual):
             _annotate_size(axis, height, line)
+
+
+def describe_failed_runs(lines: Iterable[CurveLine]) -> str:
+    """Return a caption's sentence on crosses, with a blank before it; empty where no run failed."""
+    if not any(np.isfinite(line.with_failed_runs) for line in lines):
+        return ""
+    return (
+        " Crosses: mean with failed trainings at the bottom of the task's range; at the left end "
+        "of an axis where it lies beyond."
+    )
+
+
+def _draw_mean_with_failed_runs(
+    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, frame: ScoreAxisLimits
+) -> None:
+    if np.isfinite(line.with_failed_runs):
+        axis.plot(
+            max(line.with_failed_runs, frame.low),
+            height,
+            color=look.color,
+            marker="x",
+            markersize=3.6,
+            markeredgewidth=0.9,
+            clip_on=False,
+            zorder=5,
+        )
 
 
 def _draw_interval(

@@ -13,7 +13,11 @@ from matplotlib.figure import Figure
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.curves import list_shared_recipes, make_framework_lines
-from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
+from parallax.analysis.figures.dot_plot import (
+    compute_score_axis_limits,
+    describe_failed_runs,
+    draw_score_dots,
+)
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
     CurveLine,
@@ -103,7 +107,8 @@ def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> Fi
     title = f"Scores of {get_label(algorithm)}"
     caption = (
         f"{title} ({part.context}). Filled: mean over seeds of the "
-        f"{material.verdicts.options.chosen_endpoint.description}.{_describe_dots(lines)} Lines: "
+        f"{material.verdicts.options.chosen_endpoint.description}.{_describe_dots(lines)}"
+        f"{describe_failed_runs(lines)} Lines: "
         f"{describe_interval(material.method)}; "
         f"an arrow where one goes on. Rows: whose hyperparameters.{describe_marks(names)} "
         f"{describe_sizes(lines)}."
@@ -232,6 +237,7 @@ def _make_overview_figure_spec(
             if scale
         )
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
+    lines = [line for panel in panels for line in panel.lines]
     how = (
         " Scores are normalized: 0 and 1 are the ends of the scale that the equivalence margin is "
         "a share of, random actions and the published score or the ends of the range given for a "
@@ -239,8 +245,9 @@ def _make_overview_figure_spec(
     )
     caption = (
         f"{title}. Filled: mean over seeds of the "
-        f"{material.verdicts.options.chosen_endpoint.description}. Circles: "
-        f"seeds. Lines: {describe_interval(material.method)}; an arrow where one goes on."
+        f"{material.verdicts.options.chosen_endpoint.description}. Circles: seeds."
+        f"{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an arrow "
+        "where one goes on."
         f"{how * is_normalized}{describe_marks(names)} n: runs "
         "requested, completed and used of each framework; where it differs, a row says "
         "used/requested."
@@ -273,6 +280,7 @@ def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
         dataclasses.replace(
             line,
             scores=(line.scores - scale.zero) / scale.width,
+            with_failed_runs=(line.with_failed_runs - scale.zero) / scale.width,
             final=dataclasses.replace(
                 line.final,
                 mean=(line.final.mean - scale.zero) / scale.width,

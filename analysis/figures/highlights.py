@@ -12,7 +12,11 @@ from matplotlib.figure import Figure
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures import curves
 from parallax.analysis.figures.curves import ALGORITHM_LINES, FRAMEWORK_LINES
-from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
+from parallax.analysis.figures.dot_plot import (
+    compute_score_axis_limits,
+    describe_failed_runs,
+    draw_score_dots,
+)
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
     MARK_LEGEND_HEIGHT,
@@ -116,7 +120,7 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
         figure.text(
             0.5,
             0.06 / figure.get_figheight(),
-            "above: over environment steps; below: mean return at the end",
+            "above: over environment steps; below: score",
             ha="center",
         )
     return figure
@@ -272,7 +276,8 @@ def make_highlight_figure_spec(
     """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
-        "Below: scores, a circle per seed. Bands and lines: "
+        f"Below: scores ({material.verdicts.options.chosen_endpoint.description}), a circle per "
+        f"seed.{describe_failed_runs(content.lines)} Bands and lines: "
         f"{describe_interval(material.method)}; an arrow where a line goes on."
         f"{describe_marks(list_mark_names(content.marks))} "
         f"{describe_sizes(content.lines)}."

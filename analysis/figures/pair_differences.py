@@ -56,6 +56,7 @@ _STATEMENTS = {
     CONDITIONAL_PREFIX: "equivalent unless runs fail",
     INCONCLUSIVE: INCONCLUSIVE,
 }
+_LEGEND_ENTRY = 1.55  # inches that the widest entry of the legend needs
 _UNLEARNED = "0.93"  # background of pairs that are not shown to have learned
 
 
@@ -70,6 +71,9 @@ class PairDifference:
         high: Upper end.
         statement: What is shown of the pair, one of `_STATEMENTS`.
         is_learned: Both frameworks are shown to have learned.
+        with_failed_runs: The difference with failed trainings at the bottom of the task's range, in
+            margins; NaN where none failed.
+        failed_statement: What is shown of the pair then.
     """
 
     name: str
@@ -78,6 +82,8 @@ class PairDifference:
     high: float
     statement: str
     is_learned: bool
+    with_failed_runs: float = math.nan
+    failed_statement: str = INCONCLUSIVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,14 +125,28 @@ def make_pair_difference_figure_specs(
     for part in material.parts:
         own = defaults[part.study, part.algorithm, part.variant]
         items = [item for item in (*part.pairs, *own) if item.margin.size > 0]
-        if items:
-            pages.append(_make_figure_spec(material, part, items))
-    reason = "no two frameworks have a run used in the same setting"
+        treated = [
+            item
+            for item in material.verdicts.intention_to_treat
+            if item.margin.size > 0
+            and (item.cell.study, item.cell.algorithm, item.cell.variant)
+            == (part.study, part.algorithm, part.variant)
+        ]
+        if len({_get_key(item) for item in (*items, *treated)}) > 1:
+            pages.append(_make_figure_spec(material, part, items, treated))
+    reason = "no two pairs of frameworks or settings with a run used in both"
     return pages or [MissingFigure("verdicts", reason)]
 
 
+def _get_key(item: PairVerdict) -> tuple[StudyCell, str, str]:
+    return item.cell, item.first.framework, item.second.framework
+
+
 def _make_figure_spec(
-    material: StudyResults, part: StudyVariant, items: Sequence[PairVerdict]
+    material: StudyResults,
+    part: StudyVariant,
+    items: Sequence[PairVerdict],
+    treated: Sequence[PairVerdict],
 ) -> FigureSpec:
     options = material.verdicts.options
     sizes = {group.n for item in items for group in (item.first, item.second)}
@@ -141,14 +161,20 @@ def _make_figure_spec(
         f"Colours: what is shown, at {options.alpha:.0%} after Holm's correction ({tests})"
         f"{_describe_conditional(items)}. Hollow marks "
         "on grey: not both frameworks are shown to have learned, that is to be better than doing "
-        "nothing, random actions and untrained policies by the margin. n = "
-        f"{format_range(sizes)} runs used per framework."
+        "nothing, random actions and untrained policies by the margin."
+        f"{_CROSSES * bool(treated)} n = {format_range(sizes)} runs used per framework."
     )
     name = make_file_name("verdicts", part.algorithm, *part.suffix)
     own = {item.first.cell for item in items} | {item.second.cell for item in items}
-    grid = _arrange_pairs(material, items)
+    grid = _arrange_pairs(material, items, treated)
     draw = functools.partial(draw_difference_figure, grid)
     return FigureSpec(name, title, caption, tuple(sorted(own)), draw)
+
+
+_CROSSES = (
+    " Crosses: with failed trainings at the bottom of the task's range, at an axis' end where that "
+    "lies beyond; alone where all trainings of a framework failed."
+)
 
 
 def _describe_conditional(items: Sequence[PairVerdict]) -> str:
@@ -157,22 +183,38 @@ def _describe_conditional(items: Sequence[PairVerdict]) -> str:
     return f"; equivalent unless runs fail: unless more than {rates} of them do" if rates else ""
 
 
-def _arrange_pairs(material: StudyResults, items: Sequence[PairVerdict]) -> DifferenceGrid:
-    """Return a panel per task and recipe, or with a single pair a panel per recipe."""
+def _arrange_pairs(
+    material: StudyResults, complete: Sequence[PairVerdict], treated: Sequence[PairVerdict]
+) -> DifferenceGrid:
+    """Return a panel per task and recipe, or with a single pair a panel per recipe.
+
+    Args:
+        material: The study.
+        complete: Pairs, complete runs alone.
+        treated: Pairs with failed trainings at the bottom.
+    """
+    failed = {_get_key(item): item for item in treated}
+    found_complete = {_get_key(item) for item in complete}
+    alone = [item for key, item in failed.items() if key not in found_complete]
+    items = sorted((*complete, *alone), key=_get_key)
     tasks = sorted({item.cell.env for item in items})
     recipes = sort_recipes({item.cell.hps for item in items})
     pairs = list(dict.fromkeys(_name_pair(item) for item in items))
     found: dict[StudyCell | str, dict[str, PairDifference]] = collections.defaultdict(dict)
     if len(pairs) == 1:
         for item in items:
-            found[item.cell.hps][item.cell.env] = _measure_difference(material, item, item.cell.env)
+            found[item.cell.hps][item.cell.env] = _measure_difference(
+                material, item, item.cell.env, failed.get(_get_key(item))
+            )
         panels = tuple(
             DifferencePanel(f"{pairs[0]}\n{get_recipe_label(hps)}", found[hps]) for hps in recipes
         )
         return DifferenceGrid(tuple(tasks), min(_COLUMNS, len(panels)), panels)
     cells = {(item.cell.env, item.cell.hps): item.cell for item in items}
     for item in items:
-        found[item.cell][_name_pair(item)] = _measure_difference(material, item, _name_pair(item))
+        found[item.cell][_name_pair(item)] = _measure_difference(
+            material, item, _name_pair(item), failed.get(_get_key(item))
+        )
     keys = [(env, hps) for env in tasks for hps in recipes]
     shown = tuple(
         DifferencePanel(f"{env}\n{get_recipe_label(hps)}", found[cells[env, hps]])
@@ -188,38 +230,51 @@ def _name_pair(item: PairVerdict) -> str:
     return f"{get_label(item.first.framework)} - {get_label(item.second.framework)}"
 
 
-def _measure_difference(material: StudyResults, item: PairVerdict, name: str) -> PairDifference:
-    size = item.margin.size
+def _measure_difference(
+    material: StudyResults, item: PairVerdict, name: str, treated: PairVerdict | None
+) -> PairDifference:
     has_learned = material.verdicts.has_learned
+    difference = low = high = math.nan
+    if item is not treated:
+        difference, low, high = (
+            value / item.margin.size for value in (item.difference, item.low, item.high)
+        )
     return PairDifference(
         name,
-        item.difference / size,
-        item.low / size,
-        item.high / size,
-        CONDITIONAL_PREFIX
-        if item.statement.is_conditional
-        else item.statement.text or INCONCLUSIVE,
+        difference,
+        low,
+        high,
+        _name_statement(item),
         has_learned(item.first) and has_learned(item.second),
+        treated.difference / treated.margin.size if treated else math.nan,
+        _name_statement(treated) if treated else INCONCLUSIVE,
     )
+
+
+def _name_statement(item: PairVerdict) -> str:
+    statement = item.statement
+    return CONDITIONAL_PREFIX if statement.is_conditional else statement.text or INCONCLUSIVE
 
 
 def find_axis_reach(rows: Sequence[PairDifference]) -> float:
     """Return how many margins an axis shows on either side of 0: all means, unless far off."""
-    widest = max((abs(row.difference) for row in rows), default=0.0)
+    found = (abs(row.difference) for row in rows if math.isfinite(row.difference))
+    widest = max(found, default=0.0)
     return min(_MAX_REACH, max(_MIN_REACH, 1.15 * widest))
 
 
 def draw_difference_figure(grid: DifferenceGrid) -> Figure:
     """Draw the panels."""
     rows = math.ceil(len(grid.panels) / grid.columns)
-    margins = PanelMargins(left=1.2, top=0.52, bottom=0.36, down=0.52, across=0.1)
-    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, grid.columns) / _COLUMNS
     pairs = [row for panel in grid.panels if panel for row in panel.rows.values()]
+    handles = _list_legend_handles(pairs)
+    width = min(PAGE_WIDTH, 1.2 + (PAGE_WIDTH - 1.2) * max(2, grid.columns) / _COLUMNS)
+    across = max(1, int(width / _LEGEND_ENTRY))
+    top = 0.52 + 0.13 * ((len(handles) - 1) // across)
+    margins = PanelMargins(left=1.2, top=top, bottom=0.36, down=0.52, across=0.2)
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.1 + _ROW * len(grid.names)
-        figure, axes = make_panel_grid(
-            rows, grid.columns, min(PAGE_WIDTH, width), height, margins, True, True
-        )
+        figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
         for axis in axes.flat[len(grid.panels) :]:
             axis.set_axis_off()
         # All panels share both axes. Their limits are set first and once: each time goes through
@@ -231,7 +286,15 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
         for axis, panel in zip(axes.flat, grid.panels, strict=False):
             _draw_panel(axis, panel, grid.names, reach)
         axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
-        _draw_verdict_legend(figure, pairs)
+        figure.legend(
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 1 - 0.02 / figure.get_figheight()),
+            ncols=min(len(handles), across),
+            frameon=False,
+            borderaxespad=0,
+            fontsize=SMALL_FONT,
+        )
         text = "difference in units of the equivalence margin"
         figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure
@@ -279,10 +342,22 @@ def _draw_difference(axis: Axes, at: int, row: PairDifference, reach: float) -> 
             markeredgewidth=0.7,
             zorder=3,
         )
+    if math.isfinite(row.with_failed_runs):
+        axis.plot(
+            min(max(row.with_failed_runs, -reach), reach),
+            at,
+            color=VERDICT_LINE_COLORS[row.failed_statement],
+            marker="x",
+            markersize=3.4,
+            markeredgewidth=0.8,
+            clip_on=False,
+            zorder=4,
+        )
 
 
-def _draw_verdict_legend(figure: Figure, rows: Sequence[PairDifference]) -> None:
-    found = {row.statement for row in rows}
+def _list_legend_handles(rows: Sequence[PairDifference]) -> list[Line2D | Patch]:
+    found = {row.statement for row in rows if math.isfinite(row.difference)}
+    found |= {row.failed_statement for row in rows if math.isfinite(row.with_failed_runs)}
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=VERDICT_LINE_COLORS[name], marker="o", markersize=3.5, label=label)
         for name, label in _STATEMENTS.items()
@@ -292,12 +367,4 @@ def _draw_verdict_legend(figure: Figure, rows: Sequence[PairDifference]) -> None
         handles.append(
             Patch(facecolor=_UNLEARNED, edgecolor="0.7", label="not both shown to have learned")
         )
-    figure.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 1 - 0.02 / figure.get_figheight()),
-        ncols=len(handles),
-        frameon=False,
-        borderaxespad=0,
-        fontsize=SMALL_FONT,
-    )
+    return handles

@@ -230,6 +230,8 @@ class CurveLine:
         size: Runs used/requested.
         scores: float[n], final score of each seed; none where they are not known.
         seeds: Steps and mean returns of each seed where there are too few for a band.
+        with_failed_runs: Mean score with failed trainings at the bottom of the task's range; NaN
+            where none failed.
     """
 
     name: str
@@ -241,6 +243,7 @@ class CurveLine:
     size: tuple[int, int]
     scores: FloatArray
     seeds: tuple[tuple[FloatArray, FloatArray], ...] = ()
+    with_failed_runs: float = math.nan
 
 
 MIN_SEEDS_OF_BAND = 3  # with two, Student's interval is 13 standard errors wide on either side
@@ -283,6 +286,13 @@ def make_curve_line(
         )
         return CurveLine(name, steps, curve.mean, none, none, shown, size, scores, seeds)
     return CurveLine(name, steps, curve.mean, low, high, shown, size, scores)
+
+
+def make_failed_line(name: str, requested: int) -> CurveLine:
+    """Return the line of a framework without a used run: no curve, only a number of runs."""
+    nothing = np.empty(0)
+    final = ConfidenceInterval(math.nan, math.nan, math.nan, 0, "none")
+    return CurveLine(name, nothing, nothing, nothing, nothing, final, (0, requested), nothing)
 
 
 def clip_to_bounds(

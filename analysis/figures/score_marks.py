@@ -122,7 +122,11 @@ def draw_score_marks(axis: Axes, marks: Iterable[ScoreMark], *, along: str) -> N
 
 
 def _name_marks_outside(axis: Axes, marks: Sequence[ScoreMark], along: str, is_above: bool) -> None:
-    words = ", ".join(f"{mark.name} {_format_score(mark.score)}" for mark in marks)
+    scores = sorted(mark.score for mark in marks)
+    words = f"{marks[0].name} {_format_score(scores[0])}"
+    if len(marks) > 1:  # all names would run over what is drawn
+        ends = dict.fromkeys(_format_score(score) for score in (scores[0], scores[-1]))
+        words = f"{len(marks)} references: {' to '.join(ends)}"
     if along == "x":
         place = (0.985, 0.97) if is_above else (0.015, 0.03)
         text = f"{words} \N{RIGHTWARDS ARROW}" if is_above else f"\N{LEFTWARDS ARROW} {words}"

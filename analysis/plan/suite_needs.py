@@ -28,6 +28,7 @@ from parallax.analysis.verdicts.suite import SuiteSample, SuiteVerdict, collect_
 
 _SIZES = np.unique(np.concatenate([np.arange(2, 50), np.geomspace(50, 1000, 60).round()]))
 _DRAWS = 200
+NO_RANGE = "by the measured values; a range is not known, as no two runs of a framework differ"
 _RANGE_QUANTILES = (0.1, 0.9)
 
 
@@ -38,9 +39,10 @@ class SuiteNeed:
     Attributes:
         verdict: The present one.
         size: Seeds that both have in every task.
-        power: Chance of a verdict at that size, if the measured values were the true ones.
+        power: Chance of a verdict at that size, if the measured values were the true ones; NaN
+            where no two runs of a framework and task differ, which does not tell the deviation.
         needed: Seeds per task for the requested power; infinite above 1,000.
-        low: Lower end of its 80% range, given how little few seeds say.
+        low: Lower end of its 80% range, given how little few seeds say; NaN as `power`.
         high: Upper end.
     """
 
@@ -112,7 +114,10 @@ def _estimate_need(
     enough = chance[1:] >= options.power
     needed = np.where(enough.any(axis=0), _SIZES[enough.argmax(axis=0)], np.inf)
     low, high = np.quantile(needed[1:], _RANGE_QUANTILES, method="inverted_cdf")
-    return SuiteNeed(item, size, float(chance[0, 0]), float(needed[0]), float(low), float(high))
+    power = float(chance[0, 0])
+    if not any(scores.std() for strata in pair for scores in strata):
+        power = low = high = math.nan
+    return SuiteNeed(item, size, power, float(needed[0]), float(low), float(high))
 
 
 def _draw_moments(
@@ -173,17 +178,20 @@ def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOp
     )
     if not waiting:
         return text
-    chances = sorted(need.power for need in waiting)
+    chances = sorted(need.power for need in waiting if not math.isnan(need.power))
+    power = f"power with {size}: {chances[0]:.0%} to {chances[-1]:.0%}" if chances else ""
     median, last = waiting[(len(waiting) - 1) // 2], waiting[-1]
     return (
         f"{text}; {options.power:.0%} power for half of the others needs "
-        f"{_format_seeds(median)} seeds per task, for all of them {_format_seeds(last)} "
-        f"(power with {size}: {chances[0]:.0%} to {chances[-1]:.0%})"
+        f"{_format_seeds(median)} seeds per task, for all of them {_format_seeds(last)}"
+        f"{f' ({power})' if power else ''}"
     )
 
 
 def _format_seeds(need: SuiteNeed) -> str:
     """Return a range: a pilot does not know the need better than that."""
+    if math.isnan(need.low):
+        return f"{format_seeds_needed(need.needed)} ({NO_RANGE})"
     low, high = min(need.low, need.needed), max(need.high, need.needed)
     ends = f"{format_seeds_needed(low)} to {format_seeds_needed(high)}"
     return f"{ends} (80% range; {format_seeds_needed(need.needed)} by the measured values)"

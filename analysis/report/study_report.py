@@ -189,6 +189,7 @@ def make_report_document(
             draw("aggregates", "efficiency", "improvement", "profiles"),
             make_overall_table(results.overall, verdicts),
             make_suite_table(verdicts.suites),
+            make_suite_table(verdicts.suite_intention_to_treat, with_failed_runs=True),
             make_all_alike_table(verdicts.all_alike),
         ),
         *_make_section("Environment", "environment", draw("wrappers", "vectorised")),

@@ -58,7 +58,7 @@ def _draw_task_counts(size: int, columns: int, rng: np.random.Generator) -> Resa
 AGGREGATE_NAMES = ("median", "iqm", "mean", "optimality_gap")
 RESAMPLES = 50_000
 
-# One entry per task: float[n] normalised scores; n may differ between tasks.
+# One entry per task: float[n] normalized scores; n may differ between tasks.
 TaskScores = Sequence[FloatArray]
 
 
@@ -95,7 +95,7 @@ def compute_aggregates(
     """Aggregates with percentile intervals from the stratified bootstrap.
 
     Args:
-        scores: Per implementation one float[n] of normalised scores per task, n at least 1.
+        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         rng: Source of the resamples.
         resamples: How many.
         level: Level of the intervals.
@@ -181,7 +181,7 @@ class PerformanceProfiles:
 
     Attributes:
         names: The k implementations.
-        thresholds: float[m], normalised scores.
+        thresholds: float[m], normalized scores.
         share: float[k, m].
         low: float[k, m], lower ends of pointwise intervals.
         high: float[k, m], upper ends.
@@ -227,7 +227,7 @@ def compute_profiles(
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
     Args:
-        scores: Per implementation one float[n] of normalised scores per task, n at least 1.
+        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         thresholds: float[m].
         rng: Source of the resamples.
         resamples: How many.
@@ -264,7 +264,7 @@ def compute_improvement(
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
     Args:
-        scores: Per implementation one float[n] of normalised scores per task, n at least 1.
+        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         rng: Source of the resamples.
         resamples: How many.
         level: Level of the intervals.
@@ -314,7 +314,7 @@ class EfficiencyCurve:
 
     Attributes:
         steps: float[k], environment steps.
-        point: float[k], interquartile mean of normalised scores.
+        point: float[k], interquartile mean of normalized scores.
         low: float[k], lower ends of pointwise intervals.
         high: float[k], upper ends.
     """
@@ -349,7 +349,7 @@ def compute_sample_efficiency(
     """Return curves with percentile intervals from the stratified bootstrap.
 
     Args:
-        scores: Per implementation float[k] steps, and one float[n, k] of normalised scores per
+        scores: Per implementation float[k] steps, and one float[n, k] of normalized scores per
             task, n at least 1.
         rng: Source of the resamples.
         resamples: How many.

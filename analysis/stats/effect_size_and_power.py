@@ -231,10 +231,11 @@ def estimate_seed_range(
         rooms: Largest distance of an unobserved run from each mean.
 
     Returns:
-        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known.
+        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known. Equal
+        values in both samples do not tell the deviation.
     """
     means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
-    if not np.isfinite([*means, *sds]).all() or min(sizes) < 2:
+    if not np.isfinite([*means, *sds]).all() or min(sizes) < 2 or not any(sds):
         return float("nan"), float("nan")
     drawn = [
         sd * np.sqrt((n - 1) / rng.chisquare(n - 1, _DRAWS))

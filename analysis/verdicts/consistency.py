@@ -25,7 +25,7 @@ from parallax.analysis.verdicts.groups import (
     ScoreGroup,
     collect_library_defaults,
     list_group_pairs,
-    to_library_defaults_cell,
+    to_own_recipe,
 )
 from parallax.analysis.verdicts.margins import (
     EquivalenceMargin,
@@ -429,17 +429,9 @@ def judge_library_defaults(
         groups: Final scores.
         options: Level, margins, family and the seed of the permutations.
     """
-    own = {
-        (to_library_defaults_cell(group.cell, group.framework), group.framework): group
-        for group in groups
-        if group.cell.hps == group.framework
-    }
-    together = collect_library_defaults(groups)
     return tuple(
         dataclasses.replace(
-            item,
-            first=own[item.cell, item.first.framework],
-            second=own[item.cell, item.second.framework],
+            item, first=to_own_recipe(item.first), second=to_own_recipe(item.second)
         )
-        for item in judge_consistency(together, options)
+        for item in judge_consistency(collect_library_defaults(groups), options)
     )

@@ -92,6 +92,18 @@ class ScoreScale:
         return self.one - self.zero
 
 
+def find_score_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
+    """Return the scale of scores over several tasks; None if unknown.
+
+    Args:
+        cell: The setting.
+        options: The endpoint, and given ranges.
+    """
+    if options.chosen_endpoint.is_steps:
+        return ScoreScale(0.0, 1.0, "share of training that is left")
+    return find_task_scale(cell, options)
+
+
 def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
     """Return the scale on which 0 is doing nothing and 1 a solved task; None if unknown.
 

@@ -261,6 +261,12 @@ def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:
     return dataclasses.replace(cell, hps=LIBRARY_DEFAULTS) if cell.hps == framework else cell
 
 
+def to_own_recipe(group: ScoreGroup) -> ScoreGroup:
+    """Return a group of the setting `library defaults` in the setting of its framework's recipe."""
+    cell = dataclasses.replace(group.cell, hps=group.framework)
+    return dataclasses.replace(group, cell=cell)
+
+
 def collect_library_defaults(groups: Iterable[ScoreGroup]) -> list[ScoreGroup]:
     """Return the groups under their framework's own recipe, in the setting `library defaults`."""
     return [

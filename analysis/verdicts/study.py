@@ -30,6 +30,7 @@ from parallax.analysis.verdicts.groups import (
     find_main_variants,
     group_runs,
     to_library_defaults_cell,
+    to_own_recipe,
 )
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -57,6 +58,7 @@ from parallax.analysis.verdicts.suite import (
     SuiteVerdict,
     judge_all_alike,
     judge_suites,
+    judge_suites_with_failed_runs,
 )
 
 GroupKey = tuple[StudyCell, str]  # setting and framework
@@ -88,6 +90,7 @@ class StudyVerdicts:
         all_alike: Whether all frameworks are equivalent, per setting and per suite.
         intention_to_treat: Pairs in which a run failed, judged with failed runs at the bottom of
             the task's range.
+        suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
         evaluation_noise: Noise of evaluation episodes in each setting.
         options: The settings behind the verdicts.
         main_variants: Main variant of each study and algorithm.
@@ -115,6 +118,7 @@ class StudyVerdicts:
     suites: tuple[SuiteVerdict, ...]
     all_alike: tuple[AllAlikeVerdict, ...]
     intention_to_treat: tuple[PairVerdict, ...]
+    suite_intention_to_treat: tuple[SuiteVerdict, ...]
     evaluation_noise: tuple[EvaluationNoise, ...]
     options: VerdictOptions
     main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
@@ -234,7 +238,8 @@ def _judge_groups(
     pairs = judge_consistency(groups, options)
     finals = [group.final_group for group in groups]
     learning = judge_learning(finals, options)
-    suites = judge_suites((*groups, *collect_library_defaults(groups)), options, learning)
+    with_defaults = (*groups, *collect_library_defaults(groups))
+    suites = judge_suites(with_defaults, options, learning)
     return StudyVerdicts(
         tuple(groups),
         reproduction,
@@ -249,6 +254,7 @@ def _judge_groups(
         suites,
         judge_all_alike(pairs, suites, options, learning),
         _judge_intention_to_treat(groups, options),
+        judge_suites_with_failed_runs(with_defaults, options, learning),
         measure_evaluation_noise(groups, options),
         options,
     )
@@ -260,10 +266,12 @@ def _judge_intention_to_treat(
     """Judge pairs with failed runs at the bottom; the others of a family only correct them."""
     if not any(group.failed for group in groups):
         return ()
-    treated = count_failed_as_bottom(groups, options)
+    # Under library defaults the frameworks that are compared have recipes of their own: the bottom
+    # is that of all of them together.
+    defaults = count_failed_as_bottom(collect_library_defaults(groups), options)
     pairs = (
-        *judge_consistency(treated, options),
-        *judge_library_defaults(treated, options),
+        *judge_consistency(count_failed_as_bottom(groups, options), options),
+        *judge_library_defaults([to_own_recipe(group) for group in defaults], options),
     )
     return tuple(item for item in pairs if item.first.failed or item.second.failed)
 
@@ -313,8 +321,11 @@ class StudyResults:
         groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
-        framework_cells: Frameworks with a used run in each setting, and the setting each was run
-            in: the two differ under library defaults, where each framework has its own recipe.
+        framework_cells: Frameworks with a used or failed run in each setting with a used one, and
+            the setting each was run in: the two differ under library defaults, where each framework
+            has its own recipe.
+        means_with_failed_runs: Mean score of each group with a failed training, with these at the
+            bottom of the task's range.
     """
 
     loaded: LoadedRuns
@@ -326,6 +337,7 @@ class StudyResults:
     method: str
     levels: tuple[LevelResults, ...] = ()
     crossed: tuple[CrossedDesign, ...] = ()
+    means_with_failed_runs: Mapping[GroupKey, float] = dataclasses.field(default_factory=dict)
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
@@ -343,7 +355,7 @@ class StudyResults:
                 "variants",
                 {key: self._make_part(key[0], "", key[1], cells) for key in sorted(variants)},
             ),
-            ("framework_cells", _list_framework_cells(self.curves)),
+            ("framework_cells", _list_framework_cells(self)),
         ):
             object.__setattr__(self, name, value)
 
@@ -377,15 +389,30 @@ class StudyResults:
         )
 
 
-def _list_framework_cells(
-    curves: Mapping[GroupKey, LearningCurve],
-) -> dict[StudyCell, dict[str, StudyCell]]:
+def _list_framework_cells(results: StudyResults) -> dict[StudyCell, dict[str, StudyCell]]:
     found: dict[StudyCell, dict[str, StudyCell]] = collections.defaultdict(dict)
-    for own, framework in curves:
+    used = set()
+    for own, framework in (*results.curves, *results.means_with_failed_runs):
         for cell in {own, to_library_defaults_cell(own, framework)}:
             found[cell][framework] = own
+            if (own, framework) in results.curves:
+                used.add(cell)
     return {
-        cell: {name: found[cell][name] for name in sorted(found[cell])} for cell in sorted(found)
+        cell: {name: found[cell][name] for name in sorted(found[cell])} for cell in sorted(used)
+    }
+
+
+def _compute_means_with_failed_runs(verdicts: StudyVerdicts) -> dict[GroupKey, float]:
+    """Return the mean of each group with a failed training, these at the bottom of the range.
+
+    A group without any comparison, whose bottom is not known, has none.
+    """
+    defaults = count_failed_as_bottom(collect_library_defaults(verdicts.groups), verdicts.options)
+    own = count_failed_as_bottom(verdicts.groups, verdicts.options)
+    return {
+        group.key: float(group.moments.mean)
+        for group in (*map(to_own_recipe, defaults), *own)
+        if group.failed and group.n > verdicts.group_by_key[group.key].n
     }
 
 
@@ -414,7 +441,16 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
     levels = judge_alignment_levels(verdicts.groups, verdicts.options)
     crossed = judge_crossed_designs(verdicts.groups, verdicts.options)
     return StudyResults(
-        loaded, verdicts, aggregates, curves, finals, bounds, method, levels, crossed
+        loaded,
+        verdicts,
+        aggregates,
+        curves,
+        finals,
+        bounds,
+        method,
+        levels,
+        crossed,
+        _compute_means_with_failed_runs(verdicts),
     )
 
 

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import PairVerdict
-from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale
 from parallax.analysis.verdicts.failures import count_failed_as_bottom, count_failed_runs
 from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
@@ -90,8 +89,6 @@ class SuiteVerdict:
         failed: Failed runs of each, over all tasks; empty if unknown.
         p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
         p_failures_holm: The same after Holm's correction.
-        with_failed_runs: The statement with runs whose training failed at the bottom of their
-            tasks' ranges; empty where no training failed.
     """
 
     key: SuiteKey
@@ -117,7 +114,6 @@ class SuiteVerdict:
     failed: tuple[int, ...] = ()
     p_failures: float = math.nan
     p_failures_holm: float = math.nan
-    with_failed_runs: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +172,7 @@ def _collect_suite(
     scales: dict[str, ScoreScale] = {}
     left_out, tops = [], []
     for env, row in sorted(table.items()):
-        scale = _find_scale(next(iter(row.values())).cell, options)
+        scale = find_score_scale(next(iter(row.values())).cell, options)
         lacking = [name for name in names if name not in row or row[name].n < 2]
         if scale is None or lacking:
             reason = "no scale is known" if scale is None else f"no two runs of {lacking[0]}"
@@ -223,12 +219,6 @@ def _count_failed(
     }
 
 
-def _find_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
-    if options.chosen_endpoint.is_steps:
-        return ScoreScale(0.0, 1.0, "share of training that is left")
-    return find_task_scale(cell, options)
-
-
 def judge_suites(
     groups: Sequence[ScoreGroup],
     options: VerdictOptions,
@@ -244,35 +234,42 @@ def judge_suites(
         options: Level, share that makes the margin, ranges and seed.
         learning: Which frameworks have learned in which settings; None to take it for granted.
     """
-    found: Iterable[SuiteVerdict] = _judge_all_suites(groups, options)
-    if any(group.failed for group in groups):
-        found = _add_failed_runs(found, groups, options)
+    samples = collect_suites(groups, options)
+    found = [item for sample in samples for item in judge_suite(sample, options)]
     return tuple(found if learning is None else _mark_unlearned(found, learning))
 
 
-def _judge_all_suites(groups: Sequence[ScoreGroup], options: VerdictOptions) -> list[SuiteVerdict]:
-    samples = collect_suites(groups, options)
-    return [item for sample in samples for item in judge_suite(sample, options)]
+def judge_suites_with_failed_runs(
+    groups: Sequence[ScoreGroup],
+    options: VerdictOptions,
+    learning: Sequence[LearningVerdict] | None = None,
+) -> tuple[SuiteVerdict, ...]:
+    """Judge the pairs in which a training failed, failed runs at the bottom (intention to treat).
 
+    A framework whose runs all failed is judged here, and here alone.
 
-def _add_failed_runs(
-    items: Iterable[SuiteVerdict], groups: Sequence[ScoreGroup], options: VerdictOptions
-) -> Iterator[SuiteVerdict]:
-    """Yield verdicts with what is shown when failed trainings count (intention to treat)."""
-    treated = {
-        (item.key, item.first, item.second): item.statement
-        for item in _judge_all_suites(count_failed_as_bottom(groups, options), options)
-    }
+    Args:
+        groups: Scores per setting and framework.
+        options: Level, share that makes the margin, ranges and seed.
+        learning: Which frameworks have learned in which settings; None to take it for granted.
+    """
     failed = {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, group.framework)
+        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, group.framework)
         for group in groups
         if group.failed
         for cell in (group.cell,)
     }
-    for item in items:
-        has_failed = {(*item.key, item.first), (*item.key, item.second)} & failed
-        statement = treated.get((item.key, item.first, item.second), "") if has_failed else ""
-        yield dataclasses.replace(item, with_failed_runs=statement)
+    if not failed:
+        return ()
+    return tuple(
+        item
+        for item in judge_suites(count_failed_as_bottom(groups, options), options, learning)
+        if any(
+            (*item.key, task, name) in failed
+            for task in item.tasks
+            for name in (item.first, item.second)
+        )
+    )
 
 
 def _mark_unlearned(

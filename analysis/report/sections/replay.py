@@ -245,7 +245,7 @@ def _format_gain(gain: MeanRatio | None) -> str:
 
 
 def _format_human_scores(study: ReplayVerdicts) -> Iterator[str]:
-    yield "Human-normalised scores over Atari's games, %: median, mean:"
+    yield "Human-normalized scores over Atari's games, %: median, mean:"
     yield from (f"  {_format_human_line(item)}" for item in study.human)
     printed = " / ".join(f"{value:g}" for value in paper_tables.IMP_PRINTED_MEDIANS)
     yield (

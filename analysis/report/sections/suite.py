@@ -1,6 +1,5 @@
 """Tables of what is judged beside single pairs: suites, learning, failed runs, evaluation noise."""
 
-import collections
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,64 +36,91 @@ from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteKey, SuiteVer
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
     """Return for each algorithm and recipe what is shown of frameworks over its tasks together."""
     found: dict[SuiteKey, list[SuiteVerdict]] = {}
-    for item in verdicts.suites:
-        found.setdefault(item.key, []).append(item)
-    cells = [StudyCell(key[0], "", *key[1:]) for key in found]
+    treated: dict[SuiteKey, list[SuiteVerdict]] = {}
+    for items, by_key in ((verdicts.suites, found), (verdicts.suite_intention_to_treat, treated)):
+        for item in items:
+            by_key.setdefault(item.key, []).append(item)
+    keys = sorted({*found, *treated})
+    cells = [StudyCell(key[0], "", *key[1:]) for key in keys]
     alike = {
         (item.study, item.algorithm, item.hps, item.variant): item
         for item in verdicts.all_alike
         if not item.env
     }
     texts = []
-    for cell, (key, own) in zip(cells, found.items(), strict=True):
+    for cell, key in zip(cells, keys, strict=True):
         parts = find_own_parts(cell, [other for other in cells if other.algorithm == key[1]])
         place = ", ".join((describe_recipe(key[2]), *filter(None, parts)))
-        counts = collections.Counter(item.statement for item in own)
-        words = format_verdict_counts(
-            [item.statement for item in own],
-            sorted({*counts, EQUIVALENT, INCONCLUSIVE}, key=lambda word: (word[0] == "i", word)),
-        )
-        text = (
-            f"{get_label(key[1])} ({place}) over {format_count(len(own[0].tasks), 'task')} "
-            f"together, {format_count(len(own), 'pair')}: {words}."
-        )
-        together = alike[key]
-        unlearned = sorted({task for item in own for task in item.unlearned})
-        number = len(together.frameworks)
-        text += (
-            f" {'Both' if number == 2 else f'All {number}'} frameworks together: "
-            f"{together.verdict} ({format_p_value(together.p)})."
-        )
-        if unlearned:
-            text += f" Not all are shown to have learned: {', '.join(unlearned)}."
-        text += _describe_suite_failures(own)
-        if own[0].left_out:
-            text += f" Left out: {'; '.join(own[0].left_out)}."
+        text = f"{get_label(key[1])} ({place}) over "
+        if key in found:
+            text += _describe_complete_runs(found[key], alike[key])
+        else:
+            text += "its tasks together: no two frameworks have complete runs in two tasks."
+        if key in treated:
+            text += _describe_failed_trainings(treated[key])
         texts.append(text)
     return tuple(texts)
 
 
-def _describe_suite_failures(items: Sequence[SuiteVerdict]) -> str:
-    """Return failed runs per framework, and what is shown where failed trainings count."""
+def _describe_complete_runs(own: Sequence[SuiteVerdict], together: AllAlikeVerdict) -> str:
+    text = (
+        f"{format_count(len(own[0].tasks), 'task')} together, {format_count(len(own), 'pair')}: "
+        f"{_count_statements(own)}."
+    )
+    unlearned = sorted({task for item in own for task in item.unlearned})
+    number = len(together.frameworks)
+    text += (
+        f" {'Both' if number == 2 else f'All {number}'} frameworks together: "
+        f"{together.verdict} ({format_p_value(together.p)})."
+    )
+    if unlearned:
+        text += f" Not all are shown to have learned: {', '.join(unlearned)}."
+    text += _describe_runs_below_threshold(own)
+    if own[0].left_out:
+        text += f" Left out: {'; '.join(own[0].left_out)}."
+    return text
+
+
+def _count_statements(items: Sequence[SuiteVerdict]) -> str:
+    words = [item.statement for item in items]
+    order = sorted({*words, EQUIVALENT, INCONCLUSIVE}, key=lambda word: (word[0] == "i", word))
+    return format_verdict_counts(words, order)
+
+
+def _describe_failed_trainings(items: Sequence[SuiteVerdict]) -> str:
+    """Return what is shown of the pairs in which a training failed, where these count."""
+    several = len(items) > 1
+    return (
+        f" With failed trainings at the bottom of the tasks' ranges, over "
+        f"{format_count(len(items[0].tasks), 'task')}, the "
+        f"{format_count(len(items), 'pair')} in which a training failed: "
+        f"{_count_statements(items) if several else items[0].statement}."
+    )
+
+
+def _describe_runs_below_threshold(items: Sequence[SuiteVerdict]) -> str:
+    """Return failed runs per framework."""
     runs = {
         name: counts
         for item in items
         if item.failed
         for name, *counts in zip((item.first, item.second), item.failed, item.runs, strict=True)
     }
-    text = ""
-    if any(failed for failed, _ in runs.values()):
-        counts = ", ".join(f"{get_label(name)} {k} of {n}" for name, (k, n) in runs.items())
-        text = f" Runs below the failure threshold: {counts}."
-    treated = [item.with_failed_runs for item in items if item.with_failed_runs]
-    if treated:
-        words = format_verdict_counts(treated, sorted(set(treated)))
-        text += f" With failed trainings at the bottom of their tasks' ranges: {words}."
-    return text
+    if not any(failed for failed, _ in runs.values()):
+        return ""
+    counts = ", ".join(f"{get_label(name)} {k} of {n}" for name, (k, n) in runs.items())
+    return f" Runs below the failure threshold: {counts}."
 
 
-def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
-    """Return a table with a row for each pair of frameworks over the tasks of an algorithm."""
+def make_suite_table(
+    items: Sequence[SuiteVerdict], *, with_failed_runs: bool = False
+) -> Table[SuiteVerdict]:
+    """Return a table with a row for each pair of frameworks over the tasks of an algorithm.
+
+    Args:
+        items: The pairs.
+        with_failed_runs: They are judged with failed trainings at the bottom.
+    """
     columns: tuple[Column[SuiteVerdict], ...] = (
         *_make_suite_columns(lambda i: i.key),
         make_text_column("tasks", "tasks", lambda i: ", ".join(i.tasks)),
@@ -119,10 +145,12 @@ def make_suite_table(items: Sequence[SuiteVerdict]) -> Table[SuiteVerdict]:
         make_csv_column("second_failed", lambda i: i.failed[1] if i.failed else None),
         make_csv_column("p_failures", lambda i: i.p_failures),
         make_csv_column("p_failures_holm", lambda i: i.p_failures_holm),
-        make_csv_column("with_failed_runs", lambda i: i.with_failed_runs),
     )
-    title = "Every pair of frameworks over all tasks of an algorithm, normalized scores"
-    return Table("t-suite", title, columns, tuple(items), lambda i: ())
+    name, title = "t-suite", "Every pair of frameworks over all tasks of an algorithm"
+    if with_failed_runs:
+        name = "t-suite-intention-to-treat"
+        title = f"{title}, failed trainings at the bottom: pairs in which one failed"
+    return Table(name, f"{title}, normalized scores", columns, tuple(items), lambda i: ())
 
 
 def make_all_alike_table(items: Sequence[AllAlikeVerdict]) -> Table[AllAlikeVerdict]:
@@ -181,6 +209,9 @@ def make_further_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
     """Return these tables by the names of their files."""
     return {
         "suite.csv": make_suite_table(verdicts.suites),
+        "suite_intention_to_treat.csv": make_suite_table(
+            verdicts.suite_intention_to_treat, with_failed_runs=True
+        ),
         "all_alike.csv": make_all_alike_table(verdicts.all_alike),
         "learning.csv": make_learning_table(verdicts.learning),
         "evaluation_noise.csv": make_noise_table(verdicts.evaluation_noise),

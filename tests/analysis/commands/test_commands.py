@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 import sys
@@ -70,6 +71,13 @@ def test_an_endpoint_without_the_score_of_a_solved_task_is_one_message(results, 
     error = capsys.readouterr().err
     assert "give --range Unknown-v1=LOW:HIGH" in error
     assert error.count("\n") == 1
+
+
+def test_verdicts_mark_pairs_that_are_not_shown_to_have_learned(results, make_run, capsys):
+    for seed, (framework, score) in itertools.product(range(6), (("sb3", 3000), ("sbx", 0))):
+        make_run(framework=framework, seed=seed, env="Hopper-v4", score=score + seed)
+    assert main(["study", "verdicts", str(results)]) == 0
+    assert "n = 6; sbx is not shown to have learned" in capsys.readouterr().out
 
 
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):

@@ -10,8 +10,17 @@ from matplotlib.figure import Figure
 from parallax.analysis.figures import families
 from parallax.analysis.figures.aggregates import find_threshold_range
 from parallax.analysis.figures.curves import make_cell_line
-from parallax.analysis.figures.dot_plot import compute_score_axis_limits, draw_score_dots
-from parallax.analysis.figures.panels import CurveLine, clip_to_bounds, set_step_axis
+from parallax.analysis.figures.dot_plot import (
+    compute_score_axis_limits,
+    describe_failed_runs,
+    draw_score_dots,
+)
+from parallax.analysis.figures.panels import (
+    CurveLine,
+    clip_to_bounds,
+    make_failed_line,
+    set_step_axis,
+)
 from parallax.analysis.figures.style import get_framework_styles, get_paper_rc_settings
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 
@@ -53,6 +62,16 @@ def test_an_arrow_stands_only_where_an_interval_leaves_the_frame():
     half = dataclasses.replace(wide, final=dataclasses.replace(wide.final, high=2.1))
     assert arrows(drawn(half, usual=2)[0]) == ["left"]
     assert arrows(drawn(line([1.0, 2.0, 3.0]))[0]) == []
+
+
+def test_failed_trainings_have_a_cross_and_a_framework_without_runs_a_number():
+    some = dataclasses.replace(line([1.0, 2.0, 3.0], size=(3, 4)), with_failed_runs=1.5)
+    none = dataclasses.replace(make_failed_line("skrl", 4), with_failed_runs=-50.0)
+    axis, frame = drawn(some, none, usual=4)
+    crosses = [one.get_xdata()[0] for one in axis.lines if one.get_marker() == "x"]
+    assert crosses == [1.5, frame.low] and frame.low > -10
+    assert sorted(text.get_text() for text in axis.texts) == ["0/4", "3/4"]
+    assert "Crosses" in describe_failed_runs([some]) and not describe_failed_runs([line([1.0])])
 
 
 def test_numbers_of_runs_stand_beside_all_intervals():

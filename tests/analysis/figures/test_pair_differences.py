@@ -1,5 +1,6 @@
 """Forest plots of pairs, and the marks of policies without training."""
 
+import itertools
 import math
 
 import numpy as np
@@ -71,6 +72,30 @@ def test_a_single_pair_stands_in_one_panel_with_its_tasks(results, make_run):
     assert len(grid.panels) == 1
 
 
+def test_one_pair_in_one_setting_has_no_figure(results, make_run):
+    for seed, name in itertools.product(range(3), ("sb3", "skrl")):
+        make_run(framework=name, seed=seed, env="Hopper-v4", score=100 + seed)
+    (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
+    assert isinstance(spec, MissingFigure)
+
+
+def test_failed_trainings_have_crosses_also_without_a_complete_run(results, make_run):
+    for seed, name in itertools.product(range(5), ("sb3", "skrl", "sbx")):
+        status = "failed" if name == "sbx" or (name, seed) == ("skrl", 0) else "completed"
+        make_run(framework=name, seed=seed, env="Hopper-v4", score=2000 + seed, status=status)
+    (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
+    (panel,) = spec.draw.args[0].panels
+    rows = panel.rows
+    assert set(rows) == {"SB3 - sbx", "SB3 - skrl", "sbx - skrl"}
+    assert math.isfinite(rows["SB3 - skrl"].difference)
+    assert math.isnan(rows["SB3 - sbx"].difference)
+    assert all(math.isfinite(row.with_failed_runs) for row in rows.values())
+    assert rows["SB3 - sbx"].failed_statement.startswith("different")
+    assert "Crosses" in spec.caption
+    axes = spec.draw().axes[0]
+    assert sum(one.get_marker() == "x" for one in axes.lines) == 3
+
+
 def test_the_axis_reaches_over_all_means_but_not_without_end():
     def row(value):
         return PairDifference("a", value, math.nan, math.nan, "inconclusive", True)
@@ -104,6 +129,10 @@ def test_far_marks_are_named_at_the_edge_and_do_not_widen_an_axis(along):
         "do nothing -700",
         "published score 9,000",
     ]
+    axis = Figure().subplots()
+    axis.set(xlim=(3, 4), ylim=(3, 4))
+    draw_score_marks(axis, [marks[0], marks[2]], along=along)
+    assert [text.get_text().strip("←↓ ") for text in axis.texts] == ["2 references: -700 to 0.5"]
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 4])

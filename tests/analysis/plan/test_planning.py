@@ -324,6 +324,8 @@ def test_the_range_of_a_need_holds_the_truth_in_most_cases():
         )
         inside += low <= true <= high
     assert inside / 40 > 0.65
+    same = compute_moments(np.full(5, 2.0))
+    assert np.isnan(effects.estimate_seed_range((same, same), 0.05, 0.1, rng)).all()
 
 
 @pytest.mark.parametrize("state", ["same", "edited", "missing"])

@@ -1,5 +1,6 @@
 """Power and seeds for verdicts over all tasks of an algorithm."""
 
+import itertools
 import re
 
 import numpy as np
@@ -57,6 +58,15 @@ def test_a_pilot_of_five_gives_a_range_and_more_seeds_a_narrower_one(monkeypatch
     assert few.high / few.low > many.high / many.low
     assert few.size == 5
     assert 0 <= few.power <= 1
+
+
+def test_equal_runs_give_no_range_and_no_power(results, make_run, capsys):
+    for env, framework, seed in itertools.product(TASKS, ("sb3", "skrl"), range(4)):
+        make_run(env=env, framework=framework, seed=seed, score=1500.0)
+    assert main(["study", "plan", str(results), "--suite"]) == 0
+    out = capsys.readouterr().out
+    assert "a range is not known, as no two runs of a framework differ" in out
+    assert "power with" not in out and "80% range;" not in out
 
 
 def test_the_command_plans_seeds_for_all_tasks(results, make_run, capsys):

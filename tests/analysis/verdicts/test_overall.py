@@ -1,14 +1,15 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.published import get_reference_score
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.verdicts.endpoints import find_task_scale
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.overall import (
-    compute_overall_scores,
-    find_scales,
-    get_reference_scale,
-)
+from parallax.analysis.verdicts.overall import compute_overall_scores
 
 OPTIONS = VerdictOptions(resamples=200)
 
@@ -32,41 +33,39 @@ def three_seeds(make_run, **options):
 )
 @pytest.mark.parametrize("version", ["v4", "v5"])
 def test_every_task_of_the_thesis_has_a_scale_that_rises(task, version):
-    scale = get_reference_scale(f"{task}-{version}")
+    cell = StudyCell("s", f"{task}-{version}", "ppo", "original", "")
+    scale = find_task_scale(cell, OPTIONS)
     assert scale is not None
     assert scale.zero < scale.one
 
 
-def test_random_scores_zero_and_the_best_paper_scores_one(results, make_run):
-    scale = get_reference_scale("Hopper-v4")
-    assert (scale.one, scale.zero) == (3300, 17.89)
+def test_the_scale_is_that_of_verdicts_over_tasks(results, make_run):
+    scale = find_task_scale(StudyCell("s", "Hopper-v4", "ppo", "original", ""), OPTIONS)
+    assert scale.zero == 148.5 and scale.one == get_reference_score("ppo", "Hopper-v4")[0]
     for env in ("Hopper-v4", "Swimmer-v4"):
-        one = get_reference_scale(env).one
+        one = get_reference_score("ppo", env)[0]
         make_run(env=env, timesteps=[1, 2], scheduled=2, returns=[[0, 0], [one, one]])
     (found,) = compute_overall_scores(groups(results), OPTIONS)
     assert found.aggregates.point[0] == pytest.approx([1, 1, 1, 0])
     assert found.tasks == ("Hopper-v4", "Swimmer-v4")
+    # Sample efficiency is of returns, also where the score is a share of the steps.
+    (by_steps,) = compute_overall_scores(
+        groups(results), dataclasses.replace(OPTIONS, endpoint="steps-90")
+    )
+    for name, curve in found.efficiency.curves.items():
+        assert by_steps.efficiency.curves[name].point == pytest.approx(curve.point)
 
 
 def test_tasks_that_cannot_go_in_are_named_with_the_reason(results, make_run):
     for framework in ("sb3", "cleanrl"):
         three_seeds(make_run, env="Hopper-v4", framework=framework)
-        three_seeds(make_run, env="CartPole-v1", framework=framework)
+        three_seeds(make_run, env="Unknown-v1", framework=framework)
     three_seeds(make_run, env="Ant-v4", framework="sb3")
     (found,) = compute_overall_scores(groups(results), OPTIONS)
     assert found.tasks == ("Hopper-v4",)
-    assert found.left_out == ("CartPole-v1: no scale is known", "Ant-v4: no run of cleanrl")
+    assert found.left_out == ("Unknown-v1: no scale is known", "Ant-v4: no run of cleanrl")
     assert found.aggregates.names == ("cleanrl", "sb3")
     assert found.aggregates.seeds == ((3,), (3,))
-
-
-def test_min_max_depends_on_the_runs_and_says_so(results, make_run):
-    three_seeds(make_run, env="CartPole-v1", score=0)
-    scale = find_scales(groups(results), "min-max")["CartPole-v1"]
-    assert (scale.zero, scale.one) == pytest.approx((0, 200), abs=1e-3)
-    assert "runs compared" in scale.source
-    with pytest.raises(ValueError, match="Known: reference, min-max"):
-        find_scales([], "z")
 
 
 def test_equal_runs_give_equal_bits(results, make_run):

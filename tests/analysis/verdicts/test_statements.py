@@ -39,6 +39,7 @@ from parallax.analysis.verdicts.suite import (
     collect_suites,
     judge_all_alike,
     judge_suites,
+    judge_suites_with_failed_runs,
 )
 
 OPTIONS = VerdictOptions(ranges=(("InvertedPendulum-v4", 0.0, 1000.0), ("Pendulum-v1", -1225, 0)))
@@ -362,9 +363,39 @@ def test_failed_trainings_stand_beside_the_verdict_of_a_suite():
         dataclasses.replace(item, failed=6 if item.framework == "b" else 0) for item in suite(30)
     ]
     found = {(item.first, item.second): item for item in judge_suites(groups, OPTIONS)}
+    treated = {
+        (item.first, item.second): item for item in judge_suites_with_failed_runs(groups, OPTIONS)
+    }
     assert found["a", "b"].statement == "equivalent"
-    assert found["a", "b"].with_failed_runs not in ("", "equivalent")
-    assert found["a", "c"].with_failed_runs == ""
+    assert sorted(treated) == [("a", "b"), ("b", "c")]
+    assert treated["a", "b"].statement != "equivalent"
+
+
+def test_a_framework_that_failed_in_all_runs_is_judged_over_tasks(results, make_run):
+    for env, seed in itertools.product(("InvertedPendulum-v4", "CartPole-v1"), range(5)):
+        make_run(env=env, framework="sb3", seed=seed, score=450 + seed)
+        make_run(env=env, framework="cleanrl", seed=seed, status="failed")
+    verdicts = judge_runs(load_runs(results), OPTIONS)
+    assert verdicts.suites == ()
+    (item,) = verdicts.suite_intention_to_treat
+    assert (item.first, item.second, item.runs) == ("cleanrl", "sb3", (10, 10))
+    assert item.verdict == "different" and item.difference < 0
+    (text,) = describe_suites(verdicts)
+    assert "no two frameworks have complete runs in two tasks" in text
+    assert "the 1 pair in which a training failed: different" in text
+
+
+def test_under_library_defaults_a_framework_that_failed_in_all_runs_has_a_line(results, make_run):
+    for seed in range(5):
+        make_run(framework="sb3", hps="sb3", seed=seed, score=450 + seed)
+        make_run(framework="cleanrl", hps="cleanrl", seed=seed, status="failed")
+    verdicts = judge_runs(load_runs(results), OPTIONS)
+    assert verdicts.defaults == ()
+    (item,) = verdicts.intention_to_treat
+    assert item.cell.hps == "library defaults" and item.first.cell.hps == "cleanrl"
+    assert (item.first.n, item.second.n) == (5, 5) and item.difference < 0
+    (text,) = describe_intention_to_treat(verdicts)
+    assert "5 of CleanRL" in text and "one has none" in text
 
 
 def test_library_defaults_are_judged_over_all_tasks_too(results, make_run):
