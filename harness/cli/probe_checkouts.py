@@ -16,7 +16,7 @@ from parallax.harness.cli.arguments import find_script_side
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.interpreter import find_cache_folder, leave_out_folder
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.intervention_check import get_single_framework
@@ -180,7 +180,9 @@ def _find_package_folder(checkout: Path, package: str) -> Path:
 
 def _find_module(package: str, python: str | None) -> str:
     command = [python or sys.executable, "-c", _FIND_MODULE_CODE, package]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    # As for measurements: a user who stands in the checkout does not get it as the installed one.
+    environment = leave_out_folder(dict(os.environ))
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return answer.stdout.strip() or f"no place that {command[0]} finds"
 
 

@@ -297,7 +297,8 @@ def make_relation_description(subject: str) -> DescribeDifference:
         if comparison.kind == FACTOR:
             return f"{subject}: {comparison.size:.4g} times the paper's"
         if comparison.kind == NUMBER:
-            (value,), (paper,) = np.ravel(measurement.value), np.ravel(measurement.expected)
+            # Adding 0 makes 0 of -0.
+            (value,), (paper,) = np.ravel(measurement.value) + 0.0, np.ravel(measurement.expected)
             return f"{subject}: {value:.4g}, the paper's is {paper:.4g}"
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"

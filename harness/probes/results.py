@@ -369,10 +369,24 @@ def describe_answer(answer: ProbeAnswer) -> str:
         return f"not measured: {answer.unmeasured}"
     if answer.comparison.kind == AGREES:
         return "as in the paper"
-    marks = [format_symbol(answer)]
-    marks += ["our recipe"] if answer.origin == RECIPE else []
-    marks += [answer.source_line] if answer.source_line else []
-    return f"{answer.meaning} [{'; '.join(marks)}]"
+    text = ", ".join(filter(None, (answer.meaning, _describe_size(answer))))
+    place = "; ".join(
+        filter(None, ("our recipe" if answer.origin == RECIPE else "", answer.source_line))
+    )
+    return f"{text} [{place}]" if place else text
+
+
+def _describe_size(answer: ProbeAnswer) -> str:
+    """Return how far an answer is from the paper; empty where its description says so."""
+    digits = _format_digits(abs(answer.comparison.size))
+    if digits in answer.meaning:
+        return ""
+    match answer.comparison.kind:
+        case "factor":
+            return f"{digits} times the paper's"
+        case "function":
+            return f"off by up to {digits}"
+    return ""
 
 
 def format_symbol(answer: ProbeAnswer) -> str:

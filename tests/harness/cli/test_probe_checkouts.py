@@ -108,12 +108,14 @@ def test_options_that_do_not_fit_are_refused(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_changed_line_and_its_commit_are_found(checkout, capsys):
+def test_a_changed_line_and_its_commit_are_found(checkout, capsys, monkeypatch):
+    monkeypatch.chdir(checkout)  # as users stand; the installed version is not the checkout then
     words = ["probe", "--frameworks", "sb3", "--probe", "td3.target_update", "--path"]
     assert main([*words, str(checkout)]) == 1
     first, _, table = capsys.readouterr().out.partition("\n\n")
     assert "1 of the answers changed:\n  installed -> checkout  td3.target_update" in first
     commit = git(checkout, "rev-parse", "--short", "HEAD")
     assert f"{checkout / 'stable_baselines3'} (commit {commit})" in first and table
+    assert f"installed: sb3 in {Path(stable_baselines3.__file__)}" in first
     assert main([*words, str(checkout), "--commits", "HEAD~2..HEAD~1"]) == 0
     assert "None of the answers changed." in capsys.readouterr().out

@@ -48,7 +48,11 @@ def test_rounding_and_wording_are_no_change(before, after):
     ("before", "after", "words"),
     [
         (answer(1.0, 2.0), answer(1.0, 2.1), "1 2 -> 2.1"),
-        (answer(1.0), answer(2.0, kind="factor", size=2.0, meaning="twice"), "is twice [x 2]"),
+        (
+            answer(1.0),
+            answer(2.0, kind="factor", size=2.0, meaning="twice"),
+            "is twice, 2 times the paper's",
+        ),
         (answer(1.0), make_missing_answer("gone"), "is not measured: gone"),
         (answer(1.0), answer(1.0, 2.0), "1 numbers -> 2"),
         (answer(1.0), answer(np.nan), "1 -> nan"),
