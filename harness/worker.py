@@ -17,6 +17,7 @@ from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import spec_from_dict
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder
 from parallax.harness.record.lock import (
     EXIT_COMPLETE,
@@ -28,7 +29,7 @@ from parallax.harness.record.lock import (
     RunLock,
 )
 from parallax.harness.record.lock_owner import LockOwner
-from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import has_valid_checksum
 from parallax.harness.train.prepare import check_translation, prepare_run
 from parallax.harness.train.run import execute_run

@@ -10,11 +10,12 @@ import msgspec
 
 from parallax.harness.contract.fields import RunsFailedError
 from parallax.harness.record.checkpoints import find_last_checkpoint
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
 from parallax.harness.record.layout import SLURM_FOLDER, find_runs, find_study_folder
 from parallax.harness.record.lock import Heartbeat, read_heartbeat, read_lock_owner
 from parallax.harness.record.lock_owner import LockOwner
-from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import RunRecord
 from parallax.slurm.arrays import read_records
 from parallax.slurm.queue import SlurmJob, SlurmQueue, query_slurm

@@ -19,6 +19,7 @@ from parallax.analysis.data.runs import (
     StudyCell,
     get_duration,
 )
+from parallax.harness.record.completeness import check_finite
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.npz_files import RunEvaluations
@@ -33,7 +34,6 @@ from parallax.harness.record.packed import (
     translate_row,
     write_rows,
 )
-from parallax.harness.record.reading import check_finite
 
 _MAX_RECORD_BYTES = 2**24  # bytes
 _CELL = ("study", "env", "algorithm", "hps", "variant")

@@ -17,9 +17,10 @@ from parallax.harness.cli.arguments import add_trust_argument
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE
-from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.run_process import RunOutcome
 from parallax.harness.sweep.sweep import run_sweep
 from parallax.harness.train.trust import list_named_code, require_trust

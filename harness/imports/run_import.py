@@ -30,6 +30,7 @@ from parallax.harness.imports.tensorboard_and_wandb import (
     read_event_files,
     read_wandb_file,
 )
+from parallax.harness.record.completeness import describe_nonfinite
 from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.imported import (
     find_imported_folder,
@@ -38,7 +39,6 @@ from parallax.harness.record.imported import (
 )
 from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath, parse_seed
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.reading import describe_nonfinite
 from parallax.harness.record.run_json import ImportSource
 
 UNKNOWN_NAME = "unknown"

@@ -33,11 +33,12 @@ from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.contract.upstream_code import silence_future_warnings
 from parallax.harness.interventions.catalogue import collect_layers, make_replacement
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 from parallax.harness.record.provenance import hash_weights
-from parallax.harness.record.reading import RunReading, read_policy, read_run
+from parallax.harness.record.reading import read_policy, read_run
 from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
 from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
 from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.record.checkpoints import CheckpointStore
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import make_bytes_writer, make_json_writer, to_plain_json
 from parallax.harness.record.layout import (
     CHECKPOINT_FOLDER,
@@ -41,7 +42,7 @@ from parallax.harness.record.lock import (
     read_heartbeat,
 )
 from parallax.harness.record.npz_files import StoredPolicy, pack_policy
-from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, compute_checksum
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Parquet understands; `run_json` is the run's own record, with its settings and p
 rows make the same bytes.
 
 A row is judged by the function that judges run folders
-(`parallax.harness.record.reading.judge_run`). Its `content_sha256` is the hash of all other
+(`parallax.harness.record.completeness.judge_run`). Its `content_sha256` is the hash of all other
 columns, so that an edited row is found out. Files that were packed before this column existed have
 no hash; everything else is checked there too.
 """
@@ -26,6 +26,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+from parallax.harness.record.completeness import RunReading, judge_run
 from parallax.harness.record.files import (
     UnusableError,
     escape_unprintable,
@@ -36,7 +37,7 @@ from parallax.harness.record.files import (
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
 from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
-from parallax.harness.record.reading import RunReading, judge_run, parse_record
+from parallax.harness.record.reading import parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
 
 _VERSION = "1"

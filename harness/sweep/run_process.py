@@ -16,6 +16,7 @@ from typing import Any
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
 from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, open_regular_file
 from parallax.harness.record.folder import LOG_PREFIX, RunFolder
 from parallax.harness.record.layout import LOG_FILE
@@ -28,7 +29,7 @@ from parallax.harness.record.lock import (
     RunLock,
 )
 from parallax.harness.record.lock_owner import BatchJob
-from parallax.harness.record.reading import RunReading, read_run
+from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import has_valid_checksum
 from parallax.harness.sweep.forked_process import EXIT_UNKNOWN, ForkedProcess, ForkServerPool
 from parallax.harness.train.stop_signals import (

@@ -18,11 +18,12 @@ from typing import Any
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, make_bytes_writer, read_bounded
 from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock, watch_heartbeats
-from parallax.harness.record.reading import RunReading, read_record, read_run
+from parallax.harness.record.reading import read_record, read_run
 from parallax.harness.record.run_json import has_valid_checksum
 from parallax.harness.sweep.forked_process import ForkServerPool
 from parallax.harness.sweep.progress import SweepDisplay

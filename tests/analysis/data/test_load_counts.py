@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from parallax.analysis.data.load import load_runs
 from parallax.harness.cli.main import main
+from parallax.harness.record.completeness import check_complete
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.reading import check_complete
 
 DAMAGES = {
     "none": None,

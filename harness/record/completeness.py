@@ -1,0 +1,216 @@
+"""Decides whether a run is complete: one rule, for run folders and packed runs.
+
+A run is complete when all of these hold, and nothing else counts:
+
+1. `run.json` can be read and says `completed`,
+2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
+3. every return is finite,
+4. what `run.json` says of the files' content, and of its own, still holds.
+
+Rows of packed files pass the same function, with the hash of the row in place of that of the file.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from parallax.harness.record.files import UnusableError, summarize_error
+from parallax.harness.record.layout import RUN_FILE, RunPath, parse_run_path
+from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, has_valid_checksum
+
+if TYPE_CHECKING:
+    from parallax.harness.record.npz_files import RunEvaluations
+
+# Returns are recorded as float32: what it cannot hold is not a return.
+_MAX_RETURN = 3.4028234663852886e38
+
+CHECKSUM_MISMATCH = (
+    f"{RUN_FILE} was changed after it was written: its checksum does not hold "
+    f"(whoever means the change removes the entry `{CHECKSUM_FIELD}`)"
+)
+
+
+class NewerSchemaError(UnusableError):
+    """The record has a schema that is not known yet."""
+
+
+class UnreadableError(UnusableError):
+    """The system keeps a file from being read; it may be whole."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunReading:
+    """Contents of one run folder.
+
+    Attributes:
+        folder: The folder.
+        record: Its `run.json`; None where that cannot be used.
+        content: The same as it stands in the file, for those who write it on.
+        evaluations: Its evaluations; None unless they were requested and the run is complete.
+        reason: Reason that the run is not complete, in a line; empty where it is.
+        damaged: Whether that is because a file is damaged.
+        newer: Whether the record was written by a later version of this project.
+        unreadable: Whether the system prevents reading a file, so that its state is unknown.
+    """
+
+    folder: Path
+    record: RunRecord | None = None
+    content: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    evaluations: "RunEvaluations | None" = None
+    reason: str = ""
+    damaged: bool = False
+    newer: bool = False
+    unreadable: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the run is complete."""
+        return not self.reason
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Return the requested settings, with what older records leave out; empty without a record.
+
+        Fields that this version does not know are preserved.
+        """
+        if self.record is None:
+            return {}
+        known = {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
+        if self.record.imported is None:
+            return known
+        # Nothing is known of what another tool's files leave out: defaults are those of our runs.
+        stated = {name: known[name] for name in self.content["spec"]}
+        return {**stated, "imported": self.record.imported.format}
+
+    @property
+    def place(self) -> RunPath:
+        """Return the identity of the run: by its record, or else by its path.
+
+        The study is the folder that it is in, since studies are renamed.
+        """
+        by_path = parse_run_path(self.folder)
+        if self.record is None:
+            return by_path
+        spec = self.record.spec
+        named = RunPath(
+            spec.study,
+            spec.task_name,
+            spec.algorithm,
+            spec.hps,
+            spec.implementation,
+            by_path.variant,
+            spec.seed,
+        )
+        return by_path if dataclasses.replace(named, study=by_path.study) == by_path else named
+
+
+class RunSource(Protocol):
+    """Source of a run's record and evaluations: a folder, or a row of a packed file."""
+
+    def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
+        """Return the record, checked, and the same as it is written; raises `UnusableError`."""
+
+    def check_content(self, record: RunRecord) -> bool | None:
+        """Compare the content with the hash stored for it; None where there is no hash."""
+
+    def read_evaluations(self) -> "RunEvaluations":
+        """Return the evaluations; raises `UnusableError`."""
+
+    def explain_change(self) -> str:
+        """Return the reason for which a run is not used whose content has another hash."""
+
+
+def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -> RunReading:
+    """Applies the rule of completeness to one run; whatever is in it, nothing is raised.
+
+    Run folders and rows of packed files are judged here, and nowhere else.
+
+    Args:
+        folder: The run folder, or what stands for it in a packed file.
+        source: Reads the run's record and evaluations.
+        with_evaluations: Whether to return the evaluations of a complete run as well.
+    """
+    try:
+        record, content = source.read_record()
+    except NewerSchemaError as error:
+        return RunReading(folder, reason=str(error), newer=True)
+    except UnreadableError as error:
+        return RunReading(folder, reason=str(error), unreadable=True)
+    except UnusableError as error:
+        return RunReading(folder, reason=str(error), damaged=True)
+    reading = functools.partial(RunReading, folder, record, content)
+    if unfinished := why_unfinished(record.status, record.failure):
+        return reading(reason=unfinished)
+    try:
+        same = source.check_content(record)
+        if (
+            same
+            and CHECKSUM_FIELD in content
+            and has_valid_checksum(content)
+            and not with_evaluations
+        ):
+            return reading()
+        evaluations = source.read_evaluations()
+        check_complete(evaluations, record.steps.scheduled)
+        if same is False:
+            raise UnusableError(source.explain_change())
+        if not has_valid_checksum(content):
+            raise UnusableError(CHECKSUM_MISMATCH)
+    except UnreadableError as error:
+        return reading(reason=str(error), unreadable=True)
+    except UnusableError as error:
+        return reading(reason=str(error), damaged=True)
+    return reading(evaluations=evaluations if with_evaluations else None)
+
+
+def why_unfinished(status: str, failure: str | None) -> str:
+    """Return the reason that a run is not complete, in a line; empty where it is.
+
+    Args:
+        status: Of the record.
+        failure: Of the record.
+    """
+    if status == "completed":
+        return ""
+    return f"failed: {summarize_error(failure or '')}" if status == "failed" else status
+
+
+def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
+    """Checks the half of the rule that concerns evaluations.
+
+    Args:
+        evaluations: All of a run's.
+        scheduled: The last scheduled environment step.
+
+    Raises:
+        UnusableError: The evaluations end elsewhere, or a return is not finite.
+    """
+    last = int(evaluations.timesteps[-1])
+    if last != scheduled:
+        word = "too short" if last < scheduled else "too long"
+        raise UnusableError(f"{word}: last evaluation at step {last:,} of {scheduled:,}")
+    check_finite(evaluations)
+
+
+def check_finite(evaluations: "RunEvaluations") -> None:
+    """Checks that every return is a number.
+
+    Raises:
+        UnusableError: A return is not finite.
+    """
+    if reason := describe_nonfinite(evaluations):
+        raise UnusableError(reason)
+
+
+def describe_nonfinite(evaluations: "RunEvaluations") -> str:
+    """Return how many returns are not finite and where the first is; empty if all are."""
+    bad = ~(abs(evaluations.results) <= _MAX_RETURN)
+    if not bad.any():
+        return ""
+    at = int(evaluations.timesteps[bad.any(axis=1)][0])
+    count = f"{int(bad.sum())} of {evaluations.results.size}"
+    return f"non-finite returns: {count}, first at step {at:,}"
