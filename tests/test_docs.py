@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from loops import iterate_some
 
 from parallax.harness.cli import main as cli
 
@@ -134,7 +135,7 @@ def test_generated_pages_name_every_command_and_check(tmp_path):
 @pytest.mark.parametrize("page", QUICK)
 def test_documented_commands_run(page, tmp_path):
     lines = [line.split("  #")[0].strip() for line in find_code_blocks((DOCS / page).read_text())]
-    for command in QUICK[page]:
+    for command in iterate_some(QUICK[page]):
         assert command in lines, command
         code = "import sys; from parallax.harness.cli.main import main; sys.exit(main())"
         words = [sys.executable, "-c", code, *shlex.split(command)[1:]]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loops import iterate_some
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import compute_moments
@@ -48,7 +49,7 @@ def test_intervals_compare_like_with_like(script, capsys):
 def test_false_equivalence_is_rare_in_small(script):
     benchmark = script("false_equivalence")
     cases = benchmark.cases(97.4)
-    for case in cases[4:7]:
+    for case in iterate_some(cases[4:7]):
         before, after = benchmark.rates(case, 5, 40)
         assert after == 0 < before
 
@@ -60,7 +61,7 @@ def test_words_of_the_error_rates_are_those_of_verdicts(script, monkeypatch):
     names = {"different in mean": "mean", "different in distribution": "distr"}
     names |= {"equivalent": "equiv", "inconclusive": "inconclusive"}
     cell = StudyCell("s", "T-v0", "ppo", "original", "")
-    for group in benchmark.list_groups():
+    for group in iterate_some(benchmark.list_groups()):
         for shape in group.shapes[::4]:
             scores = shape.first(rng(), 6), shape.second(rng(), 6 * shape.factor)
             pair = [

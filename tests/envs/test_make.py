@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.wrappers import NormalizeObservation
+from loops import iterate_some
 
 from parallax.envs.make import (
     NORMALIZATION_CLIP,
@@ -162,7 +163,9 @@ def test_step_is_told_before_it_is_taken():
 
 
 def test_without_wrappers_the_task_is_unchanged():
-    for ours, theirs in zip(play(training_env(), 15), play(make_task_env(ENV), 15), strict=True):
+    for ours, theirs in iterate_some(
+        zip(play(training_env(), 15), play(make_task_env(ENV), 15), strict=True)
+    ):
         assert (ours == theirs).all()
 
 

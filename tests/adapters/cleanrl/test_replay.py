@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from loops import iterate_some
 
 from parallax.adapters.cleanrl import train
 from parallax.adapters.torch_common.prioritized_buffer import PrioritizedReplayMixin
@@ -95,7 +96,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     buffer = learn("td3", "per")[0]["rb"]
     places = np.array([0, 5, 90])
     theirs = super(PrioritizedReplayMixin, buffer)._get_samples(places)
-    for ours, other in zip(buffer.at(places), theirs, strict=True):
+    for ours, other in iterate_some(zip(buffer.at(places), theirs, strict=True)):
         assert ours is other is None or torch.equal(ours, other)
 
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.adapters.cleanrl import CleanRLAdapter, scripts, settings
 from parallax.adapters.cleanrl import script_runner as bridge
@@ -98,7 +99,7 @@ def test_update_ratio_is_fixed(field):
 def test_every_hyperparameter_takes_other_values_with_patches(algorithm):
     schema = ALGORITHMS[algorithm]
     base = load_recipe(algorithm, "cleanrl")
-    for field, values in schema.alternatives.items():
+    for field, values in iterate_some(schema.alternatives.items()):
         if field == "conv_filters":
             continue  # none without images
         for value in values:

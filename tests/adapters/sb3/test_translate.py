@@ -3,6 +3,7 @@ import math
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.adapters.sb3 import SB3Adapter
 from parallax.envs.tasks import load_task
@@ -31,7 +32,7 @@ def test_own_recipe_is_what_upstream_defaults_to(algorithm):
     import stable_baselines3
 
     signature = inspect.signature(getattr(stable_baselines3, algorithm.upper()))
-    for name, value in translate(algorithm, 1_000_000).settings.items():
+    for name, value in iterate_some(translate(algorithm, 1_000_000).settings.items()):
         if name in signature.parameters and name not in ("seed", "device", "policy_kwargs"):
             assert value == signature.parameters[name].default, name
 

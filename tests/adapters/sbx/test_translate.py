@@ -4,6 +4,7 @@ import math
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.adapters.sbx import SbxAdapter
 from parallax.envs.tasks import load_task
@@ -25,7 +26,7 @@ def test_own_recipe_is_what_upstream_defaults_to(algorithm):
     sbx = pytest.importorskip("sbx")
     signature = inspect.signature(getattr(sbx, algorithm.upper()))
     own = {"qf_learning_rate": 3e-4}  # None there: that of the policy
-    for name, value in translate(algorithm, 1_000_000).settings.items():
+    for name, value in iterate_some(translate(algorithm, 1_000_000).settings.items()):
         if "." not in name and name != "seed":
             default = signature.parameters[name].default
             assert value == (own[name] if default is None and value is not None else default), name

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from loops import iterate_some
 
 from parallax.adapters.torchrl import sac, td3
 from parallax.adapters.torchrl.networks import build_q_network, copy_weights
@@ -36,7 +37,7 @@ def test_twin_critics_are_drawn_anew_within_the_range_of_the_given_one(
 
     monkeypatch.setattr(MODULES[algorithm], "build_q_network", keep)
     twins = build(algorithm).loss.qvalue_network_params.flatten_keys(".")
-    for name, template in given[0].named_parameters():
+    for name, template in iterate_some(given[0].named_parameters()):
         first, second = twins[name].unbind(0)
         # The range of a single number, here the last bias, is that number.
         drawn = not torch.equal(first, second) and not torch.equal(first, template)
@@ -60,7 +61,7 @@ def test_targets_keep_all_but_tau_of_themselves(build, transitions, algorithm):
     before = snapshot(components, module)
     module.update(components, transitions(), 2)
     after = snapshot(components, module)
-    for name in before:
+    for name in iterate_some(before):
         if name.startswith("target_"):
             expected = 0.9 * before[name] + 0.1 * after[name.removeprefix("target_")]
             assert after[name] == pytest.approx(expected, abs=1e-7)

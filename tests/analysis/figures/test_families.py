@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from loops import iterate_some
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
@@ -109,7 +110,7 @@ def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
     firsts = [
         sheet for name in families.list_family_names() for sheet in sheets_of(material, name)[:1]
     ]
-    for sheet in firsts:
+    for sheet in iterate_some(firsts):
         drawn.clear()
         with matplotlib.rc_context(get_paper_rc_settings()):
             figure = sheet.draw()

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import iterate_some
 from matplotlib.figure import Figure
 
 from parallax.analysis.data.load import load_runs
@@ -29,7 +30,7 @@ def judge(results, **options):
 
 
 def test_every_pair_has_its_difference_in_margins(material):
-    for spec in families.make_family_figure_specs(material, ["verdicts"])["verdicts"]:
+    for spec in iterate_some(families.make_family_figure_specs(material, ["verdicts"])["verdicts"]):
         algorithm = spec.cells[0].algorithm
         (grid,) = spec.draw.args
         shown = [row for panel in grid.panels if panel for row in panel.rows.values()]
@@ -142,7 +143,7 @@ def test_few_seeds_are_thin_lines_without_a_band(results, make_run, seeds):
             make_run(framework=name, seed=seed, score=100 + 10 * seed)
     material = judge(results)
     lines = make_framework_lines(material, next(iter(load_runs(results).cells)))
-    for line in lines:
+    for line in iterate_some(lines):
         assert len(line.seeds) == (seeds if seeds < 3 else 0)
         assert np.isfinite(line.low).any() == (seeds > 2)
         assert math.isfinite(line.final.low) == (seeds > 2)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from loops import iterate_some
 
 from parallax.harness.cli.alignment import (
     ORIGINAL_RECIPE,
@@ -33,8 +34,8 @@ def test_the_document_is_what_the_command_prints():
 @pytest.mark.parametrize("algorithm", THESIS_TABLE_NUMBERS)
 def test_every_native_option_is_the_one_that_a_run_sets(algorithm: str):
     table = make_appendix_table(algorithm, ENV, ["sb3", "torchrl"])
-    for index, side in enumerate(
-        translate_recipe(algorithm, ORIGINAL_RECIPE, "common", ENV, ["sb3", "torchrl"])
+    for index, side in iterate_some(
+        enumerate(translate_recipe(algorithm, ORIGINAL_RECIPE, "common", ENV, ["sb3", "torchrl"]))
     ):
         for row in table.rows:
             setting = side.settings[row[0].strip("*")]

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -36,7 +37,7 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("framework", "item"), ENTRIES)
 def test_an_entry_makes_probes_answer_what_it_promises(framework, item):
-    for probe, promised in item.answers.items():
+    for probe, promised in iterate_some(item.answers.items()):
         others = {other: unplanted(other, probe) for other in FRAMEWORKS if other in str(promised)}
         before = unplanted(framework, probe)
         with make_replacement([item]).apply_replacement():
@@ -53,7 +54,7 @@ SHOWN_BY_TRAININGS = ("targets-after-whole-interval", "one-policy-update-per-del
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_piece_is_in_the_installed_version_once(framework):
-    for item in list_interventions(load_adapter(framework)):
+    for item in iterate_some(list_interventions(load_adapter(framework))):
         for algorithm in item.algorithms:
             assert resolve_interventions(item.name, load_adapter(framework), algorithm) == (item,)
         checked = item.answers or item.name in SHOWN_BY_TRAININGS

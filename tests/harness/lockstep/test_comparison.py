@@ -4,6 +4,7 @@ import importlib
 import itertools
 
 import pytest
+from loops import iterate_some
 
 from benchmarks.lockstep_pairs import LEVEL, render_table
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
@@ -164,7 +165,7 @@ def test_frameworks_are_equal_to_the_last_bits_in_the_reference_form(algorithm):
     sides = [make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name) for name in names]
     how = LockstepOptions(float64=True, shared_stream=algorithm != "ppo", level=LEVEL)
     siblings = LockstepTrainings(sides, algorithm, how)
-    for one, other in itertools.combinations(range(len(sides)), 2):
+    for one, other in iterate_some(itertools.combinations(range(len(sides)), 2)):
         last = siblings.measure_distances(one, other, [4, 8])[-1]
         assert last.is_rounding and last.difference < 1e-11, (sides[one], sides[other], last)
         assert 0 < last.rounding < 1e-9

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from loops import iterate_some
 
 from benchmarks.lockstep_pairs import LEVEL
 from parallax.harness.cli.lockstep import make_lockstep_side
@@ -94,7 +95,7 @@ def test_unusual_values_mean_the_same_everywhere(algorithm, compare):
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name) for name in FRAMEWORKS
     ]
-    for label, distances in compare(algorithm, sides).items():
+    for label, distances in iterate_some(compare(algorithm, sides).items()):
         assert all(item.is_rounding for item in distances), (label, distances)
 
 

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from loops import iterate_some
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.probes import experiment_setups as setups
@@ -25,7 +26,7 @@ CUTTING = ("sb3", "cleanrl", "torchrl")
 )
 def test_an_implementation_does_not_differ_from_itself(framework, algorithm):
     again = ExperimentCache(load_adapter(framework))
-    for name in core(algorithm):
+    for name in iterate_some(core(algorithm)):
         first = unplanted(framework, name)
         np.testing.assert_array_equal(answer(again, name).value, first.value)
 
@@ -41,7 +42,7 @@ def test_no_probe_fires_on_other_numbers(seed):
     # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     cache = ExperimentCache(load_adapter(framework), seed)
-    for name in core(algorithm):
+    for name in iterate_some(core(algorithm)):
         assert steady(name, unplanted(framework, name), answer(cache, name)), name
 
 
@@ -64,7 +65,7 @@ def test_a_copy_with_transplanted_weights_learns_the_same(framework):
         )
         for seed in (0, 1)
     )
-    for name, array in one.record.final.items():
+    for name, array in iterate_some(one.record.final.items()):
         np.testing.assert_array_equal(array, other.record.final[name])
 
 
@@ -72,7 +73,7 @@ def test_a_copy_with_transplanted_weights_learns_the_same(framework):
 def test_weights_that_are_written_are_read_back(framework):
     cache = ExperimentCache(load_adapter(framework))
     run = ppo.run_wide_bounds(cache)
-    for name, array in setups.make_weights(cache, "ppo").items():
+    for name, array in iterate_some(setups.make_weights(cache, "ppo").items()):
         np.testing.assert_allclose(run.record.steps[0].before[name], array, rtol=1e-6)
 
 
@@ -91,7 +92,7 @@ def test_implementations_that_agree_have_the_same_gradients():
         same_eps(ExperimentCache(load_adapter(name))).record.steps for name in CUTTING
     )
     for number, rounding in ((0, 1e-5), (2, 2e-3)):
-        for other in others:
+        for other in iterate_some(others):
             assert other[number].networks == first[number].networks
             for name, gradient in first[number].gradients.items():
                 room = rounding * np.abs(gradient).max()

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 import recorded
 import support
+from loops import iterate_some
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -57,7 +58,7 @@ def test_folders_of_schema_1_are_what_they_were(folder):
 
 def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
     # As the harness of today asks for them, without a word of how they were asked for.
-    for folder in find_runs(SCHEMA_1 / "plain").runs:
+    for folder in iterate_some(find_runs(SCHEMA_1 / "plain").runs):
         spec = spec_from_dict(read_run(folder).spec)
         prepared = prepare_run(spec, load_adapter(spec.framework))
         assert not initialize_run(prepared, folder)

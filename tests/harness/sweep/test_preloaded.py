@@ -9,6 +9,7 @@ from pathlib import Path
 import forked
 import pytest
 import support
+from loops import iterate_some
 from processes import adopting, descendants
 from slurm_lab import SWEEP, Lab, wait_until
 
@@ -192,5 +193,5 @@ def test_other_interpreters_and_single_runs_have_processes_of_their_own(tmp_path
     specs = [support.spec(seed=seed, python=sys.executable) for seed in (0, 1)]
     specs.append(support.spec(seed=2))
     with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:
-        for spec in specs:
+        for spec in iterate_some(specs):
             assert preloaded.start(spec, os.environ, [str(tmp_path)], log) is None

@@ -2,6 +2,7 @@
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.adapters.torch_common import devices
 from parallax.harness.contract.adapter import load_adapter
@@ -43,7 +44,7 @@ def test_gpu_is_refused_where_there_is_none_and_taken_where_there_is(framework, 
 def test_the_framework_is_told(machine):
     machine(1)
     told = {"sb3": ("device", "cuda"), "cleanrl": ("cuda", True)}
-    for framework, (name, value) in told.items():
+    for framework, (name, value) in iterate_some(told.items()):
         spec = support.spec(framework, "td3", device="cuda")
         assert prepare_run(spec, load_adapter(framework)).native.settings[name] == value
 

@@ -2,6 +2,7 @@
 
 import pytest
 import support
+from loops import iterate_some
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -20,7 +21,7 @@ def test_own_recipe_gives_own_defaults(framework, alignment):
     adapter = load_adapter(framework)
     having = {name: kind for name, kind in ALGORITHMS.items() if adapter.supports(name)}
     pairs = [(name, env) for name, kind in having.items() for env in ENVS[kind.actions]]
-    for algorithm, env in pairs:
+    for algorithm, env in iterate_some(pairs):
         requested = support.spec(framework, algorithm, env=env, alignment=alignment, steps=100_000)
         prepared = prepare_run(requested, adapter)
         context = prepared.context
