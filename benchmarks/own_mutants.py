@@ -2,8 +2,8 @@
 
 `python benchmarks/own_mutants.py --output FILE --number 200` copies the tree into a temporary
 folder, changes one place of one module at a time, and runs the tests that mirror the module: those
-that import it and those in the folder of its name under `tests/`, the fastest first. Each mutant
-is tested in a process forked from one that has imported the libraries and frameworks. The test
+that import it and those in the folder of its name under `tests/`, the fastest first. Each file of
+tests runs in a process forked from one that has imported the libraries and frameworks. The test
 that kills a mutant must pass on the unchanged tree, or is left out and named. FILE has a line per
 mutant; mutants that it has already are not tested again, but `--survivors` tests its survivors
 again, after tests were added, or with a larger `--budget`. `--report` only prints the table. A
@@ -20,10 +20,10 @@ import importlib
 import json
 import os
 import random
-import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="JSON lines, one per mutant")
     parser.add_argument("--number", type=int, default=200, help="mutants in all")
     parser.add_argument("--seed", type=int, default=0, help="of the random choice of places")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for a mutant")
+    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds per mutant")
     parser.add_argument("--survivors", action="store_true", help="test survivors in FILE again")
     parser.add_argument("--report", action="store_true", help="only print what FILE holds")
     options = parser.parse_args(arguments)
@@ -99,9 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def copy_tree(tree: Path) -> Path:
-    """Copy what tests need."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "results", "__pycache__", ".mypy_cache")
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
+    """Copy the files that git tracks, as they are in the checkout."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
     return tree
 
 
@@ -127,12 +129,12 @@ def test_mutants(tree: Path, options: argparse.Namespace) -> None:
         known = outcomes.get(name)
         if known and not (options.survivors and not known["killed_by"]):
             continue
-        started = time.monotonic()
+        started = measure_seconds()
         killed_by = tests.find_killer(path, text)
         row = (known or {}) | {
             "mutant": name,
             "killed_by": killed_by,
-            "seconds": round(time.monotonic() - started, 1),
+            "seconds": round(measure_seconds() - started, 1),
         }
         with options.output.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -171,7 +173,8 @@ class MirrorTests:
 
         Args:
             tree: Copy of the project.
-            budget: Seconds of tests for a mutant, beyond which slow files are left out.
+            budget: CPU seconds of tests for a mutant; files that take longer than what is left of
+                it are not run.
         """
         self._tree, self._budget = tree, budget
         self._seconds: dict[Path, float] = {}
@@ -181,66 +184,101 @@ class MirrorTests:
 
     def find_killer(self, module: Path, text: str) -> str:
         """Return the test that notices `text` in place of a module; empty if none does."""
-        original, written = module.read_text(), module.stat().st_mtime
-        while True:
-            files = self._select_files(module)
-            module.write_text(text)
-            # Compiled files are kept, and known by the time of their source: each mutant has its
-            # own, and the original that of before.
-            self._mutants += 1
-            os.utime(module, (self._mutants, self._mutants))
-            try:
-                killer = self._run(files)
-            finally:
-                module.write_text(original)
-                os.utime(module, (written, written))
-            if not killer or (killer in self._verified and killer.startswith("tests/")):
-                return killer
-            if failed := self._run([killer] if killer.startswith("tests/") else files):
-                unusable = killer if killer.startswith("tests/") else failed
-                print(f"left out: {unusable}", flush=True)
-                if unusable in self._unusable:
-                    return ""
-                self._unusable.add(unusable)
+        left = self._budget
+        for file in self._order_files(module):
+            if self._seconds.get(file, UNKNOWN_SECONDS) > left:
                 continue
-            self._verified.add(killer)
-            return killer
+            limit = max(20.0, 2 * left)  # a mutant may not end at all
+            with replace_source(module, text, self._count_mutant()):
+                killer, seconds = self._run_file(file, limit)
+            left -= seconds
+            if killer and self._passes_unchanged(file, killer, limit):
+                return killer
+        return ""
 
-    def _select_files(self, module: Path) -> list[Path]:
-        """Return the files of a module's tests: those that import it first, then the fastest."""
+    def _count_mutant(self) -> int:
+        self._mutants += 1
+        return self._mutants
+
+    def _order_files(self, module: Path) -> list[Path]:
+        """Return the files of a module's tests: those that import it first, then the fastest.
+
+        Where no test imports the module, the folder above its mirror is searched too.
+        """
         mirror = self._tree / "tests" / module.relative_to(self._tree).parent
         importing = find_importing_tests(self._tree, module)
+        if not importing and not mirror.is_dir():
+            mirror = mirror.parent
         files = {*mirror.rglob("test_*.py"), *importing}
         files -= {file for file in files if "cluster" in file.name}  # minutes, and ports
-        ordered = sorted(
-            files, key=lambda f: (f not in importing, mirror not in f.parents, self._expect(f))
+        return sorted(
+            files,
+            key=lambda file: (
+                file not in importing,
+                file.stem != f"test_{module.stem}",
+                self._seconds.get(file, UNKNOWN_SECONDS),
+                file,
+            ),
         )
-        chosen, total = [], 0.0
-        for file in ordered:
-            total += self._expect(file)
-            if total <= self._budget or not chosen:
-                chosen.append(file)
-        return chosen
 
-    def _expect(self, file: Path) -> float:
-        return self._seconds.get(file, UNKNOWN_SECONDS)
-
-    def _run(self, tests: Sequence[Path | str]) -> str:
-        """Return the first test that fails, "timeout", or nothing if all pass."""
-        expected = sum(self._expect(test) for test in tests if isinstance(test, Path))
+    def _run_file(self, file: Path, limit: float) -> tuple[str, float]:
+        """Return the first test of a file that fails, and the seconds that the file took."""
+        started = measure_seconds()
         left_out = [f"--deselect={name}" for name in sorted(self._unusable)]
-        code, output = run_tests(self._tree, [*left_out, *map(str, tests)], 60 + 4 * expected)
-        taken: dict[Path, float] = collections.defaultdict(float)
-        for seconds, name in re.findall(r"^ *([\d.]+)s \w+ +(tests/[^:]+)::", output, re.MULTILINE):
-            taken[self._tree / name] += float(seconds)
-        known = {file: max(self._seconds.get(file, 0.1), taken[file]) for file in taken}
-        self._seconds |= known
-        if code in (0, NO_TESTS):
-            return ""
-        if code is None:
-            return "timeout"
-        lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return (lines or ["FAILED error"])[0].split(" ", 1)[1].split(" - ")[0].strip()
+        killer = find_failure(self._tree, [*left_out, str(file)], limit)
+        seconds = measure_seconds() - started
+        if not killer:  # the whole file ran
+            self._seconds[file] = seconds
+        return killer, seconds
+
+    def _passes_unchanged(self, file: Path, killer: str, limit: float) -> bool:
+        """Return whether a test passes on the original; one that does not is left out from now."""
+        if killer in self._verified:
+            return True
+        named = killer.startswith("tests/")
+        failure = find_failure(self._tree, [killer if named else str(file)], limit)
+        if not failure:
+            if named:
+                self._verified.add(killer)
+            return True
+        unusable = killer if named else f"{file.relative_to(self._tree)}"
+        print(f"left out: {unusable}", flush=True)
+        self._unusable.add(unusable)
+        return False
+
+
+@contextlib.contextmanager
+def replace_source(module: Path, text: str, modified: int) -> Iterator[None]:
+    """Give a module another source for a while.
+
+    Compiled files are known by the time of their source, so that each mutant needs its own
+    `modified`, and the original gets back what it had.
+    """
+    original, written = module.read_text(), module.stat().st_mtime
+    module.write_text(text)
+    os.utime(module, (modified, modified))
+    try:
+        yield
+    finally:
+        module.write_text(original)
+        os.utime(module, (written, written))
+
+
+def measure_seconds() -> float:
+    """Return the processor time of all tests so far, which other processes do not change."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def find_failure(tree: Path, tests: Sequence[str], limit: float) -> str:
+    """Run tests and return the first that fails, "timeout", or nothing if all pass."""
+    code, output = run_tests(tree, tests, limit)
+    if code in (0, NO_TESTS):
+        return ""
+    if code is None:
+        return "timeout"
+    lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return (lines or ["FAILED error"])[0].split(" ", 1)[1].split(" - ")[0].strip()
 
 
 def find_importing_tests(tree: Path, module: Path) -> list[Path]:
@@ -261,7 +299,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[int | Non
     Args:
         tree: Copy of the project.
         tests: Files, names of tests and options.
-        limit: Seconds of work; ten times as long on the clock, as others may use the processor.
+        limit: Seconds of work; three times as long on the clock, as others may use the processor.
 
     Returns:
         Pytest's exit code, None if it took too long, and what it printed.
@@ -270,7 +308,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[int | Non
         child = os.fork()
         if child == 0:
             run_forked_tests(tree, tests, log.fileno(), int(limit))
-        deadline = time.monotonic() + 10 * limit
+        deadline = time.monotonic() + 3 * limit
         status = None
         while status is None and time.monotonic() < deadline:
             ended, code = os.waitpid(child, os.WNOHANG)
@@ -298,8 +336,8 @@ def run_forked_tests(tree: Path, tests: Sequence[str], log: int, limit: int) -> 
         os.environ["PYTHONPATH"] = str(tree)
         sys.path[:] = [str(tree), *(path for path in sys.path if Path(path) != ROOT)]
         sys.argv[0] = "pytest"
-        options = ["-x", "-q", "--no-header", "--durations=0", "--durations-min=0.05"]
-        code = pytest.main([*options, "-p", "no:cacheprovider", *tests])
+        sys.dont_write_bytecode = False  # compiling all modules anew takes longer than most tests
+        code = pytest.main(["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests])
     finally:
         sys.stdout.flush()
         os._exit(code)
