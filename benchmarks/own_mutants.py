@@ -130,7 +130,7 @@ def test_mutants(tree: Path, options: argparse.Namespace) -> None:
         if known and not (options.survivors and not known["killed_by"]):
             continue
         started = measure_seconds()
-        killed_by = tests.find_killer(path, text)
+        killed_by = tests.find_killer(path, text, find_function(path.read_text(), name))
         row = (known or {}) | {
             "mutant": name,
             "killed_by": killed_by,
@@ -165,6 +165,19 @@ def choose_mutants(tree: Path, seed: int) -> Iterator[tuple[Path, str, str]]:
             yield path, name, text
 
 
+def find_function(source: str, mutant: str) -> str:
+    """Return the name of the function, or else the class, that has the line of a mutant."""
+    line = int(mutant.partition(" ")[0].rpartition(":")[2])
+    around = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    public = [node.name for node in around if not node.name.startswith("_")]
+    return public[-1] if public else ""
+
+
 class MirrorTests:
     """Tests that mirror the modules of a tree."""
 
@@ -182,10 +195,16 @@ class MirrorTests:
         self._verified: set[str] = set()
         self._mutants = 0
 
-    def find_killer(self, module: Path, text: str) -> str:
-        """Return the test that notices `text` in place of a module; empty if none does."""
+    def find_killer(self, module: Path, text: str, function: str) -> str:
+        """Return the test that notices a change of a function; empty if none does.
+
+        Args:
+            module: Module that is changed.
+            text: What takes its place.
+            function: Name of the function or class whose code differs; empty outside of any.
+        """
         left = self._budget
-        for file in self._order_files(module):
+        for file in self._order_files(module, function):
             if self._seconds.get(file, UNKNOWN_SECONDS) > left:
                 continue
             limit = max(20.0, 2 * left)  # a mutant may not end at all
@@ -200,8 +219,8 @@ class MirrorTests:
         self._mutants += 1
         return self._mutants
 
-    def _order_files(self, module: Path) -> list[Path]:
-        """Return the files of a module's tests: those that import it first, then the fastest.
+    def _order_files(self, module: Path, function: str) -> list[Path]:
+        """Return the files of a module's tests, those that name the function or import it first.
 
         Where no test imports the module, the folder above its mirror is searched too.
         """
@@ -214,6 +233,7 @@ class MirrorTests:
         return sorted(
             files,
             key=lambda file: (
+                not function or function not in file.read_text(),
                 file not in importing,
                 file.stem != f"test_{module.stem}",
                 self._seconds.get(file, UNKNOWN_SECONDS),

@@ -219,3 +219,7 @@ def test_run_that_ends_while_it_is_looked_at_is_complete(folder, monkeypatch):
     owners = (LockOwner(str(i), machine=f"host-{i}", host=f"host-{i}") for i in range(20))
     run = assess_run(folder)
     assert run.state == "running" and "locked by process" in run.reason
+    # One that begins between the two reads has an owner at the next.
+    owner = LockOwner("token", machine="elsewhere", host="elsewhere")
+    looks, owners = iter([running] * 3), iter([None, owner, owner])
+    assert assess_run(folder).state == "running"

@@ -15,7 +15,11 @@ from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.report.sections.reproduction import answer_reproduction
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.reproduction import judge_group_reproductions, judge_reproduction
+from parallax.analysis.verdicts.reproduction import (
+    judge_group_reproductions,
+    judge_reproduction,
+    moments_from_published,
+)
 from parallax.analysis.verdicts.study import judge_runs
 
 TARGET = next(
@@ -36,6 +40,12 @@ def group_of(results, make_run):
         return group
 
     return make
+
+
+@pytest.mark.parametrize(("trials", "sd"), [(0, None), (1, None), (2, 200.0), (5, 200.0)])
+def test_two_published_trials_have_a_spread_and_one_has_none(trials, sd):
+    moments = moments_from_published(dataclasses.replace(PAPER, trials=trials))
+    assert moments.sd == sd if sd else math.isnan(moments.sd)
 
 
 @pytest.mark.parametrize(
