@@ -281,8 +281,9 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
         "Ranking: not preserved if two algorithms are separated in opposite directions; otherwise "
         "magnitude changed if the gap between two algorithms differs; otherwise preserved if some "
         "two are separated alike and none the other way round; otherwise inconclusive.",
-        "Over all tasks: 0 is the score of random actions, 1 the best score of the original "
-        f"papers; bootstrap stratified over tasks, {options.resamples:,} resamples.",
+        "Over all tasks: 0 is doing nothing or random actions, whichever scores higher, 1 the "
+        "published score or, without one, that of a solved task; bootstrap stratified over tasks, "
+        f"{options.resamples:,} resamples.",
     )
     blocks: tuple[Block, ...] = (
         "The same runs and the same command give the same page:",

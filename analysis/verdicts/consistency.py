@@ -126,9 +126,11 @@ class PairVerdict:
     def is_limited_by_unobserved_failures(self) -> bool:
         """Return whether only possible unobserved failures prevent equivalence.
 
-        The level is 5%, uncorrected.
+        The level is 5%, uncorrected. Trainings that failed are observed failures.
         """
-        return self.verdict == INCONCLUSIVE and self.p_tost < 0.05 <= self.p_unobserved_failures
+        alike = self.p_tost < 0.05 <= self.p_unobserved_failures
+        failed = self.first.failed or self.second.failed
+        return self.verdict == INCONCLUSIVE and alike and not failed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

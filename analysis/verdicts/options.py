@@ -59,6 +59,11 @@ class VerdictOptions:
         object.__setattr__(self, "margin_description", text)
 
     @property
+    def difference_test(self) -> str:
+        """Name of the test of a difference, with its article where it has one."""
+        return "the log-rank test" if self.chosen_endpoint.is_steps else "Welch's test"
+
+    @property
     def chosen_endpoint(self) -> Endpoint:
         """The endpoint that scores are of."""
         return Endpoint(self.endpoint or FINAL)

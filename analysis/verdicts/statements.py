@@ -104,7 +104,9 @@ def state_pairs(
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
-        clean = failures[i].known and not any(failures[i].failed)
+        # Trainings that failed have no score below the threshold, and are failed runs all the same.
+        failed = any(failures[i].failed) or any(group.failed for group in pair)
+        clean = failures[i].known and not failed
         if clean:
             limit = 1 - options.alpha ** (1 / min(group.n for group in pair))
         if verdict == DIFFERENT:

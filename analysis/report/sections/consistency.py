@@ -96,7 +96,11 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
     parts += _link_suites(verdicts)
     parts += link_intention_to_treat(verdicts)
     clear = sorted(
-        (item for item in items if _name_finding(item) != INCONCLUSIVE),
+        (
+            item
+            for item in items
+            if _name_finding(item) != INCONCLUSIVE and not _is_unlearned(item, verdicts)
+        ),
         key=lambda i: (
             *(_FINDING_ORDER.index(_name_finding(i)), i.p_holm),
             *(-abs(i.hedges_g[0]), i.cell),
@@ -292,15 +296,24 @@ def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> s
     return " ".join(filter(None, sentences))
 
 
+def _is_unlearned(item: PairVerdict, verdicts: StudyVerdicts) -> bool:
+    """Return whether a pair is equivalent and not both have learned: they may score alike at 0."""
+    learned = {one.group.key for one in verdicts.learning if one.is_learned}
+    alike = item.verdict == EQUIVALENT or item.statement.is_conditional
+    return alike and not {item.first.key, item.second.key} <= learned
+
+
 def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     """Return how many equivalent pairs have not both learned: what learns nothing scores alike."""
-    learned = {item.group.key for item in verdicts.learning if item.is_learned}
-    own = [
-        item
-        for item in items
-        if item.verdict == EQUIVALENT and not {item.first.key, item.second.key} <= learned
-    ]
-    return f"{len(own)} of the equivalent ones are not shown to have learned." if own else ""
+    own = [item for item in items if _is_unlearned(item, verdicts)]
+    sure = sum(item.verdict == EQUIVALENT for item in own)
+    counts = (
+        (sure, "of the equivalent pairs"),
+        (len(own) - sure, "of those that are equivalent unless runs fail"),
+    )
+    parts = [f"{count} {text}" for count, text in counts if count]
+    verb = "is" if len(own) == 1 else "are"
+    return f"{' and '.join(parts)} {verb} not shown to have learned." if own else ""
 
 
 def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
@@ -310,8 +323,9 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
         options: Settings of the verdicts.
     """
     return (
-        f"Different: Welch's test is significant at {options.alpha:.0%} after Holm's correction "
-        f"over {_FAMILY_PHRASES[options.family]}, and so is a permutation test by itself.",
+        f"Different: {options.difference_test} is significant at {options.alpha:.0%} after "
+        f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test by "
+        "itself.",
         "Equivalent: two one-sided tests show the difference to be within "
         f"{options.margin_description}, even if runs not observed fail as often as the runs "
         "observed leave possible.",

@@ -136,9 +136,9 @@ def _format_caption(
         f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best "
         "mean "
         "under the same hyperparameters. Italic: tied with it, that is not different at "
-        f"{verdicts.options.alpha:.0%} by Welch's test after Holm's correction and a permutation "
-        f"test, which does not show equality. n = {'/'.join(map(str, sizes))} runs "
-        "requested/completed/used unless a cell says otherwise."
+        f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after "
+        f"Holm's correction and a permutation test, which does not show equality. "
+        f"n = {'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says otherwise."
     )
 
 

@@ -99,6 +99,8 @@ def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
     most, alone = (change for _, change in find_explanations([one]))  # of all, and of one thing
     assert len(most.parts) == 5 and [name for name, _ in alone.parts] == ["snu-500"]
     strict = make_reports(target, options=VerdictOptions(alpha=1e-9))
+    assert render([list_explanations([one])]).count("corrected p") == 2  # one for each sentence
+    assert "sign flips" not in render([list_explanations([one])])
     assert list_explanations(strict) is None and len(strict[0].changes) == 6
     names = {run.id.framework for run in target.runs}
     (bare,) = make_reports(only(target, lambda run: run.id.framework == "sb3"))

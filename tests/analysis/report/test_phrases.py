@@ -108,7 +108,7 @@ def test_one_task_under_several_configurations_is_one_finding(material):
 def test_an_equivalence_states_its_margin(results, make_run):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):
-            make_run(framework=framework, env="Hopper-v4", seed=seed, score=2000 + seed)
+            make_run(framework=framework, env="Hopper-v4", seed=seed, score=3600 + seed)
     # Runs that were not observed matter little where much is within the margin.
     answers = judge_runs(load_runs(results), VerdictOptions(margin_share=0.9))
     (finding,) = answer_consistency(answers).findings
@@ -156,6 +156,8 @@ def test_pooled_and_paired_answers_have_sizes_and_rest_on_runs(results, make_run
     assert "(n = 4 seeds each): at 5%, 4 of 4 differ by the paired test" in seeds.headline.text
     assert "is 1.00 in the middle" in seeds.headline.text
     assert "on the same seeds (n = 4)" in seeds.findings[0].text
+    assert all(one.text.count(" p ") == 1 for one in seeds.findings)  # the other is in the table
+    assert "verdicts' intervals of the same gaps are Welch's" in seeds.headline.text
 
 
 def test_nothing_to_pool_or_to_pair_is_said(results, make_run):

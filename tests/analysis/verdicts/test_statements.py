@@ -15,6 +15,7 @@ from parallax.analysis.report.sections.consistency import (
     answer_consistency,
     describe_intention_to_treat,
     describe_statements,
+    describe_verdict_terms,
     name_statement,
 )
 from parallax.analysis.report.sections.headline import select_headline_findings
@@ -98,6 +99,15 @@ def test_a_failed_run_rules_the_condition_out():
     item = state(np.where(np.arange(10) == 0, 0.0, scores), scores)
     assert not item.statement.is_conditional
     assert math.isnan(item.statement.failure_limit)
+
+
+def test_a_failed_training_rules_the_condition_out():
+    first, second = group("a", around(950, 20, 10)), group("b", around(955, 20, 8), failed=2)
+    (item,) = judge_consistency([first, second], OPTIONS)
+    assert item.statement.text == "inconclusive" and math.isnan(item.statement.failure_limit)
+    assert not item.is_limited_by_unobserved_failures
+    (item,) = judge_consistency([first, dataclasses.replace(second, failed=0)], OPTIONS)
+    assert item.statement.is_conditional
 
 
 @pytest.mark.parametrize(("rate", "text"), [(0.0399, "3%"), (0.0044, "0.4%"), (1.2, "100%")])
@@ -285,6 +295,10 @@ def test_steps_to_a_threshold_are_judged_by_the_log_rank_test(results, make_run)
     assert item.p_log_rank < 0.01
     assert (item.range.low, item.range.high, item.margin.size) == (0.0, 1.0, 0.1)
     assert item.difference < 0  # CleanRL, the first, has less of its training left
+    (term,) = (text for text in describe_verdict_terms(options) if text.startswith("Different:"))
+    assert "the log-rank test is significant" in term
+    (term,) = (text for text in describe_verdict_terms(OPTIONS) if text.startswith("Different:"))
+    assert "Welch's test is significant" in term
 
 
 def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
@@ -421,6 +435,18 @@ def test_runs_with_different_endpoints_are_named(results, make_run):
     assert (
         describe_mixed_endpoints(dataclasses.replace(loaded, runs=loaded.runs[:2]), options) == ""
     )
+
+
+def test_pairs_that_have_not_learned_are_no_findings_of_equivalence(results, make_run):
+    for framework, score in (("sb3", 10), ("cleanrl", 11), ("skrl", 980), ("tianshou", 981)):
+        for seed in range(12):
+            make_run(seed=seed, framework=framework, env=PENDULUM, score=score + seed / 2)
+    options = dataclasses.replace(OPTIONS, failed_share=0.0)
+    answer = answer_consistency(judge_runs(load_runs(results), options))
+    (alike,) = (one.text for one in answer.findings if "equivalent unless" in one.text)
+    assert "skrl" in alike and "Tianshou" in alike
+    text = "1 of those that are equivalent unless runs fail is not shown to have learned."
+    assert text in answer.headline.text
 
 
 def test_findings_say_what_exactly_is_shown(results, make_run):
