@@ -5,6 +5,7 @@ escape it, and `Code`, `Strong` and `Link` are the only markup in it.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,8 @@ class ScoreCell:
         mark: `best`, `tied` or empty.
         key: Setting and framework.
         text: Mean and interval as pages show them.
+        failed: Runs whose training failed or diverged.
+        mean_with_failed: Mean with them at the bottom of the task's range; NaN without any.
     """
 
     mean: float
@@ -167,6 +170,8 @@ class ScoreCell:
     mark: str
     key: tuple[StudyCell, str]
     text: str = ""
+    failed: int = 0
+    mean_with_failed: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True)

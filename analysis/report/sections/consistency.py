@@ -324,8 +324,8 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
     """
     return (
         f"Different: {options.difference_test} is significant at {options.alpha:.0%} after "
-        f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test by "
-        "itself.",
+        f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test "
+        "by itself.",
         "Equivalent: two one-sided tests show the difference to be within "
         f"{options.margin_description}, even if runs not observed fail as often as the runs "
         "observed leave possible.",

@@ -22,6 +22,7 @@ from parallax.analysis.labels import (
 from parallax.analysis.report.document import ScoreCell, ScoreTable, Sizes
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -39,8 +40,17 @@ def make_score_cells(
         (item.cell, frozenset((item.first.framework, item.second.framework))): item
         for item in verdicts.consistency
     }
+    treated = {
+        group.key: float(group.moments.mean)
+        for group in count_failed_as_bottom(verdicts.groups, verdicts.options)
+        if group.failed
+    }
     return {
-        (cell, group.framework): _make_score_cell(group, mark, method, rng)
+        (cell, group.framework): dataclasses.replace(
+            _make_score_cell(group, mark, method, rng),
+            failed=group.failed,
+            mean_with_failed=treated.get(group.key, math.nan),
+        )
         for cell, members in groups.items()
         for group, mark in _mark_best_and_tied(members, pairs)
     }
@@ -116,7 +126,10 @@ def _make_score_table(
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = make_file_name("scores", algorithm, *apart)
     title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
-    caption = _format_caption(algorithm.upper(), study, variant, steps, sizes, verdicts, method)
+    has_failed = any(cell.failed for cell in own.values())
+    caption = _format_caption(
+        algorithm.upper(), study, variant, steps, sizes, verdicts, method, has_failed
+    )
     return ScoreTable(name, title, tasks, rows, sizes, method, caption)
 
 
@@ -128,8 +141,13 @@ def _format_caption(
     sizes: Sizes,
     verdicts: StudyVerdicts,
     method: str,
+    has_failed: bool,
 ) -> str:
     at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
+    failed = (
+        " Failed: runs whose training failed or diverged, and the mean with them at the bottom of "
+        "the task's range; means, intervals and marks are of complete runs alone."
+    ) * has_failed
     return (
         f"Scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over seeds of "
         f"the {verdicts.options.chosen_endpoint.description}, {at} steps, with 95% interval "
@@ -137,14 +155,18 @@ def _format_caption(
         "mean "
         "under the same hyperparameters. Italic: tied with it, that is not different at "
         f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after "
-        f"Holm's correction and a permutation test, which does not show equality. "
-        f"n = {'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says otherwise."
+        "Holm's correction and a permutation test, which does not show equality. "
+        f"n = {'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says "
+        f"otherwise.{failed}"
     )
 
 
 _SYMMETRIC_METHODS = ("t", "thesis")
 _TASKS_PER_BLOCK = 4  # tasks beside each other in LaTeX, as in the thesis
-_CSV_FIELDS = ("mean", "low", "high", "mark", "n_requested", "n_completed", "n_used")
+_CSV_FIELDS = (
+    *("mean", "low", "high", "mark", "n_requested", "n_completed", "n_used"),
+    *("n_failed", "mean_with_failed"),
+)
 _LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -160,8 +182,11 @@ def _add_text(cell: ScoreCell | None, usual: Sizes, method: str) -> ScoreCell | 
     """Add mean and interval as text; also the numbers of runs where they are not the usual."""
     if cell is None:
         return None
-    sizes = "" if cell.sizes == usual else f" (n {'/'.join(map(str, cell.sizes))})"
-    return dataclasses.replace(cell, text=format_score_without_sizes(cell, method) + sizes)
+    parts = [] if cell.sizes == usual else [f"n {'/'.join(map(str, cell.sizes))}"]
+    if cell.failed and not math.isnan(cell.mean_with_failed):
+        parts.append(f"{cell.failed} failed: {_format_decimal(cell.mean_with_failed)}")
+    notes = f" ({'; '.join(parts)})" if parts else ""
+    return dataclasses.replace(cell, text=format_score_without_sizes(cell, method) + notes)
 
 
 def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
@@ -177,7 +202,7 @@ def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
 
 
 def score_table_to_csv(table: ScoreTable) -> str:
-    """One line per row of the table, seven columns per task, all digits."""
+    """One line per row of the table, nine columns per task, all digits."""
     heads = [f"{task} {field}" for task in table.tasks for field in _CSV_FIELDS]
     lines: list[list[object]] = [["hps", "framework", *heads, "interval"]]
     for hps, framework, cells in table.rows:
@@ -221,7 +246,7 @@ def _format_latex_block(table: ScoreTable, tasks: tuple[str, ...], start: int) -
 def _format_latex_cell(cell: ScoreCell | None) -> str:
     text = escape_latex(cell.text if cell else MISSING)
     # Beside four columns of scores there is no room for more than small numbers of runs.
-    text = re.sub(r" \(n ([0-9/]+)\)$", r"\\,{\\scriptsize \1}", text)
+    text = re.sub(r" \((?:n )?([^()]+)\)$", r"\\,{\\scriptsize \1}", text)
     if text.startswith("-") and text != MISSING:
         text = f"${text[0]}${text[1:]}"
     commands = {BEST: "textbf", TIED: "textit"}
@@ -232,8 +257,9 @@ def _format_latex_cell(cell: ScoreCell | None) -> str:
 def _list_csv_values(cell: ScoreCell | None) -> list[object]:
     if cell is None:
         return [""] * len(_CSV_FIELDS)
-    numbers = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.low, cell.high)]
-    return [*numbers, cell.mark, *cell.sizes]
+    values = cell.mean, cell.low, cell.high, cell.mean_with_failed
+    *numbers, treated = ("" if math.isnan(v) else repr(v) for v in values)
+    return [*numbers, cell.mark, *cell.sizes, cell.failed, treated]
 
 
 def _format_decimal(value: float) -> str:

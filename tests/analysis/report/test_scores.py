@@ -85,7 +85,7 @@ def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(
     (table,) = tables_of(results)
     text = score_table_to_markdown(table)
     assert "n = 2/2/2 runs requested/completed/used unless a cell says otherwise" in text
-    assert "1.0 (n 2/1/1)" in text
+    assert "1.0 (n 2/1/1; 1 failed: 1.0)" in text
     assert r"1.0\,{\scriptsize 2/1/1}" in score_table_to_latex(table)
 
 
@@ -93,7 +93,7 @@ def test_a_framework_without_a_usable_run_is_a_dash_with_its_counts(results, mak
     write_scores(make_run, {"sb3": [1.0, 2]})
     make_run(framework="cleanrl", status="failed")
     text = score_table_to_markdown(tables_of(results)[0])
-    assert "- (n 1/0/0)" in text
+    assert "- (n 1/0/0; 1 failed: 1.0)" in text
 
 
 def test_csv_keeps_layout_and_all_digits(marked):
@@ -142,3 +142,31 @@ def test_equal_inputs_give_equal_tables(study):
         [score_table_to_csv(table) for table in tables_of(study, "bca")] for _ in range(2)
     )
     assert first == second
+
+
+def test_failed_trainings_stand_beside_the_mean_of_complete_runs(results, make_run):
+    for seed in range(4):
+        make_run(env="Hopper-v4", framework="sb3", seed=seed, score=2000 + seed)
+        make_run(env="Hopper-v4", framework="skrl", seed=seed, status="failed")
+        status = "failed" if seed == 3 else "completed"
+        make_run(env="Hopper-v4", framework="cleanrl", seed=seed, score=2100, status=status)
+    (table,) = tables_of(results)
+    text = {framework: cells[0].text for _, framework, cells in table.rows}
+    # Random actions score 17.89, the bottom of the range.
+    assert text["cleanrl"] == "2100.0 ± 0.0 (n 4/3/3; 1 failed: 1579.5)"
+    assert text["skrl"] == "- (n 4/0/0; 4 failed: 17.9)"
+    assert "failed" not in text["sb3"]
+    assert "Failed: runs whose training failed or diverged" in table.caption
+    latex = score_table_to_latex(table)
+    assert r"\,{\scriptsize 4/3/3; 1 failed: 1579.5}" in latex
+    (row,) = (
+        row
+        for row in csv.DictReader(io.StringIO(score_table_to_csv(table)))
+        if row["framework"] == "cleanrl"
+    )
+    assert row["Hopper-v4 n_failed"] == "1"
+    assert float(row["Hopper-v4 mean_with_failed"]) == pytest.approx((3 * 2100 + 17.89) / 4)
+
+
+def test_tables_without_failed_trainings_do_not_speak_of_them(marked):
+    assert "failed" not in marked.caption and "failed" not in score_table_to_markdown(marked)
