@@ -86,7 +86,7 @@ def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(
     text = score_table_to_markdown(table)
     assert "n = 2/2/2 runs requested/completed/used unless a cell says otherwise" in text
     assert "1.0 (n 2/1/1; 1 failed: 1.0)" in text
-    assert r"1.0\,{\scriptsize 2/1/1}" in score_table_to_latex(table)
+    assert r"1.0\,{\scriptsize 2/1/1; 1 failed: 1.0}" in score_table_to_latex(table)
 
 
 def test_a_framework_without_a_usable_run_is_a_dash_with_its_counts(results, make_run):
