@@ -29,6 +29,11 @@ class CensoredTimes:
         times = np.array([time for time, _ in pairs], dtype=np.float64)
         return cls(times, np.array([flag for _, flag in pairs], dtype=np.bool_))
 
+    def add_censored(self, time: float, count: int) -> "CensoredTimes":
+        """Return the times with further runs that had no event until a time."""
+        times = np.concatenate([self.times, np.full(count, time)])
+        return CensoredTimes(times, np.concatenate([self.reached, np.zeros(count, dtype=bool)]))
+
     def to_scipy(self) -> stats.CensoredData:
         """Return what scipy's functions take."""
         return stats.CensoredData.right_censored(self.times, ~self.reached)

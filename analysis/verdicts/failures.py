@@ -137,13 +137,21 @@ def count_failed_as_bottom(
         for cell, members in group_by_cell(groups).items()
         if any(group.failed for group in members)
     }
+    lengths = {
+        cell: max(
+            (float(group.censored.times.max()) for group in members if group.censored and group.n),
+            default=math.nan,
+        )
+        for cell, members in group_by_cell(groups).items()
+    }
     return tuple(
-        _impute_failed_runs(group, *bottoms.get(group.cell, (None, None))) for group in groups
+        _impute_failed_runs(group, *bottoms.get(group.cell, (None, None)), lengths[group.cell])
+        for group in groups
     )
 
 
 def _impute_failed_runs(
-    group: ScoreGroup, bottom: float | None, final_bottom: float | None
+    group: ScoreGroup, bottom: float | None, final_bottom: float | None, length: float
 ) -> ScoreGroup:
     finals = group.final_group.scores
     if not group.failed or bottom is None or group.scores is None:
@@ -154,7 +162,8 @@ def _impute_failed_runs(
         scores=scores,
         moments=compute_moments(scores),
         runs=(),
-        censored=None,
+        # A failed run never reaches the threshold of an endpoint of steps.
+        censored=group.censored and group.censored.add_censored(length, group.failed),
         # Runs below a threshold are counted by their final returns, whatever the endpoint is.
         final_scores=None
         if finals is None or final_bottom is None

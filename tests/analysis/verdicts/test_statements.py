@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies
+from scipy import stats
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import StudyCell
@@ -299,6 +300,29 @@ def test_steps_to_a_threshold_are_judged_by_the_log_rank_test(results, make_run)
     assert "the log-rank test is significant" in term
     (term,) = (text for text in describe_verdict_terms(OPTIONS) if text.startswith("Different:"))
     assert "Welch's test is significant" in term
+
+
+def test_failed_runs_never_reach_a_threshold(results, make_run):
+    for seed in range(6):
+        for framework, at in (("sb3", 3), ("cleanrl", 8)):
+            curve = np.zeros((12, 4))
+            curve[at + seed % 2 :] = 3000.0
+            make_run(seed=seed, framework=framework, env="Hopper-v4", returns=curve)
+        make_run(seed=seed, framework="skrl", env="Hopper-v4", status="failed")
+    make_run(seed=6, framework="cleanrl", env="Hopper-v4", status="failed")
+    verdicts = judge_runs(load_runs(results), VerdictOptions(endpoint="steps-90", resamples=50))
+    found = {(i.first.framework, i.second.framework): i for i in verdicts.intention_to_treat}
+    sb3 = [3, 4] * 3, [True] * 6
+    for pair, late in (("cleanrl", "sb3"), [8, 9] * 3 + [11]), (("sb3", "skrl"), [11] * 6):
+        times = np.array([*sb3[0], *late], dtype=float)
+        reached = np.array([*sb3[1], *(time < 11 for time in late)])
+        first, second = (
+            stats.CensoredData.right_censored(times[part], ~reached[part])
+            for part in (slice(6), slice(6, None))
+        )
+        expected = stats.logrank(first, second).pvalue
+        assert found[pair].p_log_rank == pytest.approx(expected)
+    assert verdicts.options.difference_test == "the log-rank test"
 
 
 def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
