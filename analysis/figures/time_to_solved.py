@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import LEVEL_LABELS, name_level_figures
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, draw_legend, make_panel_grid
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
-from parallax.analysis.labels import get_label
+from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.stats.survival import SurvivalCurve, estimate_survival
+from parallax.analysis.stats.survival import CensoredTimes, SurvivalCurve, estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     REACHED_SHARE,
@@ -23,7 +24,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     collect_reaching_times,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.study import StudyResults
+from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 REACHED_NAME = "reached"
 _WIDTH, _PANEL = 6.4, 0.95  # inches
@@ -31,12 +32,65 @@ _APART = 0.012  # of the axis, between curves of the same share
 
 
 def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """Return one figure per study with runs at several levels of alignment."""
-    return [
+    """Return one figure per study with several levels, or per algorithm for endpoints of steps."""
+    by_level = [
         _make_spec(one, name)
         for one, name in name_level_figures(material, REACHED_NAME)
         if any(spread.scale for spread in one.spreads)
-    ] or [MissingFigure(REACHED_NAME, "no study has several levels of alignment and solved scores")]
+    ]
+    endpoint = material.verdicts.options.chosen_endpoint
+    parts = material.parts if endpoint.is_steps and not by_level else ()
+    by_algorithm = [_make_endpoint_spec(material, part) for part in parts]
+    reason = "no study has several levels of alignment and solved scores, or an endpoint of steps"
+    found = [*by_level, *(spec for spec in by_algorithm if spec)]
+    return [*found] or [MissingFigure(REACHED_NAME, reason)]
+
+
+def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
+    """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
+    options = material.verdicts.options
+    rows = {}
+    for cell in part.cells:
+        own = [group for (at, _), group in material.groups.items() if at == cell]
+        ends = [float(one.censored.times.max()) for one in own if one.n and one.censored]
+        length = max(ends, default=0.0)
+        samples = {
+            group.framework: group.censored.add_censored(length, group.failed)
+            for group in own
+            if group.censored is not None and group.n + group.failed
+        }
+        if len(samples) > 1 and ends:
+            rows[cell] = samples
+    if not rows:
+        return None
+    title = f"Share of runs that reached {options.chosen_endpoint.threshold_share:.0%}"
+    caption = (
+        f"{title} of the way to the published score, or to that of a solved task where none is "
+        f"published, over environment steps ({part.context}): 1 - Kaplan and Meier's estimate. "
+        "Runs that do not get there count to their end; failed runs count as never there. Curves "
+        "of equal height are drawn slightly apart."
+    )
+    draw = functools.partial(_draw_endpoint_figure, rows)
+    name = make_file_name(REACHED_NAME, part.algorithm, *part.suffix)
+    return FigureSpec(name, title, caption, tuple(rows), draw)
+
+
+def _draw_endpoint_figure(rows: Mapping[StudyCell, Mapping[str, CensoredTimes]]) -> Figure:
+    """Draw a panel per setting, below each other."""
+    styles = get_framework_styles(sorted({name for samples in rows.values() for name in samples}))
+    margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
+    with matplotlib.rc_context(get_paper_rc_settings()):
+        figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
+        for (axis,), (cell, samples) in zip(axes, rows.items(), strict=True):
+            axis.set_title(f"{cell.env}, {cell.hps}", loc="left", fontweight="bold")
+            _set_axes(axis, int(max(sample.times.max() for sample in samples.values())))
+            axis.set_ylabel("share of runs")
+            _draw_curves(
+                axis, {name: estimate_survival(one) for name, one in samples.items()}, styles
+            )
+        axes[-1][0].set_xlabel("environment steps")
+        draw_legend(figure, styles)
+    return figure
 
 
 def _make_spec(results: LevelResults, name: str) -> FigureSpec:
@@ -100,6 +154,12 @@ def draw_reached_figure(results: LevelResults) -> Figure:
 def _draw_panel(
     axis: Axes, spread: LevelSpread, styles: Mapping[str, SeriesStyle], length: int
 ) -> None:
+    _set_axes(axis, length)
+    found = {name: estimate_reaching(group, spread) for name, group in spread.groups.items()}
+    _draw_curves(axis, {name: curve for name, curve in found.items() if curve}, styles)
+
+
+def _set_axes(axis: Axes, length: int) -> None:
     axis.set_xlim(0, 1.03 * length)  # a run that gets there at the end is seen
     axis.set_ylim(-0.08, 1.1)
     axis.set_yticks([0, 0.5, 1])
@@ -108,12 +168,15 @@ def _draw_panel(
     first, _, last = axis.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    names = [name for name in styles if name in spread.groups]
+
+
+def _draw_curves(
+    axis: Axes, curves: Mapping[str, SurvivalCurve], styles: Mapping[str, SeriesStyle]
+) -> None:
+    names = [name for name in styles if name in curves]
     for place, name in enumerate(names):
-        curve = estimate_reaching(spread.groups[name], spread)
-        if curve is not None:
-            shift = _APART * (place - (len(names) - 1) / 2)
-            _draw_steps(axis, curve.steps, 1 - curve.share, shift, styles[name])
+        shift = _APART * (place - (len(names) - 1) / 2)
+        _draw_steps(axis, curves[name].steps, 1 - curves[name].share, shift, styles[name])
 
 
 def _draw_steps(

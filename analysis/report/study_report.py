@@ -160,6 +160,7 @@ def make_report_document(
         ReportSection(
             "Consistency",
             (
+                *(draw("reached") if not results.levels else ()),
                 *draw("verdicts", "highlights", "intervals", "consistency"),
                 make_consistency_table(verdicts) if verdicts.consistency else "",
                 make_defaults_table(verdicts) if verdicts.defaults else "",

@@ -4,7 +4,7 @@
 under the curve divided by its length, that is the return averaged over training; normalized, it is
 the area under the normalized curve, since both are linear. An evaluation at step 0 is no part of
 it: whether the untrained policy was evaluated must not change what a training scores. `steps-P`
-asks when a run reached P% of the way to a solved task.
+asks when a run reached P% of the way to the published score, or a solved task without one.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class Endpoint:
 
     @property
     def threshold_share(self) -> float:
-        """Share of the way to a solved task that has to be reached; NaN for returns."""
+        """Share of the way to the published score that has to be reached; NaN for returns."""
         found = _STEPS.fullmatch(self.name)
         return int(found[1]) / 100 if found else math.nan
 
@@ -63,7 +63,8 @@ class Endpoint:
         if self.is_steps:
             return (
                 "share of training that is left when an evaluation first reaches "
-                f"{self.threshold_share:.0%} of the way to a solved task, 0 if none does"
+                f"{self.threshold_share:.0%} of the way to the published score, or to that of a "
+                "solved task where none is published, 0 if none does"
             )
         if self.name == AUC:
             return "return averaged over training (area under the learning curve per step)"

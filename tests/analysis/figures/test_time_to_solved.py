@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from score_groups import make_score_group
 
+from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.figures.time_to_solved import draw_reached_figure, estimate_reaching
+from parallax.analysis.figures.figure_spec import MissingFigure
+from parallax.analysis.figures.time_to_solved import (
+    draw_reached_figure,
+    estimate_reaching,
+    make_reached_figure_specs,
+)
 from parallax.analysis.verdicts.alignment_levels import LevelResults, list_level_spreads
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_study
 
 OPTIONS = VerdictOptions(ranges=(("Task-v0", 0, 100),))
 
@@ -50,3 +57,22 @@ def test_a_level_without_runs_has_no_panel():
     (line,) = exact.lines
     assert list(line.get_xdata()) == [0, 100, 200, pytest.approx(309)]
     assert list(line.get_ydata()) == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])
+
+
+def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
+    for framework, at in (("sb3", 3), ("cleanrl", 8)):
+        for seed in range(4):
+            curve = np.zeros((12, 4))
+            curve[at + seed % 2 :] = 3000.0
+            make_run(seed=seed, framework=framework, env="Hopper-v4", returns=curve)
+    make_run(seed=4, framework="sb3", env="Hopper-v4", status="failed")
+    make_run(env="Walker2d-v4", framework="sb3")
+    options = VerdictOptions(endpoint="steps-90", resamples=50)
+    material = judge_study(load_runs(results), options, "t")
+    (spec,) = make_reached_figure_specs(material)
+    assert spec.name == "reached_ppo" and "Kaplan and Meier" in spec.caption
+    (axis,) = spec.draw().axes  # Walker2d has one framework, and no panel
+    ends = sorted(line.get_ydata()[-1] for line in axis.lines)
+    assert ends == pytest.approx([0.8 + 0.006, 1.0 - 0.006], abs=0.02)  # 4 of 5, and 4 of 4
+    (missing,) = make_reached_figure_specs(judge_study(load_runs(results), VerdictOptions(), "t"))
+    assert isinstance(missing, MissingFigure)
