@@ -23,6 +23,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelSpread,
     collect_reaching_times,
 )
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -49,18 +50,12 @@ def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | Missi
 def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
     options = material.verdicts.options
-    rows = {}
-    for cell in part.cells:
-        own = [group for (at, _), group in material.groups.items() if at == cell]
-        ends = [float(one.censored.times.max()) for one in own if one.n and one.censored]
-        length = max(ends, default=0.0)
-        samples = {
-            group.framework: group.censored.add_censored(length, group.failed)
-            for group in own
-            if group.censored is not None and group.n + group.failed
-        }
-        if len(samples) > 1 and ends:
-            rows[cell] = samples
+    rows: dict[StudyCell, dict[str, CensoredTimes]] = {}
+    groups = [group for group in material.groups.values() if group.cell in part.cells]
+    for group in count_failed_as_bottom(groups, options):
+        if group.n and group.censored:
+            rows.setdefault(group.cell, {})[group.framework] = group.censored
+    rows = {cell: samples for cell, samples in rows.items() if len(samples) > 1}
     if not rows:
         return None
     title = f"Share of runs that reached {options.chosen_endpoint.threshold_share:.0%}"

@@ -1,11 +1,13 @@
 """Failed runs: an endpoint of their own, and counted at the bottom of the range of returns."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.stats.moments import compute_moments
@@ -137,13 +139,10 @@ def count_failed_as_bottom(
         for cell, members in group_by_cell(groups).items()
         if any(group.failed for group in members)
     }
-    lengths = {
-        cell: max(
-            (float(group.censored.times.max()) for group in members if group.censored and group.n),
-            default=math.nan,
-        )
-        for cell, members in group_by_cell(groups).items()
-    }
+    lengths: dict[StudyCell, float] = collections.defaultdict(float)
+    for group in groups:
+        if group.censored and group.n:
+            lengths[group.cell] = max(lengths[group.cell], float(group.censored.times.max()))
     return tuple(
         _impute_failed_runs(group, *bottoms.get(group.cell, (None, None)), lengths[group.cell])
         for group in groups

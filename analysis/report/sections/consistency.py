@@ -307,11 +307,9 @@ def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -
     """Return how many equivalent pairs have not both learned: what learns nothing scores alike."""
     own = [item for item in items if _is_unlearned(item, verdicts)]
     sure = sum(item.verdict == EQUIVALENT for item in own)
-    counts = (
-        (sure, "of the equivalent pairs"),
-        (len(own) - sure, "of those that are equivalent unless runs fail"),
-    )
-    parts = [f"{count} {text}" for count, text in counts if count]
+    parts = [f"{sure} of the equivalent pairs"] if sure else []
+    if len(own) > sure:
+        parts.append(f"{len(own) - sure} of those that are equivalent unless runs fail")
     verb = "is" if len(own) == 1 else "are"
     return f"{' and '.join(parts)} {verb} not shown to have learned." if own else ""
 

@@ -155,14 +155,11 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
     ]
     text = (
         f"In {format_count(len(chosen), 'pair')} of frameworks, runs of equal seeds were evaluated "
-        "from "
-        f"the same initial states (n = {format_range(len(item.seeds) for item in chosen)} seeds "
-        "each): "
-        f"at {alpha:.0%}, {_describe_paired_counts(chosen, alpha)}. "
-        f"{_describe_correlation(chosen)} Pairing gains power "
-        f"from a correlation of about {MIN_USEFUL_CORRELATION:g} on and costs some below. No "
-        "verdict hangs on this, "
-        "since choosing whichever test says more would be wrong. Intervals in this section are of "
+        f"from the same initial states (n = {format_range(len(item.seeds) for item in chosen)} "
+        f"seeds each): at {alpha:.0%}, {_describe_paired_counts(chosen, alpha)}. "
+        f"{_describe_correlation(chosen)} Pairing gains power from a correlation of about "
+        f"{MIN_USEFUL_CORRELATION:g} on and costs some below. No verdict hangs on this, since "
+        "choosing whichever test says more would be wrong. Intervals in this section are of "
         "differences seed by seed; the verdicts' intervals of the same gaps are Welch's, which "
         "also hold without equal seeds."
     )
@@ -278,11 +275,10 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     ]
     text = (
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
-        "pooled "
-        f"over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
+        f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are shares of the way from random "
-        "actions to the "
-        "published score. The correction is Holm's, over the pairs of an algorithm. No verdict "
+        "actions to the published score. The correction is Holm's, over the pairs of an "
+        "algorithm. No verdict "
         f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
@@ -318,11 +314,10 @@ def _describe_pooled_finding(item: PooledPair, cells: Sequence[StudyCell]) -> Li
     interval = format_higher_minus_lower_interval(found.mean, found.low, found.high)
     text = (
         f"{get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{special}: "
-        f"{get_label(high)} scores "
-        f"higher than {get_label(low)} by {format_number(abs(found.mean))} of the way, 95% "
-        "interval "
-        f"{interval}, over {len(item.items)} tasks, between which the "
-        f"difference varies with a deviation of {format_number(found.sd_between_tasks)}; corrected "
+        f"{get_label(high)} scores higher than {get_label(low)} by "
+        f"{format_number(abs(found.mean))} of the way, 95% interval {interval}, over "
+        f"{len(item.items)} tasks, between which the difference varies with a "
+        f"deviation of {format_number(found.sd_between_tasks)}; corrected "
         f"{format_p_value(item.p_holm)}. {describe_sizes_used(sizes)}"
     )
     return LinkedSentence(text, tuple(groups), POOLED_TABLE)

@@ -322,7 +322,6 @@ def test_failed_runs_never_reach_a_threshold(results, make_run):
         )
         expected = stats.logrank(first, second).pvalue
         assert found[pair].p_log_rank == pytest.approx(expected)
-    assert verdicts.options.difference_test == "the log-rank test"
 
 
 def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
