@@ -89,11 +89,11 @@ class Intervention:
         set: Hyperparameters that it sets, in the unified schema.
         wrap: Wrappers around the training task, from the inside: `module:Class` and keyword
             arguments of each.
-        source: Pieces of upstream's source that it replaces.
-        answers: Answers of probes that it promises: `as in the paper`, `as in FRAMEWORK`, other
-            words of the answer, or a number or list of numbers.
+        source: Segments of upstream's source that it replaces.
+        answers: Probe answers that are expected with it: `as in the paper`, `as in FRAMEWORK`,
+            other words of the answer, or a number or list of numbers.
         file: File that it was read from.
-        reference_form: Whether it is a part of the reference form of its algorithms, which
+        reference_form: Whether it is part of the reference form of its algorithms, which
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
         released: Facts about the released bug that it brings back, or None.
@@ -114,13 +114,13 @@ class Intervention:
 
     @property
     def kind(self) -> str:
-        """`source`, `environment` or `hyperparameter`, by the deepest thing that it changes."""
+        """`source`, `environment` or `hyperparameter`: the deepest level that it changes."""
         if self.source:
             return "source"
         return "environment" if self.wrap else "hyperparameter"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that it changes as plain data, for `run.json`."""
+        """Return everything that it changes as plain data, for `run.json`."""
         return {
             "does": self.does,
             "set": dict(self.set),
@@ -130,12 +130,12 @@ class Intervention:
 
 
 def list_interventions(adapter: Adapter) -> tuple[Intervention, ...]:
-    """Load all entries for a framework, those that every framework has first.
+    """Load all entries for a framework; those shared by all frameworks come first.
 
-    A name stands for one change, which several entries may make: each for algorithms of its own.
+    Several entries may have the same name: they make the same change for different algorithms.
 
     Raises:
-        SpecError: A file holds what is no intervention; names file, entry and remedy.
+        SpecError: A file has an invalid intervention; names file, entry and remedy.
     """
     own = Path(__file__).with_name(INTERVENTIONS_FILE)
     return _load_files(adapter, [own, adapter.folder / INTERVENTIONS_FILE])
@@ -149,11 +149,11 @@ def resolve_interventions(
     reference_form: bool = False,
     with_replay: bool = False,
 ) -> tuple[Intervention, ...]:
-    """Resolve the names of interventions that a run has.
+    """Resolve the names of a run's interventions.
 
     Args:
-        text: `none`, or names with `+` between them. `without.NAME` leaves an intervention of
-            the reference form out.
+        text: `none`, or names with `+` between them. `without.NAME` leaves out an intervention
+            of the reference form.
         adapter: Adapter of the run's framework.
         algorithm: Algorithm of the run.
         reference_form: Whether to add the interventions that bring the framework into the
@@ -162,8 +162,8 @@ def resolve_interventions(
             the command line.
 
     Raises:
-        SpecError: One is not known, not for this framework or algorithm, not in the installed
-            version, or touches what another one touches.
+        SpecError: A name is unknown or not for this framework or algorithm, its source is not in
+            the installed version, or two interventions change the same thing.
     """
     names = [] if text == NO_INTERVENTION else text.split(INTERVENTION_SEPARATOR)
     if twice := [name for name in names if names.count(name) > 1]:
@@ -185,9 +185,9 @@ def resolve_interventions(
 
 
 def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention, ...]:
-    """List what turns a framework's update into the reference form of an algorithm.
+    """List the interventions that turn a framework's update into an algorithm's reference form.
 
-    docs/explanation/alignment.md writes the forms down.
+    docs/explanation/alignment.md describes the forms.
     """
     return tuple(
         item
@@ -197,10 +197,10 @@ def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention,
 
 
 def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) -> list[Intervention]:
-    """Return a reference form without what is left out of it.
+    """Return a reference form without the interventions that `names` leaves out.
 
     Raises:
-        SpecError: The form does not have what is left out, or has what is added.
+        SpecError: A name to leave out is not in the form, or a name to add already is.
     """
     there = [item.name for item in form]
     left_out = [
@@ -221,7 +221,7 @@ def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) ->
 def make_patches(
     adapter: Adapter, algorithm: str, hyperparameters: Hyperparameters, fields: Sequence[str]
 ) -> tuple[Intervention, ...]:
-    """Return the patches that give hyperparameters their value where upstream has a constant.
+    """Return the patches that set hyperparameters which are constants in upstream's code.
 
     In the replacement text, `$name` stands for the value of a hyperparameter as a Python literal.
 
@@ -255,7 +255,7 @@ def list_patches(adapter: Adapter) -> tuple[Intervention, ...]:
     """Load the patches of constants that an adapter declares, with `$name` for values.
 
     Raises:
-        SpecError: The file holds what is no patch; names file, entry and remedy.
+        SpecError: The file has an invalid patch; names file, entry and remedy.
     """
     return _load_files(adapter, [adapter.folder / PATCHES_FILE])
 
@@ -263,7 +263,7 @@ def list_patches(adapter: Adapter) -> tuple[Intervention, ...]:
 def find_intervention(
     name: str, adapter: Adapter, algorithms: Sequence[str]
 ) -> Intervention | None:
-    """Find an entry of a framework, or a mutant or fault of its only algorithm.
+    """Find an entry of a framework, or a mutant or fault if exactly one algorithm is given.
 
     Args:
         name: Name of one intervention.
@@ -274,7 +274,7 @@ def find_intervention(
         None if there is none.
 
     Raises:
-        SpecError: A mutant of several algorithms is named, or there is none of that number.
+        SpecError: A mutant or fault is named but not exactly one algorithm, or it does not exist.
     """
     if is_mutant_name(name) or is_fault_name(name):
         if len(algorithms) != 1:
@@ -292,7 +292,7 @@ def list_released_bugs(adapter: Adapter) -> tuple[Intervention, ...]:
     """Load the released bugs of a framework; those without `source` or `set` are not driven.
 
     Raises:
-        SpecError: The file holds what is no entry; names file, entry and remedy.
+        SpecError: The file has an invalid entry; names file, entry and remedy.
     """
     return _load_files(adapter, [adapter.folder / RELEASED_BUGS_FILE])
 
@@ -348,10 +348,10 @@ def _check_segments_installed(item: Intervention) -> None:
 
 
 def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -> None:
-    """Check that a user's own script holds the segments of upstream's that are changed in it.
+    """Check that a user's own script contains the upstream segments that are changed in it.
 
     Raises:
-        SpecError: It lacks one; names the hyperparameter or intervention and the remedy.
+        SpecError: One is missing; names the hyperparameter or intervention and the remedy.
     """
     for item in items:
         for segment in (piece for piece in item.source if not piece.function):
@@ -373,7 +373,7 @@ def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -
 
 
 def check_no_conflict(items: Sequence[Intervention]) -> None:
-    """Check that no two interventions set one hyperparameter or change one piece of source.
+    """Check that no two interventions set the same hyperparameter or change the same source.
 
     Raises:
         SpecError: Two do; names both.
@@ -394,7 +394,7 @@ def check_no_conflict(items: Sequence[Intervention]) -> None:
 
 
 def intervention_from_mutant(item: CodeMutant) -> Intervention:
-    """Return a mutant in the form of an entry; it promises no answer."""
+    """Return a mutant as an intervention; no probe answer is expected of it."""
     return Intervention(
         name=item.name,
         does=item.does,
@@ -454,7 +454,7 @@ def _load_files(adapter: Adapter, files: Sequence[Path]) -> tuple[Intervention, 
 def _parse_files(
     framework: str, upstream_modules: tuple[str, ...], files: tuple[tuple[Path, int], ...]
 ) -> tuple[Intervention, ...]:
-    # Cached by the files' times of change: every run of a sweep resolves its interventions.
+    # Cached by the files' modification times: every run of a sweep resolves its interventions.
     found: list[Intervention] = []
     for file, _ in files:
         for name, content in _read_file(file).items():
@@ -568,7 +568,7 @@ def _check_segment(
 
 
 def make_replacement(items: Sequence[Intervention]) -> SourceReplacement:
-    """Return all that interventions replace in upstream's code, together."""
+    """Return one replacement with all source segments of the interventions."""
     return SourceReplacement([segment for item in items for segment in item.source])
 
 
@@ -578,10 +578,10 @@ def collect_layers(items: Sequence[Intervention]) -> list[tuple[str, Mapping[str
 
 
 def apply_settings(requested: Any, items: Sequence[Intervention]) -> Any:
-    """Return hyperparameters with what interventions set, converted and checked as others are.
+    """Return hyperparameters with the values that interventions set, converted and checked.
 
     Raises:
-        SpecError: A value cannot be used.
+        SpecError: A value is invalid.
     """
     values = {field: value for item in items for field, value in item.set.items()}
     if not values:

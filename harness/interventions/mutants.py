@@ -1,8 +1,8 @@
 """Mutants: small faults in upstream's update code, generated, numbered and reproducible.
 
-Which code learns stands in `update_code.yaml` beside each adapter. Every operator is tried at every
-place of it; the numbers follow from the text, so they hold for one version of upstream and of the
-operators. A run's record holds the text itself.
+`update_code.yaml` beside each adapter lists the code that learns. Every operator is tried at every
+place in it. The numbers depend on the text, so they are valid for one version of upstream and of
+the operators only. A run's record therefore contains the changed text itself.
 """
 
 import ast
@@ -36,15 +36,15 @@ class CodeMutant:
     """One fault.
 
     Attributes:
-        framework: Whose code it is in.
-        algorithm: That learns by that code.
-        number: From 1, in the order of the update code's text.
-        operator: What made it.
-        line: In upstream's file.
-        piece: What is replaced, and by what; a part of a function or script as large as it takes
-            to be there once.
-        before: The smallest text that is another.
-        after: What it becomes.
+        framework: Framework whose code it changes.
+        algorithm: Algorithm that learns with that code.
+        number: Number from 1, in the order of the update code's text.
+        operator: Name of the operator that made it.
+        line: Line in upstream's file.
+        piece: Segment that is replaced, and its replacement; long enough to occur only once in its
+            function or script.
+        before: The smallest text that changes.
+        after: Its replacement.
     """
 
     framework: str
@@ -58,7 +58,7 @@ class CodeMutant:
 
     @property
     def name(self) -> str:
-        """As `intervention=` has it, for this framework and algorithm."""
+        """Name in `intervention=`, for this framework and algorithm."""
         return f"{MUTANT_PREFIX}{self.number:03}"
 
     @property
@@ -87,15 +87,15 @@ class _CodeRegion:
 
 
 def is_mutant_name(name: str) -> bool:
-    """Return whether a name is of the form that mutants have."""
+    """Return whether a name has the form of a mutant's name."""
     return _MUTANT_NAME.fullmatch(name) is not None
 
 
 def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
-    """A mutant by its name.
+    """Return the mutant with a name.
 
     Raises:
-        SpecError: There is none of that number.
+        SpecError: There is no mutant with that number.
     """
     match = _MUTANT_NAME.fullmatch(name)
     there = load_mutants(adapter, algorithm)
@@ -112,10 +112,10 @@ def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
 
 
 def load_mutants(adapter: Adapter, algorithm: str) -> tuple[CodeMutant, ...]:
-    """All mutants of a framework's algorithm, in the order of their numbers.
+    """Return all mutants of a framework's algorithm, in the order of their numbers.
 
     Raises:
-        SpecError: The list of update code names what is not installed; says where.
+        SpecError: The list of update code names code that is not installed; says where.
     """
     path = adapter.folder / UPDATE_CODE_FILE
     if not path.is_file():
@@ -166,7 +166,7 @@ def _load_regions(path: Path, algorithm: str) -> list[_CodeRegion]:
 
 
 def _flatten_entries(entries: Any) -> Iterator[Any]:
-    # Lists of entries that several algorithms share stand in their lists by an anchor.
+    # YAML anchors include lists of entries that several algorithms share as nested lists.
     for entry in entries if isinstance(entries, list) else [entries]:
         if isinstance(entry, list):
             yield from _flatten_entries(entry)
@@ -177,7 +177,7 @@ def _flatten_entries(entries: Any) -> Iterator[Any]:
 def _get_region_code(
     source: ParsedSource, region: _CodeRegion, path: Path
 ) -> tuple[list[ast.stmt], set[str]]:
-    """Statements of a region, and names that have a value before it."""
+    """Return the statements of a region, and the names that have a value before it."""
     body: list[ast.stmt] = source.tree.body
     bound: set[str] = set()
     for part in (region.function or region.within).split("."):
@@ -206,7 +206,7 @@ def _find_line(source: ParsedSource, text: str, path: Path) -> int:
 
 
 def _iterate_statements_between(body: list[ast.stmt], first: int, last: int) -> Iterator[ast.stmt]:
-    """The outermost statements that begin on line `first` or later and end before `last`."""
+    """Yield the outermost statements that begin on line `first` or later and end before `last`."""
     for statement in body:
         if first <= statement.lineno and (statement.end_lineno or 0) < last:
             yield statement
@@ -218,7 +218,7 @@ def _iterate_statements_between(body: list[ast.stmt], first: int, last: int) -> 
 def _make_segment(
     source: ParsedSource, region: _CodeRegion, edit: SourceEdit
 ) -> SourceSegment | None:
-    """An edit as a piece that is there once; None where there is no such, or it is no Python."""
+    """Return an edit as a segment that occurs once, or None if impossible or not valid Python."""
     first, last = (
         source.get_line_number(edit.start),
         source.get_line_number(max(edit.end - 1, edit.start)),
@@ -238,7 +238,7 @@ def _make_segment(
 
 
 def _is_valid_python(source: ParsedSource, edit: SourceEdit, first: int, last: int) -> bool:
-    # Only the lines that a piece may be taken from: whole files take long.
+    # Parse only the lines that a segment may be taken from: parsing whole files is slow.
     start, end = source.lines(first, last)
     text = source.text[start : edit.start] + edit.text + source.text[edit.end : end]
     try:
@@ -249,7 +249,7 @@ def _is_valid_python(source: ParsedSource, edit: SourceEdit, first: int, last: i
 
 
 def _find_line_range(source: ParsedSource, region: _CodeRegion) -> tuple[int, int]:
-    """First and last line of what a piece may be taken from."""
+    """Return the first and last line that a segment may be taken from."""
     if not region.function:
         return 1, len(source.text.splitlines())
     body: list[ast.stmt] = source.tree.body

@@ -1,7 +1,7 @@
-"""Small faults that a programmer could make, over the syntax tree of a piece of code.
+"""Mutation operators: small faults that a programmer could make, found in the syntax tree.
 
-Each operator looks at one node of the tree and says which characters would be others. Nothing here
-knows frameworks; `mutants` says which code is looked at.
+Each operator looks at one node of the tree and returns the characters to replace. Nothing here
+depends on a framework; `mutants` chooses the code to mutate.
 """
 
 import ast
@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True, order=True)
 class SourceEdit:
-    """Characters that are replaced.
+    """Replacement of a range of characters.
 
     Attributes:
-        start: First character.
-        end: The one behind the last.
-        operator: Which made it.
-        text: What takes their place.
+        start: Index of the first character.
+        end: Index after the last character.
+        operator: Name of the operator that made it.
+        text: The replacement.
     """
 
     start: int
@@ -27,13 +27,13 @@ class SourceEdit:
 
 
 class ParsedSource:
-    """A file's text, its tree, and where nodes of it stand."""
+    """A file's text, its syntax tree, and the positions of nodes."""
 
     def __init__(self, text: str) -> None:
-        """Parses the text.
+        """Parse the text.
 
         Raises:
-            SyntaxError: It is no Python.
+            SyntaxError: The text is not valid Python.
         """
         self.text, self.tree = text, ast.parse(text)
         self._lines = text.splitlines(keepends=True)
@@ -47,7 +47,7 @@ class ParsedSource:
         )
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """First character of a node and the one behind its last."""
+        """Return the index of a node's first character and the index after its last."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return (
             self._get_offset(node.lineno, node.col_offset),
@@ -55,16 +55,16 @@ class ParsedSource:
         )
 
     def of(self, node: ast.expr | ast.stmt) -> str:
-        """A node's text."""
+        """Return a node's text."""
         start, end = self.span(node)
         return self.text[start:end]
 
     def get_line_number(self, at: int) -> int:
-        """Number of the line that holds a character, from 1."""
+        """Return the number of the line with a character, from 1."""
         return next(number for number, start in enumerate(self._starts[1:], 1) if at < start)
 
     def list_names_bound_before(self, line: int) -> set[str]:
-        """Names that are given a value somewhere above a line."""
+        """Return the names that are assigned somewhere above a line."""
         return {
             node.id
             for node in ast.walk(self.tree)
@@ -73,11 +73,11 @@ class ParsedSource:
         }
 
     def lines(self, first: int, last: int) -> tuple[int, int]:
-        """First character of line `first` and the one behind line `last`, both from 1."""
+        """Return the indices of the start of line `first` and the end of line `last`, from 1."""
         return self._starts[first - 1], self._starts[last]
 
     def _get_offset(self, line: int, column: int) -> int:
-        # The tree counts bytes of UTF-8.
+        # `ast` counts columns in bytes of UTF-8.
         before = self._lines[line - 1].encode()[:column].decode()
         return self._starts[line - 1] + len(before)
 
@@ -85,12 +85,12 @@ class ParsedSource:
 def generate_edits(
     source: ParsedSource, body: Sequence[ast.stmt], bound: Collection[str] = ()
 ) -> list[SourceEdit]:
-    """Every edit that an operator makes in statements, in the order of the text.
+    """Return every edit that any operator makes in statements, in the order of the text.
 
     Args:
-        source: What they are in.
-        body: Statements that stand for one piece of code.
-        bound: Names that have a value before it begins, such as a function's arguments.
+        source: Source of the statements.
+        body: Consecutive statements to mutate.
+        bound: Names that have a value before the statements, such as a function's arguments.
     """
     found: set[SourceEdit] = set()
     known = set(bound)
@@ -106,7 +106,7 @@ def generate_edits(
 
 
 def _iterate_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, outer ones first; those below one that only complains are left out."""
+    """Yield all statements, outer first; bodies of `if`s that only report errors are left out."""
     for statement in body:
         if isinstance(statement, ast.If) and all(map(_is_error_report, statement.body)):
             yield from _iterate_statements(statement.orelse)
@@ -117,7 +117,7 @@ def _iterate_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _iterate_own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The statement and all nodes of it that are in no other statement."""
+    """Yield the statement and those of its nodes that are in no nested statement."""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -135,7 +135,7 @@ _REPORTING_NAMES = ("logger", "writer", "print", "append", "TraceLogger", "warn"
 
 
 def _is_report(statement: ast.stmt) -> bool:
-    """Return whether it only reports, documents, checks or gives back what was computed."""
+    """Return whether a statement only reports, documents, checks or stores results."""
     if isinstance(statement, ast.Assert | ast.Raise | ast.Import | ast.ImportFrom | ast.Pass):
         return True
     if not isinstance(statement, ast.Expr):
@@ -320,7 +320,7 @@ _TARGET_NAME_PARTS = ("target_", "_target", "_old")
 
 
 def _swap_networks(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
-    """Online for target and the other way round, where a file has a network by both names."""
+    """Swap online and target network, where the file has a network of each name."""
     if not (isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)):
         return
     name = _get_name(node)
@@ -353,7 +353,7 @@ def _drop_statement(node: ast.AST, source: ParsedSource, bound: Collection[str])
 
 
 def _has_earlier_value(target: ast.expr, bound: Collection[str]) -> bool:
-    """Return whether what an assignment would set has a value without it."""
+    """Return whether an assignment's target already has a value before it."""
     if isinstance(target, ast.Tuple):
         return all(_has_earlier_value(part, bound) for part in target.elts)
     return not isinstance(target, ast.Name) or target.id in bound or target.id == "_"
@@ -390,9 +390,9 @@ MUTATION_OPERATORS: Mapping[str, MutationOperator] = {
     "swap-networks": _swap_networks,
     "drop-statement": _drop_statement,
 }
-"""By name: `minimum` for `maximum`; `+` for `-`; gradients that flow where they were stopped, or
-add up; values that are not cut or not masked; one more or one less; half or twice a constant; a
-condition turned round; the online network for its target; a statement that is not there."""
+"""Operators by name. They swap minimum and maximum or `+` and `-`, let stopped gradients flow or
+let them add up, drop clamps and masks, add or subtract one, halve or double a constant, negate a
+condition, swap online and target network, or drop a statement."""
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "swap-min-max": "takes the other extreme",

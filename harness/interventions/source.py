@@ -1,10 +1,10 @@
 """A segment of upstream's source that is replaced while a training runs, and nothing else.
 
-The segment is looked for in the text of the installed file, without importing it. When it is
-applied, the function keeps its identity and gets other code, so that whoever has imported it
-by name runs the changed code as well; afterwards it has its own again. No file is written. JAX
-knows a function that it compiles by its identity alone; a context of JAX's tells both versions
-apart.
+The segment is searched for in the text of the installed file, without importing it. While it is
+applied, the function object stays the same and only its code object changes, so that modules that
+imported the function by name run the changed code as well; afterwards its own code is restored. No
+file is written. JAX identifies a compiled function by its identity alone, so a JAX user context
+distinguishes the two versions.
 """
 
 import ast
@@ -33,9 +33,9 @@ class SourceSegment:
     Attributes:
         module: Dotted name of upstream's module, or of a script that is run as a whole.
         function: Qualified name of a function in it, such as `TD3.train`; empty for a script.
-        find: The exact text, which the function or script holds once. How far it is indented as
-            a whole does not matter.
-        replace: The text that takes its place, indented as `find` is.
+        find: The exact text, which occurs once in the function or script. Its overall indentation
+            does not matter.
+        replace: The replacement, indented like `find`.
     """
 
     module: str
@@ -45,7 +45,7 @@ class SourceSegment:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """Location for messages."""
         return f"{self.module}:{self.function}" if self.function else self.module
 
 
@@ -55,9 +55,9 @@ class SegmentLocation:
 
     Attributes:
         path: The file.
-        start: First character of the segment in the file's text.
-        end: The one behind its last.
-        replacement: What takes its place, indented as the segment is there.
+        start: Index of the segment's first character in the file's text.
+        end: Index after its last character.
+        replacement: The replacement, indented like the segment in the file.
     """
 
     path: Path
@@ -67,11 +67,11 @@ class SegmentLocation:
 
 
 def locate_segment(piece: SourceSegment) -> SegmentLocation:
-    """Finds a segment in the installed version; nothing is imported but packages above the module.
+    """Find a segment in the installed version; only the module's parent packages are imported.
 
     Raises:
-        SpecError: The module, the function or the segment is not there, it is there more
-            than once, or the function would not be Python with the replacement.
+        SpecError: The module, the function or the segment is missing, the segment occurs more
+            than once, or the function is not valid Python with the replacement.
     """
     path = find_module_file(piece.module)
     return _locate_segment(piece, path, path.stat().st_mtime_ns)
@@ -79,7 +79,7 @@ def locate_segment(piece: SourceSegment) -> SegmentLocation:
 
 @functools.lru_cache(maxsize=256)
 def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLocation:
-    # Cached: to parse upstream's file takes 10 ms, and each run of a sweep needs it several times.
+    # Cached: parsing upstream's file takes 10 ms, and each run of a sweep needs it several times.
     found, text, (start, end) = _find_occurrences(piece, path, changed)
     _check_single(piece, found, f"installed version of {piece.module.partition('.')[0]}", path.name)
     spot = SegmentLocation(path, *found[0])
@@ -97,7 +97,7 @@ def _check_single(piece: SourceSegment, found: Sequence[Any], what: str, name: s
 
 
 def locate_in_text(piece: SourceSegment, text: str, name: str) -> SegmentLocation:
-    """Find a segment of a script in a text that is run in the script's place.
+    """Find a segment of a script in a text that is run instead of the script.
 
     Args:
         piece: The segment, whose function is empty.
@@ -105,7 +105,7 @@ def locate_in_text(piece: SourceSegment, text: str, name: str) -> SegmentLocatio
         name: Name of its file, for messages.
 
     Raises:
-        SpecError: The segment is not there, or more than once, or its replacement is no Python.
+        SpecError: The segment does not occur exactly once, or its replacement is invalid Python.
     """
     found = _find_matches(piece, text, 0, len(text))
     _check_single(piece, found, "user's own script", name)
@@ -127,7 +127,7 @@ def _find_matches(
 def _find_occurrences(
     piece: SourceSegment, path: Path, changed: int
 ) -> tuple[list[tuple[int, int, str]], str, tuple[int, int]]:
-    """Everywhere that a piece is, with what takes its place; the file's text and the extent."""
+    """Return all matches with their replacements, the file's text, and the searched range."""
     text, start, end = _read_function_text(piece.where, piece.function, path, changed)
     return _find_matches(piece, text, start, end), text, (start, end)
 
@@ -136,17 +136,17 @@ def count_occurrences(piece: SourceSegment) -> int:
     """Return the number of occurrences of a segment.
 
     Raises:
-        SpecError: The module or the function is not there.
+        SpecError: The module or the function does not exist.
     """
     path = find_module_file(piece.module)
     return len(_find_occurrences(piece, path, path.stat().st_mtime_ns)[0])
 
 
 def find_module_file(module: str) -> Path:
-    """The file of a module or script, found without importing it.
+    """Return the file of a module or script without importing it.
 
     Raises:
-        SpecError: There is none.
+        SpecError: It does not exist.
     """
     top, *below = module.split(".")
     try:
@@ -168,13 +168,13 @@ def find_module_file(module: str) -> Path:
 
 
 def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
-    """Says which two touch the same text; empty where none do.
+    """Return a message on two segments that change the same text, or an empty string.
 
     Args:
-        pieces: Each with the name of what it belongs to.
+        pieces: Segments, each with the name of its owner.
 
     Raises:
-        SpecError: One cannot be found.
+        SpecError: A segment cannot be found.
     """
     spots = sorted(
         ((locate_segment(piece), name, piece) for name, piece in pieces),
@@ -187,13 +187,13 @@ def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
 
 
 class SourceReplacement:
-    """Upstream with pieces replaced, while it is entered; nobody else sees it afterwards."""
+    """Temporary replacement of segments of upstream's code."""
 
     def __init__(self, pieces: Sequence[SourceSegment]) -> None:
-        """Finds the pieces and compiles what they are in; nothing is changed yet.
+        """Find the segments and compile their functions; nothing is changed yet.
 
         Raises:
-            SpecError: A piece cannot be found or replaced.
+            SpecError: A segment cannot be found or replaced.
         """
         functions: dict[tuple[str, str], list[SegmentLocation]] = {}
         self._scripts: dict[str, list[SourceSegment]] = {}
@@ -213,7 +213,7 @@ class SourceReplacement:
 
     @contextlib.contextmanager
     def apply_replacement(self) -> Iterator[None]:
-        """Within, functions have their other code, and scripts are executed with other text."""
+        """Run functions and scripts with the changed code inside the context."""
         former = [(function, function.__code__) for function, _ in self._codes]
         with contextlib.ExitStack() as stack:
             if self._scripts:
@@ -228,7 +228,7 @@ class SourceReplacement:
                     function.__code__ = code
 
     def _separate_compilations(self) -> contextlib.AbstractContextManager[Any]:
-        # Without this a compiled function would be the one of whoever called it first.
+        # Otherwise JAX would reuse the version of a function that was compiled first.
         if not self._codes or "jax" not in sys.modules:
             return contextlib.nullcontext()
         context = _make_jax_context()
@@ -237,14 +237,14 @@ class SourceReplacement:
         return entered
 
     def _rewrite(self, name: str, text: str) -> str:
-        # The text may be a user's own copy of the script, in which segments are elsewhere.
+        # The text may be a user's own copy of the script, with segments at other positions.
         pieces = self._scripts.get(name, ())
         return _apply_locations(text, [locate_in_text(piece, text, name) for piece in pieces])
 
 
 @functools.cache
 def _make_jax_context() -> Any:
-    """A value that is a part of the key of all that JAX traces and compiles."""
+    """Return a JAX context whose value is part of the key of every JAX trace and compilation."""
     return sys.modules["jax"].make_user_context(None)
 
 
@@ -263,7 +263,7 @@ def _find_function(module: str, name: str) -> FunctionType:
 
 
 def _compile_function(tree: ast.Module, name: str, former: CodeType, path: str) -> CodeType:
-    """The code of a function in a changed file; the file is compiled, and not executed."""
+    """Return the code of a function in a changed file, which is compiled but not executed."""
     flags = former.co_flags & _FUTURE_ANNOTATIONS
     code = compile(tree, path, "exec", flags=flags, dont_inherit=True)
     for part in name.split("."):
@@ -285,7 +285,7 @@ _FUTURE_ANNOTATIONS = 0x1000000  # `from __future__ import annotations`; the oth
 def _read_function_text(
     where: str, function: str, path: Path, changed: int
 ) -> tuple[str, int, int]:
-    """A file's text, and first character and end of a function's body, or of the whole text."""
+    """Return a file's text, and the start and end index of a function's body or the whole text."""
     text = path.read_text()
     if not function:
         return text, 0, len(text)
@@ -300,7 +300,7 @@ def _read_function_text(
     if not isinstance(node, ast.FunctionDef):
         raise SpecError(f"{where} is no plain function.")
     lines = text.splitlines(keepends=True)
-    # What is before the body is evaluated when the module is imported, which is over by then.
+    # Decorators and defaults before the body were already evaluated at import.
     start = sum(map(len, lines[: node.body[0].lineno - 1]))
     return text, start, sum(map(len, lines[: node.end_lineno]))
 
@@ -309,13 +309,13 @@ _DEFINITION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _indent_variants(piece: SourceSegment) -> list[tuple[str, str]]:
-    """Text and replacement at every depth at which the piece may stand; one line as it is."""
+    """Return text and replacement at every possible indentation; a single line is unchanged."""
     find, replace = piece.find.rstrip("\n"), piece.replace.rstrip("\n")
     if "\n" not in find and "\n" not in replace:
         return [(find, replace)]
     find, replace = textwrap.dedent(find), textwrap.dedent(replace)
     depths = [" " * depth for depth in range(0, 44, 4)]
-    # From the line's start to its end, so that a depth is one and not a part of another.
+    # Match whole lines, so that one depth does not match within a deeper one.
     return [
         ("\n" + textwrap.indent(find, space) + "\n", "\n" + textwrap.indent(replace, space) + "\n")
         for space in depths

@@ -2,7 +2,7 @@
 
 Each changes a hyperparameter of the unified schema, the training task, or an option of the run.
 Ranges of values are those of the reference (testingautomated-usi/muPRL, `mutants/`), where it has
-the operator; the seven that it leaves out have ranges of this project.
+the operator; for the seven operators that it leaves out, this project chose the ranges.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 
 DrawValue = Callable[[np.random.RandomState, int], float]
-"""A value from a generator as the reference has it, for a run of so many environment steps."""
+"""Draws a value as the reference does, from a generator, for a number of environment steps."""
 
 _MAX_DRAWS = 1000
 
@@ -26,15 +26,15 @@ class FaultOperator:
     """An operator of typical user mistakes.
 
     Attributes:
-        id: As in the paper, in small letters.
-        does: In a sentence.
-        field: The hyperparameter that it changes; empty for none.
-        layer: The wrapper that it puts around the training task, and its argument; empty for none.
-        asked: The option of a run that it changes, where it is neither; its values are for the
-            command line.
-        why_not: Why it is not made here; empty where it is.
-        draw: A value from its range; None where it has no value.
-        continuous: Whether the paper has it for algorithms with continuous actions only.
+        id: Name from the paper, in lower case.
+        does: Description, a sentence.
+        field: Hyperparameter that it changes, or an empty string.
+        layer: Wrapper that it puts around the training task, and its argument, or empty strings.
+        asked: Option of a run that it changes if it changes neither of these, or an empty string;
+            its values are for the command line.
+        why_not: Why it is not implemented here; empty if it is.
+        draw: Draws a value from its range; None if it has no value.
+        continuous: Whether the paper defines it for algorithms with continuous actions only.
         in_reference: Whether the reference's tool has it.
     """
 
@@ -171,7 +171,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
         ),
     )
 }
-"""By name, in the paper's order."""
+"""Operators by name, in the paper's order."""
 
 _FAULT_NAME = re.compile(rf"({'|'.join(FAULT_OPERATORS)})(?:-([0-9.]+(?:e-?[0-9]+)?))?")
 
@@ -182,7 +182,7 @@ class FaultInstance:
 
     Attributes:
         fault: The operator.
-        value: That it sets; None where it has none.
+        value: Value that it sets; None if it has none.
     """
 
     fault: FaultOperator
@@ -190,7 +190,7 @@ class FaultInstance:
 
     @property
     def name(self) -> str:
-        """As on the command line: `sdf-0.9`, `nrs`."""
+        """Name on the command line: `sdf-0.9`, `nrs`."""
         return (
             self.fault.id
             if self.value is None
@@ -210,7 +210,7 @@ class FaultInstance:
 
     @property
     def wrap(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Layers that it puts around the training task."""
+        """Wrappers that it puts around the training task."""
         layer, argument = self.fault.layer
         if not layer:
             return ()
@@ -219,7 +219,7 @@ class FaultInstance:
 
 
 def format_fault_value(value: float) -> str:
-    """A value as it stands in a name: whole numbers without a point."""
+    """Format a value for a name: whole numbers without a decimal point."""
     return str(_simplify_number(value))
 
 
@@ -228,15 +228,15 @@ def _simplify_number(value: float | None) -> Any:
 
 
 def is_fault_name(name: str) -> bool:
-    """Return whether a name is of the form that these have."""
+    """Return whether a name has the form of a user fault's name."""
     return _FAULT_NAME.fullmatch(name) is not None
 
 
 def parse_fault(name: str, algorithm: str) -> FaultInstance:
-    """A fault by its name.
+    """Return the fault with a name.
 
     Raises:
-        SpecError: Its value is missing or too much, or it is not for the algorithm.
+        SpecError: Its value is missing or superfluous, or it cannot be used with the algorithm.
     """
     match = _FAULT_NAME.fullmatch(name)
     assert match is not None, name
@@ -263,7 +263,7 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
 
 
 def supports_algorithm(fault: FaultOperator, algorithm: str) -> bool:
-    """Return whether a fault is for an algorithm."""
+    """Return whether a fault can be used with an algorithm."""
     fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
     fits = not fault.continuous or ALGORITHMS[algorithm].actions == "continuous"
     return fits and (not fault.field or fault.field in fields)
@@ -272,17 +272,17 @@ def supports_algorithm(fault: FaultOperator, algorithm: str) -> bool:
 def draw_values(
     fault: FaultOperator, original: float | None, steps: int, size: int, seed: int
 ) -> list[float]:
-    """Different values from a fault's range, none of them the original's.
+    """Draw distinct values from a fault's range that differ from the original's.
 
-    Values are drawn as the reference does, from NumPy's older generator with this seed; of the
-    discount the first are 0.9, 0.45 and 0.7 with seed 0.
+    Values are drawn as in the reference, from NumPy's legacy generator with this seed; with seed 0,
+    the first values of the discount are 0.9, 0.45 and 0.7.
 
     Args:
         fault: The operator.
-        original: What the original has; None where there is no such number.
+        original: Value of the original; None if it has no such number.
         steps: Environment steps of the original.
-        size: How many are wanted; fewer come where the range has fewer.
-        seed: Of the generator.
+        size: Number of values; fewer are returned if the range has fewer.
+        seed: Seed of the generator.
     """
     if fault.draw is None:
         return []
@@ -299,14 +299,14 @@ def draw_values(
 def list_fault_names(
     faults: Sequence[FaultOperator], original: Any, steps: int, size: int, seed: int
 ) -> list[str]:
-    """Interventions of a study: for each fault so many values as its range gives.
+    """List the interventions of a study: up to `size` values of each fault.
 
     Args:
         faults: Operators that are interventions.
         original: Hyperparameters of the original.
         steps: Its environment steps.
-        size: Values of each.
-        seed: Of the values.
+        size: Number of values of each fault.
+        seed: Seed of the values.
     """
     found: list[str] = []
     for fault in faults:

@@ -42,7 +42,7 @@ from parallax.harness.probes.results import ProbeAnswer
 CHECKED_UPDATES = (
     *(1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300, 500, 700, 1000, 1400, 2000),
 )
-"""Updates after which weights are compared."""
+"""Numbers of updates after which weights are compared."""
 FIRST_STAGE_UPDATES = 20
 """Updates of a first, short training: most pairs that diverge do so within it."""
 ROUNDING_FACTOR = 100.0
@@ -54,7 +54,7 @@ MIN_DIFFERENCE_FLOAT64 = 1e-13
 MAX_DETAILED_UPDATES = 24
 """Updates that are compared one by one after a divergence."""
 UNINFORMATIVE_DIFFERENCE = 1e-2
-"""Allowed difference, as a share of the largest weight, from which on equality says little."""
+"""Allowed difference, as a share of the largest weight, above which equality says little."""
 # SAC: the bias that gives one standard deviation is searched for in each implementation.
 _STD_BIAS_TOLERANCE = 1e-2
 
@@ -66,8 +66,8 @@ class LockstepSide:
     Attributes:
         framework: Name of the framework.
         interventions: Changes of its code or settings.
-        script: The user's own copy of its script, which is run in its place.
-        acceleration: How its updates are accelerated; `none` for not.
+        script: The user's own copy of its script, which is run instead of it.
+        acceleration: How its updates are accelerated, or `none`.
     """
 
     framework: str
@@ -95,8 +95,8 @@ class WeightDistance:
         difference: Largest difference of the two implementations, as a share of the largest weight
             of its network.
         network: Network with that difference.
-        rounding: The same for two copies of the first one that start one bit apart: the maximum up
-            to here, since it grows, but unevenly.
+        rounding: The same for two copies of the first one that start one bit apart: the maximum so
+            far, because the difference grows, but unevenly.
         min_difference: Difference that always counts as rounding.
     """
 
@@ -149,8 +149,8 @@ class LockstepOptions:
 
     Attributes:
         float64: Whether both train in float64.
-        shared_stream: Whether each minibatch is drawn anew from one stream of transitions that
-            both receive; otherwise all updates use the same minibatch.
+        shared_stream: Whether a new minibatch is drawn for each update from one stream of
+            transitions that both receive; otherwise all updates use the same minibatch.
         level: Alignment of the hyperparameters.
     """
 
@@ -167,12 +167,12 @@ class LockstepResult:
         first: First implementation.
         second: Second implementation.
         algorithm: Name of the algorithm.
-        distances: After increasing numbers of updates, up to the first that exceeds rounding.
+        distances: Distances after increasing numbers of updates, up to the first above rounding.
         divergence_point: First difference, searched update by update; None if there is none or no
-            single update shows it. If weights stay equal it lies before all updates: the two act
+            single update shows it. If weights stay equal, it is before all updates: the two act
             differently, which does not change the scripted data that they learn from.
         probes: Names of probes of updates that the two answer differently.
-        variant: Settings with which the two differ, where they are equal without.
+        variant: Settings with which the two differ although they are equal without them.
     """
 
     first: LockstepSide
@@ -190,7 +190,7 @@ class LockstepResult:
 
     @property
     def bit_equal_updates(self) -> int:
-        """Updates until which all compared weights are equal to the last bit."""
+        """Number of updates up to which all compared weights are equal to the last bit."""
         equal = itertools.takewhile(lambda item: item.difference == 0, self.distances)
         return max((item.updates for item in equal), default=0)
 
@@ -212,7 +212,7 @@ def compare_implementations(
     """Train two implementations side by side until they diverge, or for `updates` updates.
 
     Args:
-        first: First implementation; its copy with another last bit shows how rounding grows.
+        first: First implementation; its copy that starts one bit apart shows how rounding grows.
         second: Second implementation.
         algorithm: One of `EXPERIMENT_BUILDERS`.
         updates: Number of updates, at most `MAX_UPDATES`.
@@ -248,7 +248,7 @@ def check_comparison(algorithm: str, updates: int, options: LockstepOptions) -> 
     """Check that a comparison is possible.
 
     Raises:
-        SpecError: It is not; the message says why.
+        SpecError: It is not possible; the message says why.
     """
     if algorithm not in EXPERIMENT_BUILDERS:
         raise SpecError(
@@ -361,7 +361,7 @@ class LockstepTrainings:
             self._run_side(number, unit, snapshots=4 * unit, changes=changes)
             for number in (one, other)
         ]
-        # Rounding of float32: small constants in denominators are no difference in weights.
+        # Use float32's tolerance: small constants in denominators must not count as a difference.
         point = first_divergence.find_first_divergence(runs[0], runs[1])
         return point, self._list_differing_probes(one, other) if point else ()
 
@@ -423,7 +423,7 @@ class LockstepTrainings:
     def _align_std_bias(self, weights: Mapping[str, Any]) -> dict[str, Any]:
         # All start from the weights of the first side. The bias that gives SAC's policy one
         # standard deviation is searched for in each implementation and may differ by the search's
-        # error: then the first side's is used; a larger difference is another map, and stays.
+        # error: then the first side's is used. A larger difference means another map and stays.
         for name, array in weights.items():
             start = self._initial_weights.setdefault(name, array)
             if name == "policy.std.bias" and np.abs(start - array).max() < _STD_BIAS_TOLERANCE:
@@ -438,7 +438,7 @@ def list_update_counts(updates: int, unit: int = 1) -> list[int]:
 
 
 def count_training_updates(algorithm: str, updates: int) -> int:
-    """Return the updates of all trainings of a comparison: three to the end of each stage."""
+    """Return the updates of all trainings of a comparison: three trainings per stage."""
     stages = _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1))
     return 3 * sum(lengths[-1] for lengths in stages)
 

@@ -1,6 +1,6 @@
 """Trainings for lockstep comparisons: the same scripted data, weights and settings for all.
 
-Each is a prefix of one long script, so that trainings of any length have the same numbers.
+Each is a prefix of one long script, so that trainings of any length see the same numbers.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ MAX_UPDATES = 2000
 _SHARED_STEPS = 64  # transitions of the shared stream
 _ACTION_GRID = 256
 _LEARNING_RATE = 1e-3
-# Exact in float32, in which sbx stores it, so that trainings in float64 can be compared.
+# Exact in float32, because sbx stores it in float32 and trainings in float64 are compared.
 _DISCOUNT = 0.9921875
 _NEVER_INTERVAL = 10**6  # steps between two updates of DQN's target
-_MAX_UPDATE_DELAY = 4  # steps after the warm-up by which the first update has come
+_MAX_UPDATE_DELAY = 4  # steps after the warm-up within which the first update happens
 
 
 def _build_td3_experiment(cache: ExperimentCache, updates: int, shared: bool) -> ProbeExperiment:
@@ -38,7 +38,7 @@ def _build_td3_experiment(cache: ExperimentCache, updates: int, shared: bool) ->
     experiment = _build_off_policy_experiment(
         cache, "td3", updates, experiment_setups.make_weights(cache, "td3"), changes, shared
     )
-    # Noise beyond both bounds of its clipping, which are 2.5 standard deviations away.
+    # Larger noise, so that some exceeds both clipping bounds, which are 2.5 deviations away.
     experiment.scripted_data.batch_noise[:] *= 2
     return experiment
 
@@ -61,9 +61,9 @@ def _build_ddpg_experiment(cache: ExperimentCache, updates: int, shared: bool) -
 
 
 def _build_dqn_experiment(cache: ExperimentCache, updates: int, shared: bool) -> ProbeExperiment:
-    """Return a training with random actions and a target network that stays as it is.
+    """Return a training with random actions and a target network that is never updated.
 
-    The frameworks copy it at different steps, some before the first update.
+    Frameworks would copy it at different steps, some before the first update.
     """
     weights = experiment_setups.make_weights(cache, "dqn")
     weights |= {
@@ -144,7 +144,7 @@ def _build_ppo_experiment(cache: ExperimentCache, updates: int, shared: bool) ->
 
 
 def _choose_adam_eps(cache: ExperimentCache, algorithm: str, eps: float) -> dict[str, Any]:
-    # A framework that fixes epsilon keeps its own: probes name it as a cause.
+    # A framework with a fixed epsilon uses its own value: probes name it as a cause.
     settings = {"adam_eps": eps}
 
     def choose() -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _choose_adam_eps(cache: ExperimentCache, algorithm: str, eps: float) -> dict
 
 
 def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
-    """Give all sides the hidden sizes and the normalization of advantages that each can have."""
+    """Give all sides hidden sizes and advantage normalization that every side supports."""
     if algorithm != "ppo":
         sizes = [experiment_setups.choose_hidden_sizes(cache, algorithm) for cache in caches]
         for cache in caches:
@@ -170,12 +170,12 @@ def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ppo": ("normalized advantages", {"normalize_advantage": True})
 }
-"""Further settings that are compared where all updates are equal: their name, and their values."""
+"""Further settings to compare if all updates are equal, by algorithm: their name and values."""
 _PPO_UPDATES = 4  # two minibatches in each of two epochs
 _PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
 
 UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}
-"""Updates per update cycle, where it is not one."""
+"""Updates per update cycle of algorithms with more than one."""
 EXPERIMENT_BUILDERS: dict[str, Callable[[ExperimentCache, int, bool], ProbeExperiment]] = {
     "ppo": _build_ppo_experiment,
     "td3": _build_td3_experiment,

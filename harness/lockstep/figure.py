@@ -11,7 +11,7 @@ from parallax.harness.lockstep.comparison import LockstepResult, WeightDistance
 from parallax.harness.probes.figures import COLORS, PAPER_COLOR, SIZE, STYLE
 
 MIN_PLOTTED_DISTANCE = 1e-17
-"""Stands for a difference of 0, which a logarithmic axis cannot show."""
+"""Plotted instead of a difference of 0, which a logarithmic axis cannot show."""
 _DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest weight"
 
 

@@ -14,7 +14,7 @@ from parallax.harness.probes.measurements import find_minibatch
 from parallax.harness.probes.probe import UnmeasuredError
 
 ROUNDING_FLOAT32 = 1e-4
-"""Differences, as a share of the largest number, that float32 rounding makes in some updates."""
+"""Difference, as a share of the largest number, that float32 rounding makes in a few updates."""
 ROUNDING_FLOAT64 = 1e-9
 """The same in float64."""
 STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
@@ -98,7 +98,7 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
             _collect_clipped_actions(one)[:steps], _collect_clipped_actions(other)[:steps]
         ),
     )
-    if one.experiment.algorithm != "ppo":  # its rollouts store outputs of networks
+    if one.experiment.algorithm != "ppo":  # PPO's rollouts store outputs of networks
         for name in STORED_ARRAYS:
             a, b = one.record.stored.get(name), other.record.stored.get(name)
             if a is not None and b is not None and a[:steps].shape == b[:steps].shape:
@@ -174,7 +174,7 @@ def _compare_update(
 def _compare_targets(
     number: int, one: OptimizerStepRecord, other: OptimizerStepRecord
 ) -> Iterator[DivergencePoint]:
-    # Target networks before an update, as the previous update left them.
+    # Compare target networks before an update, that is, after the previous update.
     if not any(network == "critic1" for network in one.networks):
         return
     for network in sorted({n.split(".")[0] for n in one.before if "_target." in n}):

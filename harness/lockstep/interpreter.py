@@ -41,7 +41,7 @@ class SideTraining:
         framework: Name of the framework.
         intervention: Names of interventions with `+` between them, or `none`.
         algorithm: Name of the algorithm.
-        updates: Number of updates, a multiple of those of a cycle.
+        updates: Number of updates, a multiple of the updates per cycle.
         level: Name of the alignment.
         hps: Name of its recipe.
     """
@@ -68,7 +68,7 @@ def train_in_interpreter(training: SideTraining, python: str = sys.executable) -
     """Train an implementation in an interpreter and return the recording.
 
     Raises:
-        SpecError: The implementation cannot be trained there; says why.
+        SpecError: The implementation cannot be trained there; the message says why.
     """
     with tempfile.TemporaryDirectory(prefix="parallax-lockstep-") as folder:
         file = Path(folder) / "recording"
@@ -86,7 +86,7 @@ def train_in_interpreter(training: SideTraining, python: str = sys.executable) -
                 f"framework={training.framework} cannot be trained in lockstep by {python}: "
                 f"{lines[-1][:_MAX_MESSAGE_CHARACTERS]}"
             )
-        # Written by the process above into a folder of ours: nobody else's file.
+        # Safe to unpickle: the process above wrote the file into our own temporary folder.
         found: ProbeRun = pickle.loads(file.read_bytes())
         return found
 
@@ -106,13 +106,13 @@ def record_training(training: SideTraining) -> ProbeRun:
     )
     side = LockstepSide(training.framework, changes)
     run = LockstepTrainings([side], training.algorithm, options).record_updates(0, training.updates)
-    # Functions cannot be stored, and the comparison reads none.
+    # Functions cannot be pickled, and the comparison needs none.
     experiment = dataclasses.replace(run.experiment, std=None)
     return dataclasses.replace(run, experiment=experiment, monitor=ProbeMonitor(), cached_values={})
 
 
 def round_up_updates(algorithm: str, updates: int) -> int:
-    """Return the smallest number of updates of whole cycles that is not below `updates`."""
+    """Round a number of updates up to whole update cycles."""
     unit = UPDATES_PER_CYCLE.get(algorithm, 1)
     return -(-updates // unit) * unit
 
