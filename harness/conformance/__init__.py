@@ -7,15 +7,15 @@ An adapter's test file subclasses `AdapterConformance` with the adapter's name:
     class TestMine(AdapterConformance):
         framework = "mine"
 
-and gets, for every algorithm that the adapter supports, the tests of the classes below.
-It needs pytest, and trains on small tasks only (`parallax.envs.scripted`).
+It then has the tests of the classes below for every algorithm that the adapter supports.
+The tests need pytest and train on small tasks only (`parallax.envs.scripted`).
 """
 
 import dataclasses
 
 import pytest
 
-# pytest explains failed assertions of these modules only if it knows them before their import.
+# pytest explains failed assertions of these modules only if they are registered before import.
 _PARTS = ("hyperparameters", "resuming", "run_folders", "semantics", "spaces", "update_counts")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
@@ -57,7 +57,7 @@ class AdapterConformance(
     framework: str
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test per supported algorithm, and per hyperparameter where one is requested."""
+        """Generate one test per supported algorithm, and per hyperparameter if a test takes one."""
         adapter = load_adapter(self.framework)
         supported = [name for name in ALGORITHMS if adapter.supports(name)]
         names = metafunc.fixturenames

@@ -1,4 +1,4 @@
-"""A hyperparameter is declared, and means what the schema says, or is refused."""
+"""Tests that each hyperparameter is declared and has the schema's meaning, or is refused."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -32,19 +32,19 @@ _LEARNING_RATE_ROLES = {
 }
 _NOISE = 0.05
 _LEARNING_STEPS = 32
-"""Environment steps after the random ones, in which a changed hyperparameter must show."""
+"""Environment steps after the random ones within which a changed hyperparameter has an effect."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PatchCase:
-    """A value that an adapter patches into upstream, or sets around it.
+    """A value that an adapter patches into upstream's code, or sets without changing it.
 
     Attributes:
         field: The hyperparameter.
         value: Its value.
-        base: Hyperparameters of a training with another value of it.
-        hyperparameters: The same with this value.
-        native: Their translation.
+        base: Hyperparameters with another value of it.
+        hyperparameters: The same hyperparameters with this value.
+        native: Translation of `hyperparameters`.
     """
 
     field: str
@@ -59,7 +59,7 @@ class PatchCase:
         return self.field in self.native.patched_fields
 
 
-# What else a value needs to be one that only a patch gives; each is tried.
+# Other settings that some values need so that only a patch can set them; each entry is tried.
 _SURROUNDINGS: Sequence[Mapping[str, Any]] = (
     {},
     {"learning_starts": 65},
@@ -71,7 +71,7 @@ _SURROUNDINGS: Sequence[Mapping[str, Any]] = (
 
 
 def list_patch_cases(framework: str, algorithm: str) -> list[PatchCase]:
-    """List values for every hyperparameter that upstream fixes, or that a patch can set."""
+    """List cases for every hyperparameter that is a constant upstream or that a patch can set."""
     usual = make_base_hyperparameters(framework, algorithm)
     rows = translate_hyperparameters(framework, algorithm, usual).alignment
     fixed = {row.field for row in rows if row.is_fixed}
@@ -94,7 +94,7 @@ def list_patch_cases(framework: str, algorithm: str) -> list[PatchCase]:
 def _make_patch_case(
     framework: str, algorithm: str, field: str, value: Any, surroundings: Mapping[str, Any]
 ) -> PatchCase | None:
-    """Return a case, or None where the value is the usual one or the framework refuses it."""
+    """Return a case, or None if the value is the usual one or the framework refuses it."""
     usual = make_base_hyperparameters(framework, algorithm)
     known = {name: given for name, given in surroundings.items() if hasattr(usual, name)}
     if len(known) < len(surroundings) or field in known or value == getattr(usual, field):
@@ -106,12 +106,12 @@ def _make_patch_case(
         translate_hyperparameters(*trained, base, patch_constants=True)
         native = translate_hyperparameters(*trained, other, patch_constants=True)
     except SpecError:
-        return None  # an alignment of recipes shows what is refused
+        return None  # the alignment table of a recipe shows what is refused
     return PatchCase(field, value, base, other, native)
 
 
 class HyperparameterConformance:
-    """Declared, honoured in the schema's unit, or refused by name."""
+    """Tests that hyperparameters are declared, used in the schema's unit, or refused by name."""
 
     framework: str
 
@@ -125,9 +125,9 @@ class HyperparameterConformance:
         assert declared == [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
 
     def test_hyperparameter_is_honoured_or_refused(self, algorithm: str, field: str) -> None:
-        """Another value trains to other weights; of a constant it is refused by name."""
+        """Another value gives other weights; if upstream has a constant, it is refused by name."""
         base = make_base_hyperparameters(self.framework, algorithm)
-        if field == "vf_coef":  # where values have gradients of their own, clipping takes it out
+        if field == "vf_coef":  # if values have separate gradients, clipping cancels it
             base = (
                 replace_hyperparameter(self.framework, algorithm, base, "max_grad_norm", None)
                 or base
@@ -144,7 +144,7 @@ class HyperparameterConformance:
                 continue
             other = replace_hyperparameter(self.framework, algorithm, base, field, value)
             if other is None:
-                continue  # this value cannot be had; another must
+                continue  # this value is refused; at least one must be accepted
             before, after = (
                 train_algorithm(self.framework, algorithm, hp, steps=_count_steps(base))
                 for hp in (base, other)
@@ -157,10 +157,10 @@ class HyperparameterConformance:
         raise AssertionError(f"{self.framework} {algorithm}: {field} takes no other value tried")
 
     def test_patch_changes_its_constant_and_nothing_else(self, algorithm: str) -> None:
-        """With upstream's own value a patch changes nothing; with another one it trains to others.
+        """A patch with upstream's own value changes no weights; with another value it does.
 
-        As many updates are made as the translation announces. So it is with what an adapter sets
-        around upstream where upstream has a constant.
+        The number of updates is the announced one. The same is checked for constants of upstream
+        that an adapter sets without a patch.
         """
         trained = self.framework, algorithm
         base = make_base_hyperparameters(*trained)
@@ -175,13 +175,13 @@ class HyperparameterConformance:
             changed = f"{case.field}={format_value(case.value)}"
             before = train_algorithm(*trained, case.base, patch_constants=True)
             assert found.digest != before.digest, f"{changed} changes nothing"
-            if case.field == "target_kl":  # how many updates it leaves depends on the data
+            if case.field == "target_kl":  # the number of updates depends on the data
                 continue
             observed = observe_training(*trained, case.hyperparameters, patch_constants=True)
             assert observed.update_schedule == case.native.update_schedule, f"with {changed}"
 
     def test_learning_rates_reach_their_networks(self, algorithm: str) -> None:
-        """The step sizes of policy, critics and temperature are the configured ones."""
+        """Policy, critics and temperature have the configured learning rates."""
         base = make_base_hyperparameters(self.framework, algorithm)
         seen = observe_training(self.framework, algorithm, base).learning_rates
         checked = [
@@ -195,7 +195,7 @@ class HyperparameterConformance:
             )
 
     def test_learning_rate_schedule_is_followed(self, algorithm: str) -> None:
-        """Constant stays; linear never rises and ends near zero."""
+        """A constant rate stays the same; a linear one never rises and ends near zero."""
         base = make_base_hyperparameters(self.framework, algorithm)
         for schedule in ("constant", "linear"):
             hp: Any = replace_hyperparameter(
@@ -206,7 +206,7 @@ class HyperparameterConformance:
             rates = observe_training(self.framework, algorithm, hp).learning_rates[POLICY]
             if schedule == "constant":
                 assert rates == pytest.approx([hp.learning_rate] * len(rates))
-            else:  # from the full rate, or one rollout later, to one rollout before zero, or zero
+            else:  # the first rate is full or one rollout later, the last is 0 or one earlier
                 total = translate_hyperparameters(self.framework, algorithm, hp).total_steps
                 of_rollout = hp.learning_rate * hp.rollout_steps / total * 1.001
                 way = f"a linear schedule went from {rates[0]:.3g} to {rates[-1]:.3g}"
@@ -215,7 +215,7 @@ class HyperparameterConformance:
                 assert 0 <= rates[-1] <= of_rollout, way
 
     def test_hidden_sizes_reach_every_network(self, algorithm: str) -> None:
-        """No layer of any network keeps the former width."""
+        """No layer of any network has the old width."""
         base: Any = make_base_hyperparameters(self.framework, algorithm)
         wider = replace_hyperparameter(self.framework, algorithm, base, "hidden_sizes", (12, 12))
         if wider is None or 12 in base.hidden_sizes:
@@ -226,12 +226,12 @@ class HyperparameterConformance:
             assert not former, f"{name} has {former.pop()} units where 12 were asked for"
 
     def test_targets_move_by_tau(self, off_policy_algorithm: str) -> None:
-        """A target parameter goes `tau` of the way to the online one."""
+        """A target parameter moves by the share `tau` of the way to the online one."""
         base = make_base_hyperparameters(self.framework, off_policy_algorithm)
         rows = translate_hyperparameters(self.framework, off_policy_algorithm, base).alignment
         fixed = next(row.is_fixed for row in rows if row.field == "tau")
         hp: Any = replace_hyperparameter(self.framework, off_policy_algorithm, base, "tau", 0.1)
-        hp = base if hp is None and fixed else hp  # as it is fixed, so it must be
+        hp = base if hp is None and fixed else hp  # a fixed tau is checked as it is
         assert hp is not None, "tau=0.1 is refused"
         step = observe_training(self.framework, off_policy_algorithm, hp).target_step
         assert step is not None, "no target network ever moved"
@@ -241,7 +241,7 @@ class HyperparameterConformance:
         for name in targets:
             before, after = step.before[name], step.after[name]
             if _is_close(before, after) and any(_is_close(before, value) for value in online):
-                continue  # moved to a network that has not learned yet, or a constant
+                continue  # the online parameter has not changed yet, or is a constant
             shares = [_compute_share(before, after, value) for value in online]
             assert any(share == pytest.approx(hp.tau, rel=0.02) for share in shares), (
                 f"{name} did not go tau={hp.tau} of the way to any online parameter"
@@ -251,33 +251,33 @@ class HyperparameterConformance:
     def test_exploration_noise_is_a_share_of_half_the_range(
         self, noisy_algorithm: str, env_id: str
     ) -> None:
-        """Actions scatter about the greedy one by the configured share, whatever the bounds."""
+        """Noise around the greedy action has the configured share of the range, for any bounds."""
         trained = self.framework, noisy_algorithm
         base = make_base_hyperparameters(*trained)
         hp: Any = replace_hyperparameter(*trained, base, "exploration_noise", _NOISE)
         assert hp is not None, f"exploration_noise={_NOISE} is refused"
-        # A policy that stays as it was keeps away from the bounds, where noise is cut.
+        # A policy that barely learns stays away from the bounds, where noise is clipped.
         hp = replace_hyperparameter(*trained, hp, "policy_learning_rate", 1e-5) or hp
         noise = train_algorithm(*trained, hp, ask=True, env_id=env_id).noise
         after_warm_up = noise[hp.learning_starts + 2 :]
-        # By the median, which the few actions that are cut at the bounds do not move.
+        # The median is robust to the few actions that are clipped at the bounds.
         deviation = np.median(np.abs(after_warm_up)) / 0.6745
         assert deviation == pytest.approx(_NOISE, rel=0.3)
 
     def test_target_networks_are_named_so(self, algorithm: str) -> None:
-        """Weights hold target networks where the algorithm has some, and none elsewhere."""
+        """Weights contain target networks exactly if the algorithm has some."""
         base = make_base_hyperparameters(self.framework, algorithm)
         weights: Weights = train_algorithm(self.framework, algorithm, base).weights
         assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
 
 
 def _count_steps(base: Hyperparameters) -> int:
-    """Steps of a training that shows whether a hyperparameter matters: some of them learn."""
+    """Return the number of steps of a training in which hyperparameters of learning matter."""
     return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING_STEPS)
 
 
 def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Return whether two weights are the same to rounding in float32."""
+    """Return whether two weights are equal up to float32 rounding."""
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-6, atol=1e-7))
 
 

@@ -1,4 +1,4 @@
-"""Counts what a training does, observed outside of the adapter, and compares weights."""
+"""Observer that counts a training's steps and updates independently of the adapter."""
 
 import dataclasses
 from collections import defaultdict
@@ -31,12 +31,12 @@ class ObservedTraining:
 
     Attributes:
         update_schedule: The counts.
-        learning_rates: Per role (`policy`, `critic`, `temperature`) the step size at each step.
+        learning_rates: Learning rate at each optimiser step, by role (`policy`, `critic`,
+            `temperature`).
         target_step: The first update of target networks, with all weights; None without one.
-        at_first: All weights before the first optimiser step.
-        rows: How many rows layers saw between the environment's last step and the first of an
-            optimiser.
-        losses: What was differentiated in the first update cycle, in order.
+        initial_weights: All weights before the first optimiser step.
+        rows: Numbers of rows in layer inputs between the last environment step and first update.
+        losses: Losses that were differentiated in the first update cycle, in order.
     """
 
     update_schedule: UpdateSchedule
@@ -50,16 +50,16 @@ class ObservedTraining:
 class TrainingObserver:
     """Counts random steps, gradient steps and target updates of one training.
 
-    The parameters show whose gradient step it was: a single number is the
-    temperature, those that the greedy policy runs through are the policy's, the others are
+    The parameters of a gradient step show its role: a single number is the temperature,
+    parameters that the greedy policy uses are the policy's, and all others are
     the critics'.
     """
 
     def __init__(self, events: TrainingEvents, probe: NDArray[np.float32]) -> None:
-        """Subscribes to what is counted.
+        """Subscribe to the events that are counted.
 
         Args:
-            events: Of the training.
+            events: Events of the training.
             probe: Observations for which the policy is queried.
         """
         self._events, self._probe = events, probe
@@ -68,7 +68,7 @@ class TrainingObserver:
         self._targets: TargetUpdateDetector | None = None
         self._first_update = 0
         self._target_updates: list[TargetNetworkUpdate] = []
-        self._groups: dict[int, ParameterGroup] = {}  # stays alive, so that an id stands for one
+        self._groups: dict[int, ParameterGroup] = {}  # references, so that no id is reused
         self._rates: dict[int, list[float]] = defaultdict(list)
         self._of_policy: set[int] = set()
         self._network_ran = self._asking = False
@@ -110,7 +110,7 @@ class TrainingObserver:
         return ObservedTraining(update_schedule, rates, first, self._at_first, rows, losses)
 
     def _random_steps(self) -> int:
-        # Collectors try the policy once when they are made, which says nothing of step 1.
+        # Collectors may call the policy once at construction, so step 1 counts like step 2.
         random = [*self._random[1:2], *self._random[1:]]
         return random.index(False) if False in random else len(random)
 
@@ -156,7 +156,7 @@ class TrainingObserver:
         shape: tuple[int, ...] = getattr(next(iter(forward.inputs), None), "shape", ())
         if not self._first_update and len(shape) > 1:
             self._rows.add(int(shape[-2]))
-            if len(shape) == 3:  # [rows, steps, numbers], where sequences are learned from
+            if len(shape) == 3:  # [rows, steps, numbers], if the algorithm learns from sequences
                 self._rows.add(int(shape[0]))
 
     def _note_parameters_of(self, policy: Policy) -> None:

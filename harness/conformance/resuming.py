@@ -1,4 +1,4 @@
-"""A killed run resumes from its checkpoint, and ends as if it had not been killed."""
+"""Tests that a killed run resumes from its checkpoint and ends as an uninterrupted run does."""
 
 import dataclasses
 import functools
@@ -29,13 +29,13 @@ from parallax.harness.train.run import execute_run
 
 STEPS = 192
 KILL_STEPS = (70, 131)
-"""Environment steps in the middle of which a run is killed."""
+"""Environment steps during which a run is killed."""
 CHECKPOINT_LEAD_STEPS = 20
-"""Environment steps from the one at which a state is to be saved to the one that kills."""
+"""Environment steps between the request of a checkpoint and the kill."""
 
 
 class ResumeConformance:
-    """Runs that are killed twice, by a signal that no process can catch."""
+    """Tests of runs that are killed twice by SIGKILL, which no process can catch."""
 
     framework: str
 
@@ -48,12 +48,12 @@ class ResumeConformance:
 
 
 def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any) -> None:
-    """Makes a run, kills it twice, and compares what it ends in with one that nobody killed.
+    """Execute a run, kill it twice, and compare its results with those of an uninterrupted run.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
-        folder: Of the run.
+        folder: Folder of the run.
         asked: Further values of its spec.
     """
     undisturbed = _run_uninterrupted(framework, algorithm, **asked)
@@ -84,7 +84,7 @@ class _UninterruptedRun:
     Attributes:
         digest: Hash of its weights.
         files: Evaluations and trace.
-        hands_out: Whether the adapter says what a training goes on from.
+        has_checkpointable: Whether the adapter hands out the state that a training resumes from.
     """
 
     digest: str
@@ -107,7 +107,7 @@ def _run_uninterrupted(framework: str, algorithm: str, **asked: Any) -> _Uninter
 
 
 def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable | None]]:
-    """The adapter, and what it will have handed over to go on from."""
+    """Return an adapter, and the list to which it appends the state that it hands out."""
     attached: list[Checkpointable | None] = []
 
     class Listening(type(adapter)):  # type: ignore[misc]
@@ -135,7 +135,7 @@ def _initialize_resumable_run(
 
 
 def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...]) -> None:
-    """Carries the run out, and kills this process in the middle of some environment steps."""
+    """Execute the run, and kill this process during one of some environment steps."""
     make_env = TrainingMonitor.make_env
 
     def deadly(monitor: TrainingMonitor) -> Any:
@@ -153,25 +153,25 @@ def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...
         task.step = dying
         return env
 
-    patched: Any = TrainingMonitor  # in this process, which ends with it
+    patched: Any = TrainingMonitor  # never restored: this process ends after the run
     patched.make_env = deadly if kills else make_env
     with RunLock.acquire(folder) as lease:
         execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
 
 
 def _has_own_threads(framework: str) -> bool:
-    """Return whether its library keeps threads, which a copy of the process would lack."""
+    """Return whether its library has threads, which a forked process would lack."""
     return get_libraries(framework) != ("torch",)
 
 
 def _run_in_new_process(work: Callable[[], None]) -> int:
-    """Does it in a process that imports everything anew, and returns how that ended."""
+    """Run `work` in a new interpreter and return its exit code."""
     code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)()"
     return subprocess.run([sys.executable, "-c", code], input=cloudpickle.dumps(work)).returncode
 
 
 def _run_in_fork(work: Callable[[], None]) -> int:
-    """Does it in a copy of this process, and returns how that ended."""
+    """Run `work` in a fork of this process and return its exit code."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,4 +1,4 @@
-"""Checks of the files of a run, in a process of its own and after accidents."""
+"""Tests of a run's files, after a run in a fresh process and after errors."""
 
 import contextlib
 import dataclasses
@@ -44,16 +44,16 @@ from parallax.harness.train.run import execute_run
 
 ALLOWED_FILES = {"run.json", "evaluations.npz", "trace.parquet", "policy.npz", "log.txt"}
 ALLOWED_FILES |= {"diagnosis.json"}
-# A disk of its own for one process and its children; no rights are needed for that.
+# Mounts a small disk for one process and its children only; this needs no root privileges.
 _SMALL_DISK_COMMAND = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
 _SMALL_DISK_SCRIPT = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
 
 
 def check_last_evaluation_again(folder: Path) -> None:
-    """Check that the saved policy of a run plays its last evaluation again.
+    """Check that the saved policy of a run has the same returns as in its last evaluation.
 
     Args:
-        folder: A complete run; the test is skipped where no policy can be loaded.
+        folder: A complete run; the test is skipped if no policy can be loaded.
     """
     try:
         policy = load_policy(folder)
@@ -64,12 +64,12 @@ def check_last_evaluation_again(folder: Path) -> None:
 
 
 class RunFolderConformance:
-    """Run folders after success, errors, divergence, Ctrl-C and a full disk."""
+    """Tests of run folders after success, errors, divergence, Ctrl-C and a full disk."""
 
     framework: str
 
     def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
-        """Evaluation, recording, diagnosis and whatever this process did before change nothing."""
+        """Evaluation, recording, diagnosis and earlier work of this process change no weights."""
         done = record_run(self.framework, algorithm)
         reading = read_run(done.folder)
         run = reading.content
@@ -80,7 +80,7 @@ class RunFolderConformance:
         assert {file.name for file in done.folder.iterdir()} <= ALLOWED_FILES
 
     def test_diagnosis_watches_the_run(self, algorithm: str) -> None:
-        """It looks at environment, policy and networks, and nothing of it fails."""
+        """The diagnosis measures environment, policy and networks, and none of it fails."""
         done = record_run(self.framework, algorithm)
         assert done.outcome.status == "completed", done.outcome.failure
         report = json.loads((done.folder / "diagnosis.json").read_text())
@@ -92,7 +92,7 @@ class RunFolderConformance:
         )
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:
-        """A saved policy acts as before once it is loaded into the framework's own networks."""
+        """A saved policy acts as before when it is loaded into the framework's own networks."""
         done = record_run(self.framework, algorithm)
         assert read_run(done.folder).complete, done.outcome.failure
         check_last_evaluation_again(done.folder)
@@ -101,7 +101,7 @@ class RunFolderConformance:
     def test_accident_in_the_task_leaves_a_failed_run_that_says_so(
         self, algorithm: str, fault: str, tmp_path: Path
     ) -> None:
-        """An exception is reported in its own words; observations of nan are never a result."""
+        """An exception's message is reported; a run with observations of nan never completes."""
         folder = tmp_path / "run"
         prepared = _initialize_run(
             self.framework, algorithm, _get_faulty_env_id(algorithm, fault), folder
@@ -113,7 +113,7 @@ class RunFolderConformance:
             assert f"the task broke at step {FAULT_STEP}" in run["failure"]
 
     def test_ctrl_c_leaves_an_interrupted_run(self, algorithm: str, tmp_path: Path) -> None:
-        """A signal in the middle of a step is not swallowed by upstream."""
+        """Upstream does not swallow a signal during a step."""
         folder = tmp_path / "run"
         prepared = _initialize_run(
             self.framework, algorithm, _get_faulty_env_id(algorithm, "interrupts"), folder
@@ -124,7 +124,7 @@ class RunFolderConformance:
         assert run["steps"]["taken"] == FAULT_STEP
 
     def test_full_disk_leaves_a_failed_run_that_says_so(self, tmp_path: Path) -> None:
-        """The status still fits on a disk on which nothing else does."""
+        """The status can still be written to a disk that is full."""
         probe = [*_SMALL_DISK_COMMAND, _SMALL_DISK_SCRIPT.format(folder=tmp_path)]
         if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
             pytest.skip("this system lets no process mount a small disk for itself")
@@ -155,9 +155,9 @@ def _get_faulty_env_id(algorithm: str, fault: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _RecordedRun:
-    """A run that was made once, in a process of its own, for all who look at it."""
+    """A cached run that was executed in its own process and is shared by several tests."""
 
-    scratch: tempfile.TemporaryDirectory[str]  # removed with this
+    scratch: tempfile.TemporaryDirectory[str]  # removed with this object
     prepared: PreparedRun
     outcome: RunOutcome
 
@@ -168,12 +168,12 @@ class _RecordedRun:
 
 @functools.lru_cache(maxsize=16)
 def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _RecordedRun:
-    """A run as a sweep makes it; results are cached.
+    """Execute a run as a sweep does; results are cached.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
-        env_id: The scripted task; unless given, the one whose actions are of the algorithm's kind.
+        env_id: The scripted task; by default the one with the algorithm's kind of actions.
     """
     scratch = tempfile.TemporaryDirectory()
     folder = Path(scratch.name) / "run"
@@ -193,7 +193,7 @@ def make_warm_process(framework: str) -> ForkServerPool:
     supported = [name for name in ALGORITHMS if adapter.supports(name)]
     specs = []
     for name in supported:
-        with contextlib.suppress(Exception):  # its own tests say what is the matter
+        with contextlib.suppress(Exception):  # the algorithm's own tests report the error
             specs.append(_prepare_short_run(framework, name, get_scripted_task(name)).spec)
     return ForkServerPool(specs)
 
@@ -201,7 +201,7 @@ def make_warm_process(framework: str) -> ForkServerPool:
 def _initialize_run(
     framework: str, algorithm: str, env_id: str, folder: Path, **asked: Any
 ) -> PreparedRun:
-    """A pending run of the base hyperparameters in `folder`."""
+    """Create a pending run with the base hyperparameters in `folder`."""
     prepared = _prepare_short_run(framework, algorithm, env_id, **asked)
     initialize_run(prepared, folder)
     return prepared
@@ -215,12 +215,12 @@ def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any
 def prepare_scripted_run(
     framework: str, algorithm: str, changes: tuple[tuple[str, Any], ...] = (), **asked: Any
 ) -> PreparedRun:
-    """A run of the base hyperparameters on a scripted task.
+    """Prepare a run with the base hyperparameters on a scripted task.
 
     Args:
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
-        changes: Hyperparameters that have other values.
+        changes: Hyperparameters with other values than the base.
         asked: Further values of its spec.
     """
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm)) | dict(changes)
@@ -253,10 +253,10 @@ def _check_no_processes_left(session: int) -> None:
 
 
 def _list_session_processes(session: int) -> list[int]:
-    """Process ids, from /proc; none on systems without it."""
+    """Return the process ids of a session from /proc; none on systems without it."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             state, _, _, of_session = stat.read_text().rpartition(")")[2].split()[:4]
             if int(of_session) == session and state != "Z":
                 found.append(int(stat.parent.name))
@@ -264,7 +264,7 @@ def _list_session_processes(session: int) -> list[int]:
 
 
 def _check_run_folder(folder: Path, status: str) -> dict[str, Any]:
-    """One status and a reason, and no file too many."""
+    """Check status, reason and files of a failed run, and return the content of `run.json`."""
     run = dict(read_run(folder).content)
     assert run["status"] == status, run["failure"]
     assert run["failure"], "nothing says what happened"

@@ -1,4 +1,4 @@
-"""Hyperparameters mean what they say, and rewards, actions and targets are what they should be."""
+"""Tests of the meaning of hyperparameters, rewards, actions and targets, and of determinism."""
 
 import random
 import sys
@@ -34,12 +34,12 @@ _MIN_RANDOM_ACTIONS = 64
 
 
 class SemanticsConformance:
-    """Tests of meanings that counts and seeds do not show."""
+    """Tests of the meaning of hyperparameters, rewards, actions and targets."""
 
     framework: str
 
     def test_lambda_has_no_effect_without_gamma(self, algorithm: str) -> None:
-        """Advantages are sums with weights (gamma lambda)^k: a swap shows where gamma is small."""
+        """Advantages have weights (gamma lambda)^k: small gamma shows if the two are swapped."""
         base = make_base_hyperparameters(self.framework, algorithm)
         if not hasattr(base, "gae_lambda"):
             pytest.skip(f"{algorithm} has no gae_lambda")
@@ -56,7 +56,7 @@ class SemanticsConformance:
 
     @pytest.mark.parametrize("bound", ["max_grad_norm", "value_clip_range", "target_kl"])
     def test_null_is_a_huge_bound(self, algorithm: str, bound: str) -> None:
-        """Weights are the same to the last bit without a bound and with one nothing meets."""
+        """Weights are equal to the last bit without a bound and with one that is never reached."""
         base = make_base_hyperparameters(self.framework, algorithm)
         unbounded, bounded = (
             replace_hyperparameter(self.framework, algorithm, base, bound, value)
@@ -65,16 +65,16 @@ class SemanticsConformance:
         if unbounded is None or bounded is None:
             pytest.skip(f"{self.framework}'s {algorithm} does not take {bound} both ways")
         none, huge = (train_algorithm(self.framework, algorithm, hp) for hp in (unbounded, bounded))
-        if bound == "value_clip_range":  # its arithmetic rounds, even where nothing is cut
+        if bound == "value_clip_range":  # its arithmetic rounds, even if nothing is clipped
             for name, value in none.weights.items():
                 assert huge.weights[name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
         else:
             assert none.digest == huge.digest, f"{bound}=null is not {bound}={_HUGE_BOUND:g}"
 
     def test_rewards_are_not_scaled(self, algorithm: str) -> None:
-        """Without gamma, a thousandfold reward gives a loss of about its square.
+        """With gamma near 0, rewards scaled by 1000 give losses scaled by about its square.
 
-        Where losses are linear in large errors it is of about the scale itself.
+        Losses that are linear in large errors are scaled by about the factor itself.
         """
         hp = self._make_hyperparameters(
             algorithm, gamma=_TINY_DISCOUNT, gae_lambda=_TINY_DISCOUNT, vf_coef=1.0
@@ -87,7 +87,7 @@ class SemanticsConformance:
         assert 0.005 < share < 2, f"losses are {share:.2g} times what the rewards' scale makes"
 
     def test_targets_start_equal_to_their_networks(self, off_policy_algorithm: str) -> None:
-        """Each target has the numbers of an online network before the first update."""
+        """Before the first update, each target parameter equals one of an online network."""
         base = make_base_hyperparameters(self.framework, off_policy_algorithm)
         weights = observe_training(self.framework, off_policy_algorithm, base).initial_weights
         targets = {name: value for name, value in weights.items() if "target" in name}
@@ -97,7 +97,7 @@ class SemanticsConformance:
             assert any(np.array_equal(value, other) for other in online), f"{name} is no copy"
 
     def test_random_actions_are_distinct_and_spread(self, off_policy_algorithm: str) -> None:
-        """The warm-up draws each action anew, uniformly between the bounds."""
+        """The warm-up draws each action independently, uniformly between the bounds."""
         _skip_discrete_actions(off_policy_algorithm)
         base = make_base_hyperparameters(self.framework, off_policy_algorithm)
         count = getattr(base, "learning_starts", 0)
@@ -114,7 +114,7 @@ class SemanticsConformance:
         assert np.abs(shares.std(axis=0) - 0.29).max() < 0.1, "random actions are not uniform"
 
     def test_actions_scatter_about_the_greedy_one(self, algorithm: str) -> None:
-        """The median of what exploration adds is near 0."""
+        """The median of the exploration noise is near 0."""
         _skip_discrete_actions(algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
         trained = train_algorithm(self.framework, algorithm, base, ask=True)
@@ -123,7 +123,7 @@ class SemanticsConformance:
         assert off < 0.3, f"actions lie {off:.2f} of half the range beside the greedy one"
 
     def test_actions_reach_the_bounds(self, algorithm: str) -> None:
-        """Those of training on a narrow range, and those of a greedy policy far away."""
+        """Training actions reach a narrow range's bounds, greedy ones do at far observations."""
         _skip_discrete_actions(algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
         trained = train_algorithm(self.framework, algorithm, base, env_id=NARROW_ENV_ID)
@@ -132,7 +132,7 @@ class SemanticsConformance:
         reached = [float(trained.actions.min()) / low, float(trained.actions.max()) / high]
         assert min(reached) > 0.95, f"training goes to {reached} of the bounds"
         if ALGORITHMS[algorithm].family == "off-policy":
-            # Networks of a few units may lean to one side; there they must reach the bound.
+            # Small networks may favour one side; on that side they must reach the bound.
             greedy = float(np.abs(trained.far).max()) / high
             assert greedy > 0.95, f"the greedy policy goes to {greedy:.2f} of the bounds far away"
 
@@ -188,7 +188,7 @@ _NOISE_PROBES = {
 
 
 class TargetNoiseConformance:
-    """Tests of target noise, which no training shows from outside."""
+    """Tests of target noise, which needs probes because it cannot be observed from outside."""
 
     framework: str
 
@@ -214,12 +214,12 @@ class TargetNoiseConformance:
 
 
 class DeterminismConformance:
-    """Determinism and action bounds."""
+    """Tests of determinism and action bounds."""
 
     framework: str
 
     def test_same_seed_gives_the_same_weights_whatever_ran_before(self, algorithm: str) -> None:
-        """Global random states and earlier runs leak into nothing."""
+        """Global random states and earlier runs have no effect."""
         base = make_base_hyperparameters(self.framework, algorithm)
         first = train_algorithm(self.framework, algorithm, base)
         _stir_global_random_states()
@@ -229,7 +229,7 @@ class DeterminismConformance:
         assert first.digest == second.digest
 
     def test_other_seed_gives_other_weights(self, algorithm: str) -> None:
-        """The seed reaches initialisation, exploration or sampling."""
+        """The seed has an effect on initialisation, exploration or sampling."""
         base = make_base_hyperparameters(self.framework, algorithm)
         digests = {
             train_algorithm(self.framework, algorithm, base, seed=seed).digest for seed in (0, 1, 2)
@@ -237,14 +237,14 @@ class DeterminismConformance:
         assert len(digests) == 3
 
     def test_asking_the_policy_changes_nothing(self, algorithm: str) -> None:
-        """The greedy policy may be called before every step, from within the environment."""
+        """Calling the greedy policy before every step, inside the environment, has no effect."""
         base = make_base_hyperparameters(self.framework, algorithm)
         quiet = train_algorithm(self.framework, algorithm, base)
         asked = train_algorithm(self.framework, algorithm, base, ask=True)
         assert quiet.digest == asked.digest
 
     def test_greedy_action_depends_on_the_observation_alone(self, algorithm: str) -> None:
-        """Not on chance, nor on the place of an observation among others."""
+        """It depends neither on chance nor on an observation's position in the batch."""
         trained = train_algorithm(
             self.framework, algorithm, make_base_hyperparameters(self.framework, algorithm)
         )
@@ -253,7 +253,7 @@ class DeterminismConformance:
 
     @pytest.mark.parametrize("env_id", [ENV_ID, NARROW_ENV_ID, SKEWED_ENV_ID])
     def test_actions_are_within_bounds(self, algorithm: str, env_id: str) -> None:
-        """In training and of the greedy policy, with bounds of +-3, +-0.4, and -1 and 3."""
+        """Training and greedy actions are within bounds of +-3, +-0.4, and -1 and 3."""
         base = make_base_hyperparameters(self.framework, algorithm)
         if ALGORITHMS[algorithm].actions == "discrete":
             pytest.skip("its actions are choices")
@@ -268,7 +268,7 @@ class DeterminismConformance:
         assert reach > 0.5, f"training used {reach:.0%} of the action range"
 
     def test_choices_are_those_of_the_task(self, algorithm: str) -> None:
-        """In training and of the greedy policy, which returns them as int64."""
+        """Training and greedy actions are valid choices; the greedy policy returns int64."""
         if ALGORITHMS[algorithm].actions == "continuous":
             pytest.skip("its actions are within bounds")
         trained = train_algorithm(

@@ -1,4 +1,4 @@
-"""Tasks with images as observations, or with further actions, are learned from or refused."""
+"""Tests that tasks with image observations or further kinds of actions are supported or refused."""
 
 import dataclasses
 from pathlib import Path
@@ -26,16 +26,16 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.reading import read_run
 
 _ON_IMAGES = {"env_id": IMAGE_ENV_ID, "patch_constants": True}
-"""Circumstances of trainings; scripts have layers for images of one size."""
+"""Conditions of trainings; patches are needed as scripts have layers for images of one size."""
 
 
 class ImageConformance:
-    """Algorithms with `conv_filters`, on a scripted task that shows images of booleans."""
+    """Tests of algorithms with `conv_filters` on a scripted task with images of booleans."""
 
     framework: str
 
     def test_images_are_learned_from_or_refused(self, image_algorithm: str) -> None:
-        """A run in a process of its own ends as one here, and its policy plays again."""
+        """A run in its own process has the same weights; its policy repeats its evaluation."""
         _skip_if_refused(self.framework, image_algorithm)
         done = record_run(self.framework, image_algorithm, IMAGE_ENV_ID)
         assert done.outcome.status == "completed", done.outcome.failure
@@ -56,7 +56,7 @@ class ImageConformance:
         assert shapes == {tuple(sorted((4, channels, 3, 3))), (3, 3, 4, 5)}
         has_targets = ALGORITHMS[image_algorithm].has_targets
         assert any("target" in name for name in kernels) == has_targets
-        # Without updates, or with steps that are too small to change a number.
+        # Train without updates, or with a learning rate too small to change a weight.
         still = {"learning_starts": 10**6} if has_targets else {"learning_rate": 1e-30}
         before: Any = dataclasses.replace(asked, **still)
         unlearned = train_algorithm(self.framework, image_algorithm, before, **_ON_IMAGES).weights
@@ -72,7 +72,7 @@ class ImageConformance:
 
 
 def _skip_if_refused(framework: str, algorithm: str) -> Any:
-    """The prepared run; where the framework takes no images, its refusal must say of what."""
+    """Return the prepared run, or skip the test if images are refused by name."""
     try:
         return prepare_scripted_run(
             framework, algorithm, env=IMAGE_ENV_ID, steps=128, eval_every=32
@@ -84,14 +84,14 @@ def _skip_if_refused(framework: str, algorithm: str) -> Any:
 
 
 class ExtraActionConformance:
-    """Algorithms with further kinds of actions, on the scripted task with actions of that kind."""
+    """Tests of algorithms with further kinds of actions, on the scripted task with these."""
 
     framework: str
 
     def test_run_with_further_actions_is_learned_from_and_played_again(
         self, further_actions: tuple[str, str]
     ) -> None:
-        """A run in a process of its own ends as one here, and its policy plays again."""
+        """A run in its own process has the same weights; its policy repeats its evaluation."""
         algorithm, kind = further_actions
         done = record_run(self.framework, algorithm, SCRIPTED_TASKS[kind])
         assert done.outcome.status == "completed", done.outcome.failure
@@ -106,7 +106,7 @@ class ExtraActionConformance:
         check_last_evaluation_again(done.folder)
 
     def test_updates_of_further_actions_are_counted(self, further_actions: tuple[str, str]) -> None:
-        """As many updates are made as the translation announces, and a learning rate matters."""
+        """The number of updates is the announced one, and the learning rate has an effect."""
         algorithm, kind = further_actions
         around = {"env_id": SCRIPTED_TASKS[kind]}
         base: Any = make_base_hyperparameters(self.framework, algorithm)

@@ -1,4 +1,4 @@
-"""Short trainings on a scripted task that report to a monitor of ours, in a second each."""
+"""Short trainings, about a second each, on a scripted task with a recording monitor."""
 
 import contextlib
 import dataclasses
@@ -41,21 +41,21 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import make_patches, make_replacement
 from parallax.harness.record.provenance import hash_weights
 
-# Two small rollouts, or as many steps of learning as of random actions.
+# Two small rollouts, or as many learning steps as random steps.
 STEPS = 128
 SCRIPTED_TASKS = {"continuous": ENV_ID, "discrete": DISCRETE_ENV_ID}
 
 
 def get_scripted_task(algorithm: str) -> str:
-    """The scripted task whose actions are of the algorithm's kind."""
+    """Return the id of the scripted task with the algorithm's kind of actions."""
     return SCRIPTED_TASKS[ALGORITHMS[algorithm].actions]
 
 
 def make_base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters:
-    """The framework's own recipe, made small where the framework lets it.
+    """Return the framework's own recipe, made smaller where the framework allows it.
 
     Raises:
-        SpecError: The framework refuses its own recipe, whatever is changed.
+        SpecError: The framework refuses its own recipe with every change.
     """
     base = load_recipe(algorithm, framework)
     for field, value in type(base).conformance_values.items():
@@ -67,9 +67,9 @@ def make_base_hyperparameters(framework: str, algorithm: str) -> Hyperparameters
 def replace_hyperparameter(
     framework: str, algorithm: str, base: Hyperparameters, field: str, value: Any
 ) -> Hyperparameters | None:
-    """`base` with another value of `field`; None where the framework refuses it.
+    """Return `base` with another value of `field`, or None if the framework refuses it.
 
-    What the framework ties to `field`, such as the other learning rates, goes with it.
+    Fields that the framework ties to `field`, such as other learning rates, change as well.
     """
     if field not in {known.name for known in dataclasses.fields(base)}:
         return None
@@ -110,11 +110,11 @@ class TrainingConditions:
         steps: Requested environment transitions.
         seed: Training seed.
         ask: Whether to call the greedy policy before every step.
-        env_id: Which scripted task.
-        n_envs: Parallel environments.
+        env_id: Scripted task.
+        n_envs: Number of parallel environments.
         wrappers: `none` or `normalized`.
-        reward_scale: What the task's rewards are multiplied by.
-        device: Where networks compute.
+        reward_scale: Factor of the task's rewards.
+        device: Device of the networks.
         patch_constants: Whether constants of upstream may be patched.
         forced_patches: Hyperparameters whose patch is applied although upstream's constant has
             the requested value.
@@ -146,14 +146,14 @@ class TrainingConditions:
 
 
 def make_training_conditions(algorithm: str, **circumstances: Any) -> TrainingConditions:
-    """Circumstances on the scripted task whose actions are of the algorithm's kind."""
+    """Return conditions with the scripted task that has the algorithm's kind of actions."""
     return TrainingConditions(**{"env_id": get_scripted_task(algorithm)} | circumstances)
 
 
 def translate_hyperparameters(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> NativeConfig:
-    """Native settings on a scripted task.
+    """Translate hyperparameters to native settings on a scripted task.
 
     Args:
         framework: Name of the adapter.
@@ -169,13 +169,13 @@ def translate_hyperparameters(
 
 
 _FAR_OBSERVATIONS = 1e4 * np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
-"""Observations far away, float32[64, 3]."""
+"""Observations far from the origin, float32[64, 3]."""
 _NEAR_OBSERVATIONS = np.linspace(-20, 20, 15, dtype=np.float32).reshape(5, 3)
-"""Observations near and far, float32[5, 3]."""
+"""Observations from -20 to 20, float32[5, 3]."""
 
 
 def _make_images(count: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Images of zeros and ones, float32[count, channels, height, width]."""
+    """Return images of zeros and ones, float32[count, channels, height, width]."""
     return np.random.default_rng(0).integers(0, 2, (count, *shape)).astype(np.float32)
 
 
@@ -189,11 +189,11 @@ class TrainingResult:
         steps: Environment steps taken, counted in the environments.
         scheduled: Environment steps that the translation announced.
         actions: Every action that reached a task, float32[steps, 2] or choices [steps].
-        greedy: Greedy actions for observations near and far, float32[5, 2] or int64[5].
+        greedy: Greedy actions for `_NEAR_OBSERVATIONS`, float32[5, 2] or int64[5].
         noise: Difference of each action from the greedy one, as a share of half the range.
         greedy_reversed: `greedy` for the same observations in reverse order.
-        starts: The first observation of each copy of the task, float64[n_envs, 3].
-        far: Greedy actions for observations far away in all directions, float32[64, 2].
+        starts: The first observation of each parallel environment, float64[n_envs, 3].
+        far: Greedy actions for `_FAR_OBSERVATIONS`, float32[64, 2].
     """
 
     weights: Weights
@@ -209,7 +209,7 @@ class TrainingResult:
 
 
 class _RecordingWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the first observation, and shows `monitor` what it acts on, outside all others."""
+    """Outermost wrapper; stores the first observation, reports observations and actions."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], monitor: "_ConformanceMonitor") -> None:
         super().__init__(env)
@@ -295,7 +295,7 @@ def train_algorithm(
 def train_uncached(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
 ) -> TrainingResult:
-    """The same without looking whether it has been done."""
+    """Train on a scripted task without a cache."""
     monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     with _apply_patches(framework, algorithm, native, around, hyperparameters):
@@ -333,17 +333,17 @@ train_cached = functools.lru_cache(maxsize=512)(train_uncached)
 def observe_training(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> ObservedTraining:
-    """Trains as `train` does and counts what happens.
+    """Train like `train_algorithm` and count steps and updates.
 
-    Skips the test where nobody watches the library that the adapter declares to train with.
+    Skips the test if no watcher is registered for the library that the adapter declares.
 
     Raises:
         AssertionError: No optimiser step was seen.
-        LookupError: This project is not installed as it is now.
+        LookupError: The installation of this project is outdated.
     """
     registered = set(find_watcher_entry_points())
     unwatched = sorted(set(get_libraries(framework)) - registered)
-    if unwatched and registered:  # where there are none at all, `watching` says why
+    if unwatched and registered:  # if none is registered, `load_watchers` explains why
         pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")
     around = make_training_conditions(algorithm, **circumstances)
     observed = observe_cached(framework, algorithm, hyperparameters, around)
@@ -355,7 +355,7 @@ def observe_training(
 
 
 def get_libraries(framework: str) -> tuple[str, ...]:
-    """Libraries that a framework trains with, as its adapter declares; PyTorch by default."""
+    """Return the libraries that a framework's adapter declares; PyTorch by default."""
     return tuple(getattr(load_adapter(framework), "libraries", ("torch",)))
 
 

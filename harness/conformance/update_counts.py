@@ -1,4 +1,4 @@
-"""A run takes the steps and makes the updates that it announces."""
+"""Tests that a run takes the steps and makes the updates that it announces."""
 
 import dataclasses
 
@@ -23,19 +23,19 @@ from parallax.harness.train.prepare import prepare_run
 
 
 class UpdateCountConformance:
-    """Counts from outside are the counts announced, and those are what the schema defines."""
+    """Tests that observed counts equal announced counts, and these equal the schema's."""
 
     framework: str
 
     def test_steps_taken_are_the_steps_reported(self, algorithm: str) -> None:
-        """For several budgets the environment is stepped `native.total_steps` times."""
+        """For several budgets, the environment takes `native.total_steps` steps."""
         base = make_base_hyperparameters(self.framework, algorithm)
         for steps in (128, 130, 191):
             trained = train_algorithm(self.framework, algorithm, base, steps=steps)
             assert trained.steps == trained.scheduled, f"asked for {steps}"
 
     def test_steps_of_all_copies_are_counted(self, algorithm: str) -> None:
-        """With two environments too; or `n_envs` is refused by name."""
+        """Steps of two parallel environments are all counted, or `n_envs` is refused by name."""
         base = make_base_hyperparameters(self.framework, algorithm)
         try:
             trained = train_algorithm(self.framework, algorithm, base, steps=128, n_envs=2)
@@ -50,17 +50,17 @@ class UpdateCountConformance:
         assert requested_or_rounded_up, f"128 transitions requested, {taken} taken"
 
     def test_updates_are_as_many_as_announced(self, algorithm: str) -> None:
-        """Random steps, and gradient steps and target updates, counted from outside."""
+        """Observed random steps, gradient steps and target updates equal the announced ones."""
         for field, hp in _list_variants(self.framework, algorithm):
             announced = translate_hyperparameters(self.framework, algorithm, hp).update_schedule
             counted = observe_training(self.framework, algorithm, hp).update_schedule
             assert counted == announced, f"with {field or 'the base hyperparameters'}"
 
     def test_what_is_announced_is_what_the_schema_defines(self, algorithm: str) -> None:
-        """But for a step or two that a framework is off, which it declares.
+        """Announced counts equal the schema's, except for a step or two that a framework declares.
 
-        Targets may move at every step of the critics where the policy learns at some only, if the
-        note on `policy_delay` says so.
+        With a delayed policy, targets may move at every step of the critics if the note on
+        `policy_delay` says so.
         """
         for _, hp in _list_variants(self.framework, algorithm):
             native = translate_hyperparameters(self.framework, algorithm, hp)
@@ -81,7 +81,7 @@ def _moves_targets_at_every_step(native: NativeConfig) -> bool:
 
 
 def _list_variants(framework: str, algorithm: str) -> list[tuple[str, Hyperparameters]]:
-    """The base hyperparameters, and each that is a count changed where it can be."""
+    """Return the base hyperparameters and variants with one count changed, if it is accepted."""
     base = make_base_hyperparameters(framework, algorithm)
     variants = [("", base)]
     for field, value in (
@@ -103,13 +103,13 @@ def _compute_tolerances(hp: Hyperparameters, defined: UpdateSchedule) -> dict[st
     if not isinstance(hp, OffPolicy):
         return dict.fromkeys((field.name for field in dataclasses.fields(UpdateSchedule)), 0)
     rounds = 2 * hp.gradient_steps
-    # Some explore along their schedule from the first step on.
+    # Some frameworks follow their exploration schedule from the first step on.
     random_steps = hp.learning_starts if hp.actions == "discrete" else hp.train_freq
     return {
         "random_steps": random_steps,
         "first_update": 2 * hp.train_freq,
         "total_gradient_steps": rounds,
-        # A framework may make up for a delay with as many steps at once.
+        # A framework may make up for the policy delay with as many steps at once.
         "policy_updates": rounds
         + defined.policy_updates * (getattr(hp, "policy_delay", 1) - 1)
         + 1,
@@ -121,12 +121,12 @@ DEVICE = "cuda"
 
 
 class DeviceConformance:
-    """Short trainings on a GPU; skipped, with the reason, where there is none."""
+    """Tests with short trainings on a GPU; skipped with the reason if there is none."""
 
     framework: str
 
     def test_training_on_a_gpu_takes_its_steps_within_bounds(self, algorithm: str) -> None:
-        """Steps as announced, numbers that are finite, and policies that answer in numpy."""
+        """Steps are as announced, weights are finite, and policies return NumPy arrays."""
         _skip_where_refused(self.framework, algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
         trained = train_algorithm(self.framework, algorithm, base, device=DEVICE)
@@ -143,7 +143,7 @@ class DeviceConformance:
             assert np.abs(trained.actions).max() <= 3 and np.abs(trained.greedy).max() <= 3
 
     def test_updates_on_a_gpu_are_as_many_as_announced(self, algorithm: str) -> None:
-        """A GPU changes no count."""
+        """Counts on a GPU are the announced ones."""
         _skip_where_refused(self.framework, algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
         announced = translate_hyperparameters(
@@ -155,7 +155,7 @@ class DeviceConformance:
         )
 
     def test_device_that_is_not_there_is_refused(self, algorithm: str) -> None:
-        """Before training, by name, with the remedy."""
+        """A missing device is refused before training; the message has its name and a remedy."""
         device = f"{DEVICE}:99"
         recipe = {"env": get_scripted_task(algorithm), "hps": self.framework, "seed": 0, "steps": 1}
         asked = {"study": "conformance", "framework": self.framework, "algorithm": algorithm}
