@@ -42,7 +42,7 @@ class DetectorVerdict:
         detector: `PROBES`, `CONFORMANCE`, `DIAGNOSIS`, or returns with the number of pairs.
         found: Whether the detector finds it.
         by: Name of the probe, check or test that finds it; otherwise empty.
-        step: Environment steps of one training after which it did; 0 if nothing is trained.
+        step: Environment steps of one training until it is found; 0 if nothing is trained.
         seconds: CPU seconds; NaN if not measured.
         trainings: Trainings with the mutant that it needs.
     """
@@ -58,7 +58,7 @@ class DetectorVerdict:
 
 @dataclasses.dataclass(frozen=True)
 class ExaminedMutant:
-    """Line that `benchmarks/mutants.py` wrote.
+    """Line of a file that `benchmarks/mutants.py` wrote.
 
     Attributes:
         mutant: Full name, `framework/algorithm/number`.
@@ -74,7 +74,7 @@ class ExaminedMutant:
 
 
 def judge_probes(line: ExaminedMutant) -> DetectorVerdict:
-    """Return the verdict of the probes in a line."""
+    """Return the verdict of the probes that a line contains."""
     found = line.outcome == "found"
     return DetectorVerdict(line.mutant, PROBES, found, line.by if found else "", 0, line.seconds)
 
@@ -88,7 +88,7 @@ def judge_returns(
         mutant: Full name.
         changed: Final return by seed, with the mutant.
         plain: Final return by seed without it.
-        count: Pairs, the first by seed.
+        count: Number of pairs; the lowest seeds are used.
     """
     seeds = sorted(changed.keys() & plain.keys())[:count]
     if len(seeds) < count:
@@ -118,7 +118,7 @@ def judge_findings(
     changed: Sequence[Iterable[Mapping[str, Any]]],
     plain: Sequence[Iterable[Mapping[str, Any]]],
 ) -> DetectorVerdict | None:
-    """Return the verdict of the diagnosis: it finds what it finds in no healthy training.
+    """Return the verdict of the diagnosis; findings that healthy trainings have do not count.
 
     Args:
         mutant: Full name.
@@ -141,7 +141,7 @@ def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
     """Return the number of healthy trainings with a finding that none of the others has.
 
     Args:
-        plain: Findings of each.
+        plain: Findings of each healthy training.
     """
     ids = [{finding["id"] for finding in findings} for findings in plain]
     rest = [set[str]().union(*ids[:n], *ids[n + 1 :]) for n in range(len(ids))]
@@ -153,7 +153,7 @@ CONFORMANCE_CHECKS = (
     "test_steps_taken_are_the_steps_reported",
     "test_what_is_announced_is_what_the_schema_defines",
 )
-"""Checks that train and count; the others are about hyperparameters and ends of runs."""
+"""Checks that train and count; the others test hyperparameters and how runs end."""
 
 
 def judge_conformance(mutant: CodeMutant) -> DetectorVerdict:
@@ -249,7 +249,7 @@ def read_verdicts(path: Path) -> list[DetectorVerdict]:
 
 
 def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
-    """Append a verdict as one line, so that an interrupted file has whole lines."""
+    """Append a verdict as one line, so that an interrupted file has only whole lines."""
     with path.open("a") as file:
         file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
 
@@ -257,7 +257,7 @@ def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
 def judge_trainings(
     found: Mapping[TrainingSetting, SettingRuns], seconds: float = math.nan
 ) -> list[DetectorVerdict]:
-    """Return verdicts of diagnosis and returns on mutants with runs of the unchanged code.
+    """Return verdicts of diagnosis and returns on mutants that have runs of the unchanged code.
 
     Args:
         found: Complete runs by setting.
@@ -295,7 +295,7 @@ def describe_false_positives(found: Mapping[TrainingSetting, SettingRuns]) -> st
 
 
 def find_common_mutants(verdicts: Iterable[DetectorVerdict]) -> list[str]:
-    """Return the mutants on which other detectors than the probes have a verdict."""
+    """Return the mutants with a verdict of a detector other than the probes."""
     by: dict[str, set[str]] = {}
     for verdict in verdicts:
         by.setdefault(verdict.mutant, set()).add(verdict.detector)

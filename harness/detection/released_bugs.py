@@ -1,8 +1,8 @@
 """Probes on bugs that were released and repaired later, brought back into the installed version.
 
 A bug's old expression is put into today's code as an intervention (`released_bugs.yaml` beside each
-adapter). Probes are measured without and with it. A bug is *found* if an answer changes, and
-*named* if one of the probes that ask about it changes.
+adapter). Probes are measured without and with it. A bug is *found* if any answer changes, and
+*named* if the answer of a probe that should see it changes.
 """
 
 import dataclasses
@@ -136,8 +136,8 @@ def measure_bugs(
 
     Args:
         cases: The bugs.
-        expected_only: Whether to measure only the probes that should see one of the bugs. A bug
-            can then be named or missed, and found under no other name.
+        expected_only: Whether to measure only the probes that should see one of the bugs. Then
+            other probes cannot find a bug.
         on_answer: Called once per answer.
     """
     groups: dict[tuple[str, str], list[BugCase]] = {}

@@ -8,7 +8,7 @@ from typing import Any, Self
 AS_DEFINED, DIFFERS, CONVENTION = "as defined", "differs", "convention"
 NOT_MEASURED, FAILED = "not measured", "failed"
 OUTCOMES = (AS_DEFINED, DIFFERS, CONVENTION, NOT_MEASURED, FAILED)
-"""`CONVENTION`: there is no definition, the answer says which convention holds."""
+"""`CONVENTION`: there is no definition, the answer says which convention is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class EnvironmentAnswer:
     Attributes:
         outcome: One of `OUTCOMES`.
         words: What it does; each difference in words, with semicolons between them.
-        measured: Numbers that the answer rests on.
+        measured: Numbers that the answer is based on.
         expected: The same numbers by the definition.
         location: Upstream's file and line, or empty.
     """
@@ -45,10 +45,10 @@ class EnvironmentQuestion:
 
     Attributes:
         name: `role.subject`.
-        role: Implementations with this role are asked.
-        question: In words.
-        definition: What the answer is compared with.
-        answer: Measures the answer.
+        role: Role of the implementations that it applies to.
+        question: The question in words.
+        definition: Definition that the answer is compared with.
+        answer: Function that measures the answer.
     """
 
     name: str
@@ -66,7 +66,7 @@ class EnvironmentReport:
         versions: Version by package.
         answers: By implementation and question.
         missing: Why an implementation is not measured, by its name.
-        seconds: Time that the questions took.
+        seconds: Duration of the measurement.
     """
 
     versions: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The catalogue of questions, and the loop that puts them to implementations."""
+"""The catalogue of questions, and the loop that answers them for each implementation."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -184,7 +184,7 @@ def answer_question(
     """Return the answer of an implementation; an error becomes a failed answer."""
     try:
         answer = question.answer(implementation)
-    except Exception as error:  # whatever the code of an implementation raises
+    except Exception as error:  # an implementation may raise anything
         text = " ".join(str(error).split())[:200]
         return EnvironmentAnswer(FAILED, f"{type(error).__name__}: {text}")
     location = ""
@@ -203,13 +203,13 @@ def measure_implementations(
     progress: ReportProgress = lambda text: None,
     questions: Sequence[EnvironmentQuestion] = QUESTIONS,
 ) -> EnvironmentReport:
-    """Put every question to the implementations that it is about.
+    """Answer every question for the implementations that it applies to.
 
     Args:
-        implementations: What is asked.
+        implementations: Implementations to measure.
         versions: Versions of the packages, for the report.
         progress: Called with the name of each implementation that is done.
-        questions: What is asked.
+        questions: Questions to answer.
     """
     started = time.perf_counter()
     answers: dict[str, dict[str, EnvironmentAnswer]] = {}

@@ -58,13 +58,13 @@ def is_close(first: Array | None, second: Array) -> bool:
 
 @functools.lru_cache(maxsize=2)
 def get_mixed_trace(implementation: EnvironmentImplementation) -> Trace:
-    """Return steps over each kind of end, with one explicit reset within an episode."""
+    """Return a trace with each kind of end and one explicit reset within an episode."""
     scripts = make_scripts(implementation)
     return collect_trace(implementation, scripts, _STEPS, reset_after=(_RESET_AFTER,))
 
 
 def name_observation(trace: Trace, copy: int, place: Place, seen: Array) -> str:
-    """Return what an observation is that is not the one at `place`."""
+    """Return a description of an observation that is not the expected one at `place`."""
     episode, step = place
     others = {
         "of the next episode": (episode + 1, 0),
@@ -87,7 +87,7 @@ def name_observation(trace: Trace, copy: int, place: Place, seen: Array) -> str:
 
 
 def measure_observations(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Compare every observation to act on with the script, besides those at ends."""
+    """Compare every observation to act on with the script, except those at ends of episodes."""
     trace = get_mixed_trace(implementation)
     found = []
     if trace.ignores_reset:
@@ -98,7 +98,7 @@ def measure_observations(implementation: EnvironmentImplementation) -> Environme
             seen = event.observations[copy]
             expected = trace.compute_observation(copy, place)
             if event.ended[copy] and trace.autoreset == NEXT_STEP:
-                continue  # an end's observation has its own question
+                continue  # a separate question is about the observation at an end
             if is_close(np.delete(seen, RECEIVED), np.delete(expected, RECEIVED)):
                 continue
             where = _name_call(event, copy)
@@ -278,7 +278,7 @@ def measure_dtypes(implementation: EnvironmentImplementation) -> EnvironmentAnsw
 
 
 def measure_overwriting(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Check whether a step changes the arrays that the one before returned."""
+    """Check whether a step changes the arrays that the previous step returned."""
     driver = implementation.make(make_scripts(implementation))
     actions = np.zeros((driver.n_envs, 1), np.float32)
     try:
@@ -373,7 +373,7 @@ def count_steps(driver: object, most: int = 40) -> tuple[int, tuple[bool, bool]]
 
 
 def measure_limit_with_termination(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Return the flags where the task terminates in the step of the time limit."""
+    """Find the flags if the task terminates in the step of the time limit."""
     limit = int(implementation.settings["limit"])
     driver = implementation.make(make_scripts(implementation, [((limit, TERMINATED),)]))
     try:

@@ -1,7 +1,7 @@
 """gymnasium's wrappers and vectorized environments, from 0.27 on.
 
-Up to 0.29 vectorized environments reset in the step that ends an episode; 1.0 has its own step for
-that; since 1.1 the caller may choose.
+Up to 0.29, vectorized environments reset in the step that ends an episode; 1.0 resets in the
+following step; since 1.1 the caller may choose.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class VectorEnvDriver(EnvironmentDriver):
 
         Args:
             envs: The vectorized environment.
-            autoreset: Who resets.
+            autoreset: Who resets, and in which step.
             freeze: Stops the update of running statistics.
         """
         self.envs, self.autoreset, self._freeze = envs, autoreset, freeze
@@ -97,7 +97,7 @@ class VectorEnvDriver(EnvironmentDriver):
 def read_vector_episodes(
     infos: Mapping[str, Any], n_envs: int
 ) -> tuple[tuple[float, float] | None, ...]:
-    """Return what was recorded by copy, in any of the forms that gymnasium had."""
+    """Return recorded return and length by copy, from the format of any gymnasium release."""
     found: list[tuple[float, float] | None] = [None] * n_envs
     if "episode" in infos:
         record, mask = infos["episode"], infos.get("_episode", np.ones(n_envs, bool))
@@ -118,7 +118,7 @@ def read_vector_episodes(
 
 
 def has_modes() -> bool:
-    """Return whether the caller of a vectorized environment chooses who resets."""
+    """Return whether the caller of a vectorized environment can choose who resets."""
     return hasattr(gymnasium.vector, "AutoresetMode")
 
 
@@ -183,7 +183,7 @@ def make_vector_driver(
 
 
 def _find_switch(env: Any) -> Callable[[], None] | None:
-    """Return a function that stops running statistics, if the wrapper has such a switch."""
+    """Return a function that freezes running statistics, or None if there is no such switch."""
     if not hasattr(type(env), "update_running_mean"):
         return None
     return partial(setattr, env, "update_running_mean", False)
@@ -203,7 +203,7 @@ def clip_reward(reward: Any) -> Any:
 
 
 def list_implementations() -> tuple[EnvironmentImplementation, ...]:
-    """Return what this release of gymnasium has."""
+    """Return the implementations in this release of gymnasium."""
     return (*_list_single_wrappers(), *_list_vector_envs(), *_list_vector_wrappers())
 
 

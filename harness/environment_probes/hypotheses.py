@@ -1,4 +1,4 @@
-"""Search for the fewest changes of a definition that explain measured numbers."""
+"""Search for the smallest set of changes to a definition that explains measured numbers."""
 
 import dataclasses
 import itertools
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 TOLERANCE = 2e-3
-"""Relative; implementations sum in float32, and the first statistics rest on one or two numbers."""
+"""Relative: implementations sum in float32, and first statistics are of one or two numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Factor:
 
     Attributes:
         name: Keyword of the simulation.
-        values: Values by what they mean in words; the first one is the definition.
-        is_setting: Whether the values are constants, which are no difference.
+        values: Values by their meaning in words; the first one is the definition.
+        is_setting: Whether the values are constants, which do not count as a difference.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ScaledParts:
 
 Simulation = Callable[..., ScaledParts]
 Finish = tuple[str, Callable[[ScaledParts], Array]]
-"""How parts become the shown numbers: constants in words, and a function."""
+"""Conversion of parts to the returned numbers: its constants in words, and a function."""
 
 
 def explain_numbers(
@@ -75,20 +75,20 @@ def explain_numbers(
     most_changes: int = 3,
     combined: Sequence[str] = (),
 ) -> Explanation:
-    """Return the explanation with the fewest changes of factors that are no settings.
+    """Return the explanation with the fewest changed factors; settings do not count.
 
     Args:
-        measured: Numbers, float[n]; not a number where nothing was measured.
+        measured: Numbers, float[n]; NaN where nothing was measured.
         simulate: Returns the predicted parts for a value of each factor.
-        factors: The respects; the first value of each is the definition.
-        finishes: Constants of the scaling, the first one is compared if nothing explains.
+        factors: The factors; the first value of each is the definition.
+        finishes: Possible scalings with their constants.
         most_changes: Largest number of changed factors besides settings.
         combined: Names of factors that may all change together.
     """
     valid = ~np.isnan(measured)
     definition = {factor.name: next(iter(factor.values.values())) for factor in factors}
     parts = simulate(**definition)
-    # The constants that come nearest, so that what remains is no matter of constants.
+    # Use the constants with the smallest error, so that the rest is not due to constants.
     errors = [compute_error(measured, finish(parts))[valid] for _, finish in finishes]
     error = min(errors, key=lambda found: float(np.median(found)) if len(found) else 0.0)
     wrong = np.flatnonzero(error > TOLERANCE)
@@ -116,7 +116,7 @@ def explain_numbers(
 def _list_choices(
     factors: Sequence[Factor], most_changes: int, combined: Sequence[str]
 ) -> Iterator[Mapping[str, str]]:
-    """Yield the names of values by factor, those with the fewest changes first."""
+    """Yield the names of values by factor, combinations with the fewest changes first."""
     settings = [factor for factor in factors if factor.is_setting]
     others = [factor for factor in factors if not factor.is_setting]
     fixed = [

@@ -1,7 +1,7 @@
 """MuJoCo tasks compared from the same state and action: version 4 with 5, a batch with gymnasium.
 
 `task.*` sets positions and velocities of both versions, takes one step with the same action, and
-compares what comes out. `batch.*` steps this project's batched environment beside gymnasium's own.
+compares the results. `batch.*` compares this project's batched environment with gymnasium's own.
 """
 
 from collections.abc import Sequence
@@ -62,8 +62,8 @@ def list_task_pairs() -> list[EnvironmentImplementation]:
 def collect_pair(implementation: EnvironmentImplementation) -> list[list[dict[str, Any]]]:
     """Return the outcomes of the same states and actions, for each task.
 
-    States are those of random play from resets, and the same with velocities and heights changed,
-    so that ends are among them.
+    States come from random actions after resets; noise is added to half of them, so that some
+    steps terminate.
     """
     envs = [
         make_task_env(name, disable_env_checker=True) for name in implementation.settings["tasks"]
@@ -93,7 +93,7 @@ def _step_from(env: Any, positions: Array, velocities: Array, action: Array) -> 
 
     env.reset(seed=0)
     task = env.unwrapped
-    mujoco.mj_resetData(task.model, task.data)  # or the solver starts from another guess
+    mujoco.mj_resetData(task.model, task.data)  # else the solver starts from another guess
     task.set_state(positions, velocities)
     observation, reward, terminated, truncated, _ = env.step(action)
     return {
@@ -135,7 +135,7 @@ def measure_task_observations(implementation: EnvironmentImplementation) -> Envi
 
 
 def measure_task_rewards(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Compare rewards after one step, apart for steps that terminate."""
+    """Compare rewards after one step, separately for steps that terminate."""
     old, new = collect_pair(implementation)
     found = []
     for ended, where in ((True, "in steps that terminate"), (False, "in steps that do not")):

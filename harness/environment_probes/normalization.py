@@ -1,9 +1,9 @@
 """Questions about running statistics of observations and rewards.
 
-The definition of observation normalization: mean and population variance over every observation
-that was returned to act on or at an end, each once, all copies together; updated before the
-observation is scaled. Of reward normalization: the variance of the discounted return of each copy,
-R = gamma R + r, which is 0 at the start of every episode; rewards are divided by its root.
+Definition of observation normalization: mean and population variance over every observation that
+was returned to act on or at an end, each once, over all copies, updated before the observation is
+scaled. Definition of reward normalization: rewards are divided by the standard deviation of the
+discounted return of each copy, R = gamma R + r, which is 0 at the start of every episode.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ Array = NDArray[Any]
 _STEPS = 24
 _RESET_AFTER = 18
 _FREEZE_AFTER = 2
-"""So early that numbers of the second episode are far from the mean, and a clip shows."""
+"""Early, so that numbers of the second episode are far from the mean and clipping is visible."""
 _GAMMA = 0.99
 
 PRIOR = Factor(
@@ -91,7 +91,7 @@ class RunningMoments:
 
 
 class DecayingMoments:
-    """Mean and variance of exponentially decaying sums, as TorchRL keeps them."""
+    """Mean and variance of exponentially decaying sums, as in TorchRL."""
 
     def __init__(self, decay: float, size: int, corrected: bool) -> None:
         self._decay, self._corrected = decay, corrected
@@ -111,7 +111,7 @@ class DecayingMoments:
 
     @property
     def var(self) -> Array:
-        """The variance; uncorrected, the squared mean shrinks with the weight of the window."""
+        """The variance; if uncorrected, the squared mean is multiplied by the window's weight."""
         weight = 1.0 if self._corrected else (1 - self._decay) * self._count
         return np.asarray(self._squares / max(self._count, 1e-12) - weight * self.mean**2)
 
@@ -146,7 +146,7 @@ START_OBSERVATIONS = Factor(
 
 
 def make_final_factor(autoreset: str) -> Factor:
-    """Return how often the observation at an end enters; the definition depends on who resets."""
+    """Return the factor for observations at ends; the definition depends on who resets."""
     names = {
         0: "observations at the end of an episode do not enter the statistics",
         1: "observations at the end of an episode enter the statistics",
@@ -167,7 +167,7 @@ class _Row:
 
 
 def make_moments(kind: str, prior: float, size: int) -> Any:
-    """Return empty statistics of a kind of `MOMENTS`."""
+    """Return empty statistics for a value of `MOMENTS`."""
     if kind == "running":
         return RunningMoments(prior, size)
     return DecayingMoments(0.9999, size, kind == "decaying")
@@ -195,10 +195,10 @@ FINISHES: tuple[Finish, ...] = tuple(
 
 
 def list_observation_batches(trace: Trace) -> list[tuple[list[_Row], bool]]:
-    """Return the observations of each call in the order in which a wrapper meets them.
+    """Return the observations of each call in the order in which a wrapper receives them.
 
-    A caller that resets makes a batch of its own; the end's observation of a step that resets
-    comes first, and is no part of what the step returns.
+    A reset by the caller is a separate batch. If a step resets, the observation at the end comes
+    first and is not returned to act on.
     """
     batches = []
     copies = range(len(trace.scripts))
@@ -236,7 +236,7 @@ def simulate_observations(
     counts_starts: int,
     counts_finals: int,
 ) -> ScaledParts:
-    """Return the parts of the observations that are shown, flat, in the order of the calls."""
+    """Return the parts of the returned observations, flat, in the order of the calls."""
     size = len(trace.compute_observation(0, (0, 0)))
     groups = len(trace.scripts) if per_copy else 1
     statistics = [make_moments(moments, prior, size) for _ in range(groups)]
@@ -273,13 +273,13 @@ def _show_rows(
 
 
 def join_parts(shown: Sequence[tuple[Array, Array, Array]]) -> ScaledParts:
-    """Return the parts of numbers that follow each other."""
+    """Concatenate values, means and variances."""
     values, mean, var = (np.concatenate(column) for column in zip(*shown, strict=True))
     return ScaledParts(values, mean, var)
 
 
 def read_shown_observations(trace: Trace) -> Array:
-    """Return what the implementation showed, in the order of `simulate_observations`."""
+    """Return the returned observations, in the order of `simulate_observations`."""
     shown = []
     for event in trace.events:
         later = []
@@ -321,7 +321,7 @@ def _answer_observations(trace: Trace, frozen: bool = False) -> EnvironmentAnswe
 
 
 def make_explained_answer(found: Explanation, subject: str) -> EnvironmentAnswer:
-    """Return the answer that an explanation stands for."""
+    """Convert an explanation to an answer."""
     numbers = (round(found.largest_error, 6),)
     settings = ", ".join(found.settings)
     if not found.explained:
@@ -350,7 +350,7 @@ def measure_frozen_observations(implementation: EnvironmentImplementation) -> En
 
 
 def make_carry_factor(name: str, end: str) -> Factor:
-    """Return what becomes of the discounted return at a kind of end."""
+    """Return the factor for what happens to the discounted return at a kind of end."""
     return Factor(
         name,
         {

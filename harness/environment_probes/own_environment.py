@@ -1,4 +1,4 @@
-"""A user's own wrapper or environment: what it does is found out, and then asked about."""
+"""A user's own wrapper or environment: its roles are detected, then questions are answered."""
 
 import importlib
 import inspect
@@ -52,10 +52,10 @@ _STEPS = 20
 
 
 def load_own_target(name: str) -> Any:
-    """Return what `module:Class` names.
+    """Return the object that `module:Class` names.
 
     Raises:
-        ValueError: There is no such thing.
+        ValueError: It does not exist.
     """
     module, colon, attribute = name.partition(":")
     if not colon:
@@ -70,10 +70,10 @@ def load_own_target(name: str) -> Any:
 
 
 def list_own_implementations(name: str) -> tuple[EnvironmentImplementation, ...]:
-    """Return the implementations that `module:Class` stands for.
+    """Return the implementations that `module:Class` names.
 
     Args:
-        name: Of a subclass of `gymnasium.Wrapper` or `gymnasium.Env`, of an
+        name: Name of a subclass of `gymnasium.Wrapper` or `gymnasium.Env`, of an
             `EnvironmentImplementation`, or of several.
 
     Raises:
@@ -107,12 +107,12 @@ def _refuse_scripts(scripts: Sequence[EpisodeScript]) -> EnvironmentDriver:
 def list_wrapper_implementations(
     name: str, wrapper: Callable[..., Any]
 ) -> tuple[EnvironmentImplementation, ...]:
-    """Return a wrapper with the roles that it turns out to have.
+    """Return a wrapper's implementation with its detected roles.
 
     Args:
         name: Label.
-        wrapper: The class; called with the environment and those of its required arguments that
-            are known, such as `max_episode_steps` and `gamma`.
+        wrapper: The class; called with the environment and known values of its required
+            arguments, such as `max_episode_steps` and `gamma`.
     """
     parameters = inspect.signature(wrapper).parameters
     known = {key: value for key, value in _KNOWN_ARGUMENTS.items() if key in parameters}
@@ -154,7 +154,7 @@ def _drive_wrapper(
 
 
 def find_roles(wrap: Callable[[Any], Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return what a wrapper does, found by what it changes of the scripted task.
+    """Detect a wrapper's roles by its changes to the scripted task.
 
     Returns:
         Roles, and settings that questions about them need.
@@ -183,8 +183,8 @@ def find_roles(wrap: Callable[[Any], Any]) -> tuple[tuple[str, ...], dict[str, A
 def _compare_steps(plain: Any, wrapped: Any) -> tuple[bool | None, bool, bool]:
     """Return whether observations (None if their shape changes) and rewards mostly agree.
 
-    Mostly, because a faulty wrapper may change some of them. The last flag says whether an episode
-    was recorded.
+    "Mostly", because a faulty wrapper may change some of them. The last flag says whether an
+    episode was recorded.
     """
     action = np.zeros(1, np.float32)
     shown = [(plain.reset(seed=0)[0], wrapped.reset(seed=0)[0])]
@@ -235,7 +235,7 @@ def _find_action_roles(wrap: Callable[[Any], Any], settings: dict[str, Any]) -> 
 
 
 def _play(env: Any, seed: int, n_steps: int) -> list[Any]:
-    """Return what a task gives for a seed and the first actions that its space draws."""
+    """Return a task's outputs for a seed and the first actions sampled from its action space."""
     env.action_space.seed(0)
     found: list[Any] = [np.array(env.reset(seed=seed)[0])]
     for _ in range(n_steps):
@@ -247,7 +247,7 @@ def _play(env: Any, seed: int, n_steps: int) -> list[Any]:
 
 
 def measure_repeatability(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Check that a seed and actions determine what happens, in a new copy and after a reset."""
+    """Check that seed and actions determine all outputs, in a new copy and after a reset."""
     make = implementation.settings["make"]
     first, second = make(), make()
     found = []

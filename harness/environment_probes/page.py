@@ -36,11 +36,11 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def render_environments_page(report: EnvironmentReport, path: Path) -> str:
-    """Return the page; the history and the plants are read from files beside it, if they exist.
+    """Return the page; history and planted faults are read from files beside it, if they exist.
 
     Args:
-        report: Today's answers.
-        path: Of the page. `NAME-history.json` and `NAME-plants.json` stand beside it.
+        report: Current answers.
+        path: Path of the page, with `NAME-history.json` and `NAME-plants.json` beside it.
     """
     parts = [_INTRODUCTION, _render_counts(report)]
     parts += ["## Differences from a definition\n", _render_differences(report)]
@@ -163,9 +163,9 @@ _NOT_COVERED = (
 
 
 def list_history_changes(history: Mapping[str, EnvironmentReport]) -> list[tuple[str, str]]:
-    """Return release and change of each answer that differs from the release before.
+    """Return release and change of each answer that differs from the previous release.
 
-    Implementations that only one of the two releases has are no change.
+    Implementations that only one of the two releases has do not count as a change.
     """
     changes = []
     releases = list(history)

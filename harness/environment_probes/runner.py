@@ -1,6 +1,6 @@
 """Runner of questions about environments: one worker process per library.
 
-A library that crashes or is missing leaves the answers of the others.
+A library that crashes or is missing does not affect the answers of the others.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class EnvironmentLibrary:
     """A module with implementations.
 
     Attributes:
-        name: Of the library.
+        name: Name of the library.
         module: Module with `IMPLEMENTATIONS`, or `own:module:Class` of a user.
         packages: Distributions whose versions the report names.
     """
@@ -56,7 +56,7 @@ def list_libraries() -> tuple[EnvironmentLibrary, ...]:
 
 
 def select_libraries(names: Sequence[str] | None) -> tuple[EnvironmentLibrary, ...]:
-    """Return the libraries of a list of names; all for None.
+    """Return the libraries with some names, or all if `names` is None.
 
     Raises:
         SpecError: A name is unknown.
@@ -76,7 +76,7 @@ def run_environment_probes(
     """Measure libraries in worker processes of an interpreter, one after another.
 
     Args:
-        libraries: What is measured.
+        libraries: Libraries to measure.
         python: The interpreter; it needs gymnasium, numpy and what the module imports.
         progress: Called with the name of each library that is done.
     """

@@ -1,4 +1,4 @@
-"""Recorded calls of an implementation, beside the places that the script puts them at."""
+"""Recorded calls of an implementation, with the episode and step of the script for each."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -34,13 +34,13 @@ class TraceEvent:
     """One call.
 
     Attributes:
-        observations: What the call returned to act on.
-        places: Where the task stands after the call and before a reset, by copy.
-        starts: Whether the observation starts an episode in this call, by copy; of a step, only
-            where it is a reset that takes a whole step.
+        observations: Observations that the call returned to act on.
+        places: Episode and step after the call and before a reset, by copy.
+        starts: Whether the observation starts an episode in this call, by copy; for a step, only
+            if it is a reset that takes a whole step.
         ended: Whether the call ended an episode, by copy.
         step: Result of a step; None for an explicit reset.
-        frozen: Whether running statistics had been frozen.
+        frozen: Whether running statistics were frozen.
     """
 
     observations: Array
@@ -53,13 +53,13 @@ class TraceEvent:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """Calls in order.
+    """Sequence of recorded calls.
 
     Attributes:
         scripts: One per copy.
-        autoreset: Who resets.
-        events: The calls.
-        action: The action that every step was taken with.
+        autoreset: Who resets, and in which step.
+        events: The calls in order.
+        action: The action of every step.
         ignores_reset: Whether an explicit reset returned the last observation and did not reset;
             the trace ends before it.
     """
@@ -87,7 +87,7 @@ def make_scripts(
     ends: Sequence[tuple[tuple[int, str], ...]] = MIXED_ENDS,
     **options: Any,
 ) -> tuple[EpisodeScript, ...]:
-    """Return a script per copy of an implementation."""
+    """Return one script per copy of an implementation."""
     return tuple(
         EpisodeScript(copy, ends[copy % len(ends)], **options)
         for copy in range(implementation.n_envs)
@@ -106,12 +106,12 @@ def collect_trace(
     """Reset, take steps and record them.
 
     Args:
-        implementation: What is driven.
+        implementation: Implementation to run.
         scripts: One per copy.
         n_steps: Number of steps.
         reset_after: Numbers of steps after which all copies are reset explicitly.
         freeze_after: Number of steps after which running statistics are frozen; None for never.
-        action: Of every step.
+        action: Action of every step.
 
     Raises:
         NotImplementedError: Statistics cannot be frozen.

@@ -67,7 +67,7 @@ def measure_rescaled_action(implementation: EnvironmentImplementation) -> Enviro
 
 
 def measure_outside_rescaled(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Return what becomes of an action outside the rescaled bounds."""
+    """Find what happens to an action outside the rescaled bounds."""
     high = float(implementation.settings["high"])
     low = float(implementation.settings["low"])
     sent = high + 0.25 * (high - low)
@@ -106,7 +106,7 @@ def measure_reward_function(implementation: EnvironmentImplementation) -> Enviro
 
 
 def measure_frame_stack(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
-    """Compare stacked observations with the last observations of the same episode."""
+    """Compare stacked observations with the most recent observations of the same episode."""
     trace = collect_trace(implementation, make_scripts(implementation), 16, reset_after=(13,))
     size = int(implementation.settings["stack"])
     found, paddings = [], []
