@@ -41,8 +41,8 @@ class DiagnosisCheck:
         name: What it finds, in a few words.
         stage: `once` (as soon as its signals exist), `early`, `throughout` or `late`.
         level: `error` (the training cannot be right), `warning` (it rarely is), `note` (a property
-            that users should know of).
-        needs: Names of signals without which it is not evaluated.
+            that users should know).
+        needs: Names of the signals that it needs; without them it is not evaluated.
         threshold: Default threshold.
         source: Source of the threshold.
         detect: Pure function of signals and threshold; returns the evidence, or None.
@@ -88,8 +88,8 @@ class CheckFinding:
         last_step: Environment step of the last result.
         count: Number of evaluations with a result.
         seen: The first result.
-        threshold: The threshold it was compared with.
-        remedies: What to do, with the names of the framework that is used.
+        threshold: The threshold that its value was compared with.
+        remedies: What to do, with the framework's names of hyperparameters.
     """
 
     check: DiagnosisCheck
@@ -105,14 +105,14 @@ class CheckFinding:
         *("level", "id", "first_step", "seen", "name", "stage", "last_step", "count", "value"),
         *("threshold", "threshold_source", "causes", "remedies", "may_be_wrong"),
     )
-    """Keys of `to_dict` in the order of a table: those that a narrow one still shows first."""
+    """Keys of `to_dict` in the order of a table; a narrow table shows only the first ones."""
 
     def __post_init__(self) -> None:
-        """Take the check's own remedies where no framework's names were put into them."""
+        """Use the check's own remedies if none with a framework's names were given."""
         self.remedies = self.remedies or self.check.remedies
 
     def __str__(self) -> str:
-        """Return the finding on a line for each part."""
+        """Return the finding with one line per part."""
         return (
             f"{self.level}: {self.check.name} ({self.check.id}), from step {self.first_step} on\n"
             f"  {self.seen.text}\n  Probably: {self.check.causes}\n  Try: {self.remedies}"
@@ -154,7 +154,7 @@ def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
 
     Args:
         text: Remedies of a check.
-        names: Framework's name by ours; what is named alike stays as it is.
+        names: Framework's name by ours; equal names are not repeated.
     """
 
     def add_name(match: re.Match[str]) -> str:
@@ -165,11 +165,11 @@ def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
 
 
 def replace_hyperparameters(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with a framework's own names in place of ours.
+    """Return a text with a framework's own names instead of ours.
 
     Args:
         text: Remedies of a check.
-        names: Framework's name by ours. Names in brackets that are one in the framework go.
+        names: Framework's name by ours. Names in brackets that become equal are merged.
     """
     text = text.replace(_NORMALIZED, names.get(_NORMALIZED, "normalize observations and rewards"))
     text = re.sub(_NAME, lambda match: names.get(match[0], match[0]), text)
@@ -177,5 +177,5 @@ def replace_hyperparameters(text: str, names: Mapping[str, str]) -> str:
 
 
 def why_no_reward_threshold(facts: TrainingFacts) -> str:
-    """Return the reason that a check of the reward threshold does not apply, or an empty string."""
+    """Return why a check of the reward threshold does not apply, or an empty string."""
     return "" if facts.reward_threshold is not None else "the task declares no reward threshold"

@@ -32,10 +32,10 @@ CHECKS_PER_RUN = 100
 MIN_PERIOD = 400
 DEFAULT_PERIOD = 500
 _ACTING_STEPS = 3
-_EXAMINE_EVERY = 20  # checkpoints of the diagnosis; the policy is evaluated 16 times then
-_NOTIFY_EVERY = 10  # checkpoints, for those who follow the last values
+_EXAMINE_EVERY = 20  # evaluations of the diagnosis; each calls the policy 16 times
+_NOTIFY_EVERY = 10  # evaluations; for callers that display the last values
 CURVE_POINTS = 64
-"""Most points of a signal in the report."""
+"""Maximum number of points of a signal in the report."""
 
 _GOLDEN_FRACTION = 0.6180339887498949  # checks must not coincide with periodic target updates
 
@@ -45,13 +45,13 @@ LogFunction = Callable[[str], None]
 class DiagnosisEngine:
     """Diagnosis of one training.
 
-    At uneven steps, one `period` apart on average, it reads signals and evaluates the checks.
+    At irregular steps, one `period` apart on average, it reads signals and evaluates the checks.
 
     Attributes:
         findings: By check id, in the order they were found.
         signals: Signals collected so far.
         problems: Messages about what could not be evaluated or watched, each once.
-        changed: Called after a new finding, and at every tenth point.
+        changed: Called after a new finding, and at every tenth evaluation.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class DiagnosisEngine:
             thresholds: By check id, if not the default.
             strict: Whether a finding at error level ends the training.
             period: Environment steps between evaluations; None is a hundredth of the run.
-            periods: By check id, the least number of steps between two evaluations of it, where
-                that is more than `period`.
+            periods: Minimum number of steps between two evaluations by check id, if it is larger
+                than `period`.
             left_out: Ids of checks that are not evaluated, with the reason.
             say: Prints a message; called once per finding and problem.
             on_change: Called after a new finding, and at every tenth evaluation.
@@ -90,7 +90,7 @@ class DiagnosisEngine:
                 is 0.
             reported_ids: Ids of findings before `start_step`, which are not printed again.
             names: The framework's name of each hyperparameter, for remedies.
-            replaces_names: Whether these names stand in place of ours, and not after them.
+            replaces_names: Whether remedies have these names instead of ours, not after ours.
         """
         self.findings: dict[str, CheckFinding] = {}
         self.problems: list[str] = []
@@ -131,7 +131,7 @@ class DiagnosisEngine:
         events.subscribe(TrainingEnd, lambda _: self.end())
 
     def end(self) -> None:
-        """Evaluate the checks a last time and remove all hooks.
+        """Evaluate the checks one last time and remove all hooks.
 
         Raises:
             TrainingError: There is a finding at error level, and the diagnosis is strict.
@@ -143,10 +143,10 @@ class DiagnosisEngine:
             self._say(f"[diagnosis] not evaluated, missing signals: {text}")
 
     def end_after_failure(self, failure: str) -> None:
-        """Evaluate the checks a last time on a training that ended with an error.
+        """Evaluate the checks one last time on a training that ended with an error.
 
-        A training that fails early has not been checked at all, and the state that it failed in
-        says why. Nothing is raised: the error that ended the training is the one to report.
+        A training that fails early may not have been checked yet, and its last state may show the
+        cause. Nothing is raised, so that the error that ended the training is reported.
 
         Args:
             failure: The error, in words.
@@ -166,7 +166,7 @@ class DiagnosisEngine:
         self._networks.close()
 
     def list_missing_signals(self) -> dict[str, list[str]]:
-        """Return checks that were not evaluated yet, with the signals that they lack."""
+        """Return the checks that have not been evaluated, with their missing signals."""
         lacking = {
             check.id: [name for name in check.needs if not self.signals.has(name)]
             for check in self._checks
@@ -199,7 +199,7 @@ class DiagnosisEngine:
         }
 
     def report_problem(self, text: str) -> None:
-        """Print, once, what could not be evaluated or watched."""
+        """Print once that something could not be evaluated or watched."""
         if text not in self.problems:
             self.problems.append(text)
             self._say(f"[diagnosis] {text}")
@@ -237,11 +237,11 @@ class DiagnosisEngine:
 
     def _schedule(self, step: int) -> None:
         self._n_checks += 1
-        # Between half and one and a half periods, one on average.
+        # The next evaluation is 0.5 to 1.5 periods away, 1 on average.
         self._next = step + self._period * (0.5 + math.fmod(self._n_checks * _GOLDEN_FRACTION, 1.0))
         if self._n_checks % _EXAMINE_EVERY == 2:
             self._examine()
-        if self._n_checks % 2:  # the two windows take turns, since they are the main cost
+        if self._n_checks % 2:  # alternate the two windows, because they are the main cost
             self._await_update()
             return
         self._follow_up = step + self._facts.n_envs
@@ -320,7 +320,7 @@ class DiagnosisEngine:
         return self.signals.step >= self._next_evaluation.get(check.id, 0)
 
     def _evaluate_check(self, check: DiagnosisCheck) -> CheckFinding | None:
-        """Return a finding if the check finds something for the first time."""
+        """Evaluate a check and return a finding if it is the check's first."""
         signals = self.signals
         if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
             return None
@@ -351,5 +351,5 @@ class DiagnosisEngine:
 
 
 def compute_default_period(steps: int | None) -> int:
-    """Return the steps between evaluations: a hundredth of the run, 400 at least."""
+    """Return the steps between evaluations: a hundredth of the run, but at least 400."""
     return max(MIN_PERIOD, steps // CHECKS_PER_RUN) if steps else DEFAULT_PERIOD

@@ -27,9 +27,9 @@ _PUNCTUATION = re.compile(r"[^a-z0-9]")
 
 
 class EnvironmentSignalCollector:
-    """Store the last steps in arrays of fixed size and summarise them, chunk by chunk.
+    """Collector that stores the last steps in arrays of fixed size and summarises each chunk.
 
-    It draws no random number, and calls the policy only as evaluations do.
+    It draws no random numbers, and calls the policy only in the way that evaluations do.
     """
 
     def __init__(self, facts: TrainingFacts) -> None:
@@ -37,7 +37,7 @@ class EnvironmentSignalCollector:
         self._facts = facts
         self._filled = 0
         self._shaped: Array = np.zeros((0, 0))
-        self._observations: Array = self._shaped  # the same numbers, a row each
+        self._observations: Array = self._shaped  # the same memory, one row per observation
         self._actions: Array = np.zeros((0, 0))
         self._rewards = np.zeros(CHUNK_STEPS)
         self._copies = np.zeros(CHUNK_STEPS, np.int64)
@@ -56,7 +56,7 @@ class EnvironmentSignalCollector:
         self._metric_gaps: dict[str, float] = {}
 
     def transition(self, event: EnvTransition) -> None:
-        """Store a step. It is called at each step and must be cheap."""
+        """Store a step. This is called at each step and must be cheap."""
         copy, action, observation, reward, terminated, truncated = event
         row = self._filled
         if not len(self._shaped):
@@ -100,7 +100,7 @@ class EnvironmentSignalCollector:
     def query_policy(self, policy: Policy, normalize: Callable[[Array], Array]) -> None:
         """Evaluate the greedy policy on the last steps and on the states of `query_policy_again`.
 
-        The action at row t answers the observation of row t - 1 of the same environment.
+        The action in row t was chosen for the observation in row t - 1 of the same environment.
         """
         rows = self._filled
         if self._query_states is None and rows > 16:
@@ -126,7 +126,7 @@ class EnvironmentSignalCollector:
             self._add_policy_shift(self._greedy, np.asarray(policy(self._query_states)))
 
     def weights(self, now: Weights) -> None:
-        """Measure all parameters: size, changes, and targets against the networks they follow."""
+        """Measure all parameters: size, changes, and how targets differ from their networks."""
         before, self._last_weights = self._last_weights, now
         signals = self.signals
         finite = all(np.isfinite(value).all() for value in now.values())
@@ -152,7 +152,7 @@ class EnvironmentSignalCollector:
             }
             self._pairs = pair_target_parameters(now)
             self._targets_moved = dict.fromkeys((name for name, _ in self._pairs), signals.step)
-            few = len(self._facts.action_low)  # action scales are stored among the weights
+            few = len(self._facts.action_low)  # the weights may contain action scales
             self._still = {name for name, value in matrices.items() if value.size > few}
             return
         self._still -= {n for n in self._still if not np.array_equal(before[n], now[n])}
@@ -289,7 +289,7 @@ class EnvironmentSignalCollector:
 
 
 def compute_normalized_entropy(counts: Array) -> float:
-    """Return the entropy of counts over its maximum: 0 is one value only, 1 is uniform."""
+    """Return the entropy of counts divided by its maximum: 0 for a single value, 1 if uniform."""
     shares = counts[counts > 0] / counts.sum()
     if len(counts) < 2:
         return 0.0
@@ -326,14 +326,14 @@ def _match_by_parameter_path(name: str, mains: list[str]) -> str | None:
 def _describe_matrices(matrices: dict[str, Array]) -> dict[str, tuple[float, float, bool]]:
     """Return per matrix: std times sqrt(inputs), mean absolute value, and whether units are equal.
 
-    Three dimensions are several matrices in one, as where critics are computed together.
+    An array with three dimensions is a stack of matrices, such as those of vectorised critics.
     """
     described = {}
     for name, matrix in matrices.items():
         value = _arrange_by_unit(name, matrix)
         inputs = value.shape[-1] if value.ndim == 3 else value[0].size
         units = value if value.ndim == 3 else value.reshape(1, len(value), -1)
-        # A single input is no layer: the log_std of Gaussian policies has this shape.
+        # With a single input it is not a layer: the log_std of Gaussian policies has this shape.
         alike = units.shape[1] > 1 and units.shape[2] > 1 and np.ptp(units, axis=1).max() == 0
         described[name] = (
             float(value.std() * np.sqrt(inputs)),
@@ -344,7 +344,7 @@ def _describe_matrices(matrices: dict[str, Array]) -> dict[str, tuple[float, flo
 
 
 def _arrange_by_unit(name: str, value: Array) -> Array:
-    """Return a matrix with a row per unit; kernels of JAX's libraries have a column per unit."""
+    """Return a matrix with one row per unit; kernels of JAX libraries have one column per unit."""
     if not name.endswith("kernel"):
         return value
     return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, -1, 0)

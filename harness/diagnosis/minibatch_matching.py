@@ -16,10 +16,10 @@ from parallax.harness.contract.events import LayerForward, LossBackward, LossInp
 from parallax.harness.diagnosis.signals import Array, TrainingFacts, TrainingSignals
 
 MAX_TRANSITIONS = 2048
-"""Most environment steps that are stored."""
+"""Maximum number of stored environment steps."""
 
 _MAX_OBSERVATION_SIZE = 512
-"""Larger observations are images, which would take too much memory."""
+"""Larger observations, such as images, would need too much memory."""
 
 
 class TransitionChunk(NamedTuple):
@@ -50,7 +50,7 @@ class MatchedRows:
         following: Index of the next step of the same environment, -1 if there is none, int[n].
         rewards: float[n].
         terminated: bool[n].
-        truncated: Whether the episode was cut off without being terminated, bool[n].
+        truncated: Whether the episode was truncated and not terminated, bool[n].
     """
 
     rows: Array
@@ -69,7 +69,7 @@ class TransitionHistory:
 
         Args:
             facts: If wrappers rescale observations, nothing is stored.
-            chunks: In order of time.
+            chunks: Chunks in order of time.
         """
         self._facts, self._chunks = facts, chunks
         self._known: dict[bytes, int] | None = None
@@ -120,7 +120,7 @@ class TransitionHistory:
         )
 
     def _index_states(self) -> None:
-        """Index steps by the state they were taken from: the observation after the step before."""
+        """Index steps by their state: the observation after the previous step."""
         if self._known is not None:
             return
         self._all = TransitionChunk(
@@ -149,7 +149,7 @@ def rows_to_bytes(matrix: Array) -> list[bytes]:
 
 
 MAX_MINIBATCHES = 48
-"""Most minibatches that are stored, over several windows."""
+"""Maximum number of stored minibatches, over several windows."""
 
 _MAX_MATCHED_ROWS = 256
 _MAX_HEADS = 6
@@ -162,7 +162,7 @@ class HeadOutput:
     Attributes:
         outputs: float64[rows, outputs].
         places: Memory addresses of the layer's parameters.
-        trained: Whether an optimiser steps them.
+        trained: Whether an optimiser updates them.
     """
 
     outputs: Array
@@ -181,7 +181,7 @@ class MatchedMinibatch:
         targets: float64[rows].
         predictions: float64[rows], or None.
         found: Their transitions.
-        heads: Outputs of networks that were evaluated just before, for the same rows.
+        heads: Outputs of networks for the same rows, evaluated just before.
     """
 
     kind: str
@@ -194,7 +194,7 @@ class MatchedMinibatch:
 
 
 class MinibatchMatcher:
-    """Collects matched minibatches in a window; the checks do all arithmetic."""
+    """Collector of matched minibatches in a window; the checks do all arithmetic."""
 
     def __init__(self, signals: TrainingSignals, stored: Callable[[], TransitionHistory]) -> None:
         """Create a matcher; `begin` starts it.
@@ -210,15 +210,15 @@ class MinibatchMatcher:
         self._window, self._open, self._steps = 0, False, 0
 
     def begin(self) -> None:
-        """Start to collect: a window is about to open."""
+        """Start collecting: a window is about to open."""
         self._window, self._open, self._steps = self._window + 1, True, 0
         self._heads, self._memory = [], None
 
     def end(self, trained: set[int]) -> None:
-        """Stop to collect: the window is over.
+        """Stop collecting: the window is over.
 
         Args:
-            trained: Memory addresses of all parameters that optimisers step.
+            trained: Memory addresses of all parameters that optimisers update.
         """
         self._open, self._heads, self._memory = False, [], None
         if not self._minibatches:
@@ -251,7 +251,7 @@ class MinibatchMatcher:
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
         if isinstance(
             weight, np.ndarray
-        ):  # JAX: there is no graph that says what is differentiated
+        ):  # JAX has no graph that shows whether outputs are differentiated
             return
         outputs = given @ weight.detach().cpu().numpy().T
         if bias is not None:

@@ -39,14 +39,14 @@ Sokar et al. 2023 (arXiv:2302.12902), definition 3.1 with tau = 0.025.
 _RANK_REMAINDER = (
     0.01  # delta of the effective rank srank_delta, Kumar et al. 2021 (arXiv:2010.14498)
 )
-_MAX_FORWARDS = 400  # calls of layers of any kind, after which the layer hooks are removed
+_MAX_FORWARDS = 400  # calls of any layers, after which the layer hooks are removed
 _DEAD_SIZE = 1e-5
-_RARE_SHARE = 0.05  # of the inputs may activate a unit that still counts as dead
+_RARE_SHARE = 0.05  # largest share of inputs that may activate a dead unit
 _SATURATED_SIZE = 0.98
 
 
 class NetworkSignalCollector:
-    """Opens and closes windows, and computes signals from what happens in them.
+    """Collector that opens and closes windows, and computes signals from the events in them.
 
     There are hooks only within a window, and events of windows are separate from the training's.
     """
@@ -92,12 +92,12 @@ class NetworkSignalCollector:
 
     @property
     def is_open(self) -> bool:
-        """True while a window is open."""
+        """Whether a window is open."""
         return self._hooks is not None
 
     @contextlib.contextmanager
     def pause_watching(self) -> Iterator[None]:
-        """Ignore what is computed in this context: the diagnosis itself evaluates the policy."""
+        """Ignore computations in this context: the diagnosis itself evaluates the policy."""
         self._pausing = True
         try:
             yield
@@ -106,7 +106,7 @@ class NetworkSignalCollector:
 
     @property
     def is_acting_network_known(self) -> bool:
-        """True if the policy's own network has chosen an action since `open_acting_window`."""
+        """Whether the policy's own network has chosen an action since `open_acting_window`."""
         return not self._acting.isdisjoint(self._policy_places)
 
     def open_acting_window(self, policy: Policy | None) -> None:
@@ -125,7 +125,7 @@ class NetworkSignalCollector:
             self._gathering = False
 
     def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
-        """Evaluate the policy with dropout, and at first fit a copy of it to a few states.
+        """Evaluate the policy with dropout, and the first time fit a copy of it to a few states.
 
         Args:
             policy: Greedy policy.
@@ -163,7 +163,7 @@ class NetworkSignalCollector:
         self._signals.add("uncertainty", spread)
 
     def close_acting_window(self) -> None:
-        """Add the signal whether the policy's own network was among those that chose actions."""
+        """Add the signal whether the policy's own network chose any of the actions."""
         self._leave()
         if self._acting and self._policy_places:
             own = bool(self._acting & self._policy_places)
@@ -175,7 +175,7 @@ class NetworkSignalCollector:
 
         Args:
             read: Returns copies of all parameters.
-            done: Called when the window is over; `tidy` removes the hooks then.
+            done: Called when the window is over; `tidy` must then remove the hooks.
         """
         if self._waiting is not None:
             return
@@ -291,7 +291,7 @@ class NetworkSignalCollector:
             self._directly.append(directly)
             self._largest = max(self._largest, len(forward.inputs[0]))
         if dimensions != 2:
-            self._looks_at_batch &= dimensions < 2  # convolutions: their features are no states
+            self._looks_at_batch &= dimensions < 2  # features of convolutions are not states
             return
         given = _to_numpy(forward.inputs[0])
         if given is not None and given.ndim == 2 and given.shape[0] > 1:
@@ -429,14 +429,14 @@ class NetworkSignalCollector:
 
 
 class _InputDropout:
-    """Dropout of 0.5, in place, on the inputs of every linear layer but the first."""
+    """In-place dropout of 0.5 on the inputs of every linear layer except the first."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.passes, self.layers = 0, 0
         self._rng, self._seen = rng, dict[int, Any]()
 
     def begin(self) -> None:
-        """Start another pass."""
+        """Start another forward pass."""
         self.passes += 1
         self._seen.clear()
 

@@ -15,7 +15,7 @@ _MAX_RECENT = 64
 
 
 class SignalSeries:
-    """Values over environment steps in bounded memory, however long the run is.
+    """Values over environment steps, in bounded memory for runs of any length.
 
     The first and the last 64 values are stored in full; a sample of the whole series is thinned out
     evenly whenever it exceeds 256 values.
@@ -63,7 +63,7 @@ class SignalSeries:
         return np.asarray(values[(steps >= begin) & (steps <= end)])
 
     def curve(self, most: int) -> list[tuple[int, float]]:
-        """Return the whole series in at most `most` points, including the last one."""
+        """Return the whole series as at most `most` points, including the last one."""
         every = -(-len(self._thinned) // most)
         points = self._thinned[:: max(every, 1)]
         return [*points[: most - 1], self._last[-1]] if points[-1] != self._last[-1] else points
@@ -80,22 +80,22 @@ class TrainingFacts:
 
     Attributes:
         algorithm: Name of the algorithm; empty if unknown.
-        steps: Environment steps in all.
+        steps: Total number of environment steps.
         gamma: Discount factor.
         has_targets: Whether there are target networks.
         tau: Weight of the main network in a target update.
         target_interval: Environment steps between target updates.
         learning_starts: Environment steps before the first update.
         exploration: First and last share of random actions, for algorithms that have one.
-        constant_exploration: Whether it does not change by design.
+        constant_exploration: Whether this share is constant by design.
         choices: Number of discrete actions; 0 for continuous ones.
         action_low: Smallest action per dimension, in action units.
         action_high: Largest action per dimension.
         observation_low: Smallest observation that the task declares.
         observation_high: Largest observation that the task declares.
         reward_threshold: Return from which the task counts as solved.
-        time_limit: Steps of the longest episode; 0 is none.
-        normalized: Whether the learner sees other observations and rewards than the task's.
+        time_limit: Maximum number of steps of an episode; 0 is none.
+        normalized: Whether the learner receives other observations and rewards than the task's.
         n_envs: Number of parallel environments.
         replays: Whether minibatches are drawn from a replay buffer.
         hyperparameters: All hyperparameters by our names.
@@ -133,12 +133,12 @@ class EpisodeRecord:
     """An episode that has ended.
 
     Attributes:
-        step: When it ended.
+        step: Environment step at which it ended.
         episode_return: Sum of the task's own rewards.
-        length: Its steps.
-        truncated: Whether it was cut off rather than ended by the task.
-        observations: The last ones, float64[<= 10, observations].
-        actions: The last ones, float64[<= 10, actions].
+        length: Number of steps.
+        truncated: Whether it was truncated and not terminated.
+        observations: The last observations, float64[<= 10, observations].
+        actions: The last actions, float64[<= 10, actions].
     """
 
     step: int
@@ -156,10 +156,10 @@ class TrainingSignals:
     Attributes:
         facts: Facts that do not change.
         step: Environment steps so far.
-        series: By name, see `environment_signals` and `network_signals`.
+        series: Series by name, see `environment_signals` and `network_signals`.
         values: Single readings by name.
-        episodes: The last ones, at most 20, in the order they ended.
-        metrics: What the training reports, by its name in the trace.
+        episodes: The last episodes, at most 20, in the order they ended.
+        metrics: Metrics that the training reports, by name in the trace.
         on_value: Called with step, name and value when a value is added to a series.
     """
 

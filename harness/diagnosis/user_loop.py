@@ -39,8 +39,8 @@ _MAX_REPORTED_ROWS = 4096
 class Diagnosis:
     """Diagnosis of one training in your own program.
 
-    It draws no random number and changes none of its inputs. It sees optimisers only of libraries
-    that have a watcher (PyTorch).
+    It draws no random numbers and does not change its inputs. It observes only optimisers of
+    libraries that have a watcher (PyTorch).
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class Diagnosis:
                 algorithm to skip the checks of replay.
             thresholds: By check id, if not the default.
             extra_checks: Your own checks.
-            only: Ids of the checks to evaluate; none for all.
+            only: Ids of the checks to evaluate; all if empty.
             skip: Ids of checks to leave out.
             period: Environment steps between evaluations; by default a hundredth of `steps` and at
                 least 400, or 500 without `steps`.
-            periods: By check id, the least number of steps between two evaluations of it, where
-                that is more than `period`.
+            periods: Minimum number of steps between two evaluations by check id, if it is larger
+                than `period`.
             strict: Whether a finding at error level raises `TrainingError` in `env.step`.
             say: Prints a message; called once per finding.
-            names: Your names of our hyperparameters, which remedies have in their place.
+            names: Your names of our hyperparameters; remedies have them instead of ours.
 
         Raises:
-            SpecError: A name belongs to no check, or no check is left.
+            SpecError: A name is not the id of a check, or no check is left.
         """
         found, troubles = load_all_checks()
         self._checks = [*found, *extra_checks]
@@ -106,7 +106,7 @@ class Diagnosis:
             "left_out": list_left_out(self._checks, only, skip),
             "say": say,
             "names": names,
-            "replaces_names": True,  # a loop of one's own has no options of `parallax train`
+            "replaces_names": True,  # a user's own loop has no options of `parallax train`
         }
         self._troubles, self._events = troubles, TrainingEvents()
         self._engine: DiagnosisEngine | None = None
@@ -150,7 +150,7 @@ class Diagnosis:
 
         Args:
             policy: Returns greedy actions for observations float32[N, ...]; must draw no random
-                number and use the network that is trained.
+                numbers and use the network that is trained.
             networks: Modules by name; names of target networks contain `target`.
         """
         self._require_engine()
@@ -280,14 +280,14 @@ class Diagnosis:
         return self._require_engine().report()
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Return the findings as a table, a row for each."""
-        import pandas  # half a second, and a loop needs none
+        """Return the findings as a table with one row per finding."""
+        import pandas  # imported here: it takes half a second, and training does not need it
 
         rows = [dict(finding.to_dict()) for finding in self.findings]
         return pandas.DataFrame(rows, columns=list(CheckFinding.COLUMNS))
 
     def __enter__(self) -> "Diagnosis":
-        """Return the diagnosis; leaving it evaluates the checks a last time."""
+        """Return the diagnosis; leaving the context evaluates the checks one last time."""
         return self
 
     def __exit__(
@@ -296,7 +296,7 @@ class Diagnosis:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Evaluate the checks a last time, also after an error, which is raised on."""
+        """Evaluate the checks one last time, also after an error, which propagates."""
         if self._engine is None or self._is_finished:
             return
         if error is None:
@@ -307,7 +307,7 @@ class Diagnosis:
         self._watching.close()
 
     def finish(self) -> tuple[CheckFinding, ...]:
-        """Evaluate the checks a last time, remove all hooks and return the findings."""
+        """Evaluate the checks one last time, remove all hooks and return the findings."""
         engine, self._is_finished = self._require_engine(), True
         engine.signals.step = self._events.steps
         try:

@@ -1,4 +1,4 @@
-"""All checks: ours, one file per subject, those of packages, and those that a user names."""
+"""All checks: our own, one file per subject, those of packages, and those that a user names."""
 
 import difflib
 import functools
@@ -42,7 +42,7 @@ def load_all_checks(
     """Return all checks, and messages about those that cannot be loaded.
 
     Args:
-        extra: `module:NAME` of a `DiagnosisCheck` each.
+        extra: `module:NAME` of each further `DiagnosisCheck`.
     """
     found, troubles = list(load_own_checks()), []
     for entry in find_entry_points(GROUP):
@@ -69,15 +69,15 @@ def get_default_thresholds() -> dict[str, float]:
 def list_left_out(
     checks: Sequence[DiagnosisCheck], only: Sequence[str], skip: Sequence[str]
 ) -> dict[str, str]:
-    """Return the checks that a user does not want, with the setting that leaves them out.
+    """Return the checks that a user excludes, with the setting that excludes them.
 
     Args:
         checks: All checks.
-        only: Ids of the checks to evaluate; none for all.
+        only: Ids of the checks to evaluate; all if empty.
         skip: Ids of checks to leave out.
 
     Raises:
-        SpecError: A name is no check, or no check is left.
+        SpecError: A name is not the id of a check, or no check is left.
     """
     check_names([*only, *skip], checks)
     left_out = {check.id: "diagnosis.skip" for check in checks if check.id in skip}
@@ -95,7 +95,7 @@ def check_names(names: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
     """Require that every name is the id of a check.
 
     Raises:
-        SpecError: A name is no check; the message has the closest id.
+        SpecError: A name is not the id of a check; the message has the closest id.
     """
     known = [check.id for check in checks]
     for name in names:

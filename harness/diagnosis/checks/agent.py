@@ -1,7 +1,7 @@
 """Checks of the agent: target networks, the acting network and the size of policy updates.
 
-The paper is RLExplorer, a tool that checks deep RL programs; its Table I has the ids that
-`paper_id` names.
+The paper is RLExplorer, a tool that checks deep RL programs; the ids in `paper_id` are from its
+Table I.
 """
 
 from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck

@@ -29,7 +29,7 @@ ENTROPY_DEFINITION = (
 )
 
 _FIRST_VALUES = 6
-"""Values that a low share is judged by; each is of eight actions unless the program reports it."""
+"""Number of values for a low share; each is of eight actions unless the program reports it."""
 
 _SIDE_VALUES = 3
 """Values on either side of a drop."""
@@ -92,7 +92,7 @@ def detect_fast_exploration_decay(signals: TrainingSignals, threshold: float) ->
     after = values[int(np.argmax(low)) :]
     if (
         len(after) < 8 or after.mean() > floor + 0.15
-    ):  # it did not stay low, so that the low value was chance
+    ):  # it did not stay low, so the low value was by chance
         return None
     begun = max(signals.facts.learning_starts, 0)
     arrived = int(steps[np.argmax(low)])
@@ -168,7 +168,7 @@ def detect_fluctuating_entropy(signals: TrainingSignals, threshold: float) -> Ch
 
 
 def detect_repeated_action(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect one action that is taken all the time, in four successive chunks of 256 steps."""
+    """Detect a single action at all steps of four successive chunks of 256 steps."""
     if "top_action" in signals.series:
         last = signals.series["top_action"].last(4)
         if len(last) == 4 and last.min() > threshold:

@@ -1,7 +1,7 @@
 """Checks of networks: activations, initialisation, gradients, losses, updates and values.
 
-RLExplorer has the first kinds; dormant units are Sokar et al. 2023 (arXiv:2302.12902), the
-effective rank is Kumar et al. 2021 (arXiv:2010.14498).
+RLExplorer defines most of them; dormant units are from Sokar et al. 2023 (arXiv:2302.12902), the
+effective rank is from Kumar et al. 2021 (arXiv:2010.14498).
 """
 
 import re
@@ -19,7 +19,7 @@ from parallax.harness.diagnosis.check import (
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 _WHOLE_LAYER = 0.99
-"""Share of dead units from which a layer counts as dead as a whole."""
+"""Share of dead units from which a whole layer counts as dead."""
 
 
 def _compute_last_median(signals: TrainingSignals, name: str, count: int = 5) -> float | None:
@@ -30,13 +30,13 @@ def _compute_last_median(signals: TrainingSignals, name: str, count: int = 5) ->
 def detect_not_a_number(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect NaN and infinite values of weights, losses, gradients, metrics and rewards.
 
-    An error of the training that speaks of them counts as well: upstream's own checks raise before
-    the next evaluation.
+    An error message of the training that mentions them counts as well: upstream's own checks raise
+    before the next evaluation.
     """
     places = [
         f"a {name.replace('_', ' ')}"
         for name, series in {**signals.series, **signals.metrics}.items()
-        # Other values may have no number in a sound training, as the explained variance of equal
+        # Other values may be NaN in a healthy training, such as the explained variance of equal
         # returns.
         if ("loss" in name or name == "gradient_norm")
         and series.count
@@ -60,10 +60,10 @@ def _shorten_error(text: str) -> str:
 
 
 def detect_large_learning_rate(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect learning rates far above those that anybody trains with, of Adam and its relatives.
+    """Detect learning rates of Adam and its variants that are far above all usual ones.
 
-    Their step is as long as the rate whatever the gradient is (Kingma & Ba 2015, section 2.1); that
-    of plain gradient descent is not, so that its rates say nothing.
+    Their steps are about as long as the rate for any gradient (Kingma & Ba 2015, section 2.1).
+    Those of plain gradient descent are not, so its rates are not checked.
     """
     for name, rate in signals.values["learning_rates"].items():
         if "adam" in name.lower() and rate > threshold:
@@ -160,8 +160,8 @@ def detect_bad_gradients(signals: TrainingSignals, threshold: float) -> CheckRes
 def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect parameters that got no gradient in `threshold` steps of their optimiser.
 
-    Dead units get gradients that are always zero, too: where a whole
-    layer was dead, that is `dead-or-saturated-units`'s to report.
+    Dead units also get gradients that are always zero: if a whole layer was dead,
+    `dead-or-saturated-units` reports it instead.
     """
     values, total = signals.values, signals.values["parameters"]
     missed = [count for count in values["unreached"].values() if count >= threshold]
@@ -211,7 +211,7 @@ def detect_frozen_weights(signals: TrainingSignals, threshold: float) -> CheckRe
 
 
 def detect_failed_fit(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect a policy network of which a copy cannot be fitted to eight states."""
+    """Detect a policy network whose copy cannot be fitted to eight states."""
     before, after = signals.values["fitting"]
     if before <= 1e-6 or after <= threshold * before:
         return None

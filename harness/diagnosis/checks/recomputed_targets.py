@@ -1,8 +1,8 @@
 """Checks of targets, returns and advantages that are read from the losses of running code.
 
-A watcher reads what a loss compares predictions with, and finds the rows of the minibatch among
-the last transitions (`minibatch_matching`). Networks evaluated just before give the values
-of the next states.
+A watcher reads the targets that a loss compares predictions with, and finds the rows of the
+minibatch among the last transitions (`minibatch_matching`). Networks that were evaluated just
+before give the values of the next states.
 """
 
 import dataclasses
@@ -87,7 +87,7 @@ def _detect_wrong_ends(
 
 
 def _is_scaled_reward(target: Array, reward: Array, tolerance: float) -> bool:
-    """Return whether targets are rewards times one number."""
+    """Return whether targets are rewards times a constant."""
     square = float(np.dot(reward, reward))
     weight = float(np.dot(reward, target)) / square if square else 0.0
     return bool(np.abs(target - weight * reward).max() <= tolerance)
@@ -145,7 +145,7 @@ def _has_hyperparameter(facts: TrainingFacts, hyperparameter: str) -> bool:
 def _fit_targets(
     one: MatchedMinibatch, facts: TrainingFacts, gamma: float, threshold: float
 ) -> tuple[bool, str, bool, float, float] | None:
-    """Return an exact fit: is it wrong, the value's name, is that the right value, weights."""
+    """Return an exact fit: whether it is wrong, the value's name and correctness, the weights."""
     goes_on = ~(one.found.terminated | one.found.truncated)
     target, reward = one.targets[goes_on], one.found.rewards[goes_on]
     if len(target) < _MIN_ROWS:
@@ -202,7 +202,7 @@ def _iterate_next_values(
 
 
 def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect returns that break the recursion of lambda returns.
+    """Detect returns that violate the recursion of lambda returns.
 
     R_t = r_t + gamma * (1 - end_t) * ((1 - lambda) * V(s_{t+1}) + lambda * R_{t+1}), which is GAE
     plus the value (Schulman et al. 2016, arXiv:1506.02438, equations 14 to 16).
@@ -251,7 +251,7 @@ def _is_mostly_wrong(wrong: Array, few: int) -> bool:
 
 
 def _collect_recursion_rows(values: Sequence[MatchedMinibatch], window: int) -> tuple[Array, ...]:
-    """Return, reward, next value, next return and end, of steps whose next one is known."""
+    """Collect return, reward, next value, next return and end of steps with a known next step."""
     worth: dict[int, float] = {}
     returned: dict[int, tuple[float, float, int, bool, bool]] = {}
     for one in (one for one in values if one.window == window):

@@ -35,7 +35,7 @@ def detect_wrong_targets(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect reported targets with hardly any terminal transitions, though episodes do end."""
+    """Detect reported targets with hardly any terminal transitions although episodes terminate."""
     count, ends = signals.values["reported_targets"]
     wanted = count * signals.values["ended_by_task"] / max(signals.step, 1)
     if wanted < 25 or ends > threshold * wanted:
@@ -115,7 +115,7 @@ def compute_discounted_returns(rewards: Array, gamma: float) -> Array:
 
 
 def _remove_scale(values: Array) -> Array:
-    """Return standardised values; zeros if they have no spread."""
+    """Return standardised values, or zeros if all values are equal."""
     spread = float(values.std())
     return (values - values.mean()) / spread if spread > 1e-9 else np.zeros_like(values)
 

@@ -32,7 +32,7 @@ def detect_constant_returns(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_unsettled_returns(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect a spread of returns, in windows of 3, that still changes late in the run."""
+    """Detect that the spread of returns, in windows of 3, still changes late in the run."""
     facts, series = signals.facts, signals.series["return"]
     late = series.between(0.8 * (facts.steps or 0), float("inf"))
     if len(late) < 5 * _WINDOW_EPISODES:
@@ -73,7 +73,7 @@ def detect_missing_discount(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_missing_metric(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect a metric that was reported regularly and is not reported any more."""
+    """Detect a metric that was reported regularly but no longer is."""
     last, gaps = signals.values["metric_steps"], signals.values.get("metric_gaps", {})
     silent = {
         name: signals.step - step
