@@ -35,14 +35,14 @@ AnswerTable = dict[tuple[str, str], ProbeAnswer]
 """Answers by probe and implementation."""
 
 OTHER_NUMBERS = "as before, with other numbers"
-"""End of the description of an answer that changed in its numbers alone."""
+"""End of the description of an answer of which only the numbers changed."""
 
 
 def load_report(path: Path) -> ProbeReport:
     """Load a stored report.
 
     Raises:
-        SpecError: There is none at `path`.
+        SpecError: There is no report at `path`.
     """
     what = f"stored answers. Write them with --json {path}"
     content = load_json(path, dict[str, Any], what)
@@ -53,7 +53,7 @@ def load_report(path: Path) -> ProbeReport:
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
-    """Return the stored report with new answers in place of old ones."""
+    """Return the stored report with its answers replaced by new ones."""
     old = {result.probe: result for result in stored.results}
     known = {probe.name: probe for probe in PROBES}
     for result in report.results:
@@ -204,7 +204,7 @@ def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | 
 
 
 def list_seed_flips(report: ProbeReport, seeds: int) -> list[str]:
-    """Return one line per answer that on other scripted numbers is not that of the first.
+    """Return one line per answer that changes with other scripted numbers.
 
     An answer flips if it agrees with its source on one set of numbers and differs on another, or if
     it cannot be measured on one of them.

@@ -1,7 +1,7 @@
-"""The catalogue of probes: every question that is put to an algorithm's implementations.
+"""The catalogue of probes: all questions about the implementations of an algorithm.
 
-Questions that several algorithms share are built by `families`; those of one algorithm stand beside
-the functions that measure them. `select_probes` chooses by name, `sort_probes` orders by how many
+Questions that several algorithms share are built by `families`; those of one algorithm are in the
+module that measures them. `select_probes` chooses by name, `sort_probes` orders by how many
 injected bugs a probe finds.
 """
 

@@ -34,9 +34,9 @@ from parallax.harness.probes.td3 import experiments, updates
 DDPG_PAPER = "Lillicrap et al. 2016 (arXiv:1509.02971)"
 DDPG_ALGORITHM = f"{DDPG_PAPER}, algorithm 1"
 THETA, SIGMA = 0.15, 0.2
-"""The paper's process of exploration noise."""
+"""Parameters of the paper's Ornstein-Uhlenbeck exploration noise."""
 WEIGHT_DECAY = 0.1
-"""A weight decay that shows in a step."""
+"""A weight decay that is large enough to be measured in one step."""
 
 run_update = functools.partial(experiments.run_update, algorithm="ddpg")
 run_huge_rewards = functools.partial(experiments.run_huge_rewards, algorithm="ddpg")
@@ -185,7 +185,7 @@ UPDATE_PROBES: Sequence[Probe] = (
 NOISE_NAMES = ("share of the previous noise that remains", "deviation of the added noise")
 EPISODE_END_NAME = "share that remains after the end of an episode"
 FIRST_NOISE_ROW = 2
-"""The first steps are left out: some implementations start with a step of their own."""
+"""Earlier steps are left out, because some implementations start with a different step."""
 
 
 def compute_action_noise(run: ProbeRun) -> Array:
@@ -195,7 +195,7 @@ def compute_action_noise(run: ProbeRun) -> Array:
 
 
 def _fit_noise_process(run: ProbeRun, rows: Array) -> Array:
-    # Weights of the noise before and of the number drawn in the noise of some steps.
+    # Fit noise = a * previous noise + b * drawn number to some steps, and return a and b.
     noise, drawn = compute_action_noise(run), run.experiment.scripted_data.acting_noise
     basis = np.stack([noise[rows - 1].ravel(), drawn[rows].ravel()], axis=1)
     return np.asarray(np.linalg.lstsq(basis, noise[rows].ravel(), rcond=None)[0])

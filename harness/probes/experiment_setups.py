@@ -1,4 +1,4 @@
-"""Experiments that several probes read."""
+"""Data, weights, settings and experiments that several probes share."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ WIDE_LOW, WIDE_HIGH = (-1.0, -2.0), (3.0, 2.0)
 """Bounds that distinguish units and dimensions; one half range, as TorchRL needs."""
 HALF_RANGE = 2.0
 NARROW_LOW, NARROW_HIGH = (-0.1, -0.5), (0.5, 0.1)
-"""Bounds that are near each other, and of which neither lies around 0."""
+"""Narrow bounds whose range is not centred at 0 in any dimension."""
 BOUND_NAMES = tuple(
     f"{edge} bound {dimension} of the {kind} range"
     for kind in ("wide", "narrow")
@@ -43,7 +43,7 @@ SHORT_OFF_POLICY_SETTINGS: dict[str, Any] = {
 SHORT_STEPS = 100
 """Steps of a training that is long enough for every framework's own settings."""
 NO_LEARNING = 1e-30
-"""A learning rate that leaves float32 weights as they are."""
+"""A learning rate that is too small to change float32 weights."""
 
 
 def make_continuous_data(
@@ -57,12 +57,12 @@ def make_continuous_data(
     """Return random data; with `ends`, every fifth step terminates or truncates an episode.
 
     Args:
-        cache: Has the seed of all numbers.
+        cache: Provides the seed of all numbers.
         steps: Environment steps.
         low: Smallest action per dimension.
         high: Largest action per dimension.
         ends: Whether episodes end.
-        replaced: Fields of the dictation to use instead.
+        replaced: Fields of the scripted data to replace.
     """
     generator = np.random.default_rng(cache.seed)
     actions = len(low)
@@ -86,10 +86,10 @@ def make_discrete_data(
     """Return the same with discrete actions.
 
     Args:
-        cache: Has the seed of all numbers.
+        cache: Provides the seed of all numbers.
         steps: Environment steps.
         ends: Whether episodes end.
-        replaced: Fields of the dictation to use instead.
+        replaced: Fields of the scripted data to replace.
     """
     picks = np.random.default_rng([cache.seed, 2]).uniform(size=(steps, 1))
     world = make_continuous_data(cache, steps, (), (), ends)
@@ -137,8 +137,8 @@ def set_pass_through_weights(
     Args:
         weights: Changed in place.
         network: Canonical name.
-        head: Its output layer.
-        shift: Keeps the hidden unit that passes the observation on above 0.
+        head: The head's output layer.
+        shift: Bias that keeps the pass-through hidden unit above 0.
     """
     for name, array in weights.items():
         if name.startswith(f"{network}."):
@@ -161,11 +161,11 @@ def build_off_policy_experiment(
     """Return a training with random actions, then an update per step on the first transitions.
 
     Args:
-        name: Of the experiment.
+        name: Name of the experiment.
         algorithm: `td3` or `sac`.
-        world: What is dictated.
-        networks: Weights to start from.
-        snapshots: Optimiser steps to keep in full.
+        world: Scripted data.
+        networks: Initial weights.
+        snapshots: Number of optimizer steps to save in full.
         warm_up: Steps with random actions.
         changes: Further hyperparameters.
     """
@@ -185,7 +185,7 @@ def choose_rare_update_settings(
 ) -> dict[str, Any]:
     """Return settings with one update after all steps, or at least few updates of the policy.
 
-    What the framework has of it: as little as possible, for nothing is read of these updates.
+    The updates are as few as the framework supports, because no probe reads them.
     """
     rare: dict[str, Any] = {"train_freq": steps, "gradient_steps": 1}
     late: dict[str, Any] = {"policy_delay": steps + 1}
@@ -199,7 +199,7 @@ def choose_rare_update_settings(
 
 
 def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
-    """Multiply the outputs of all critics but the target critics, in place."""
+    """Multiply the outputs of all critics except target critics, in place."""
     for name in ("critic1.out.weight", "critic2.out.weight"):
         if name in weights:
             weights[name] = round_to_float32(weights[name] * factor)
@@ -241,7 +241,7 @@ def build_defaults_experiment(
     """Return a short training with library defaults and the framework's own initial weights.
 
     Args:
-        cache: Gives the seed.
+        cache: Provides the seed.
         algorithm: Name of the algorithm.
         number: Number of the training; each has its own seed.
         changes: Settings that shorten it.

@@ -138,15 +138,15 @@ OWN_DEFAULTS = AlignmentLevel()
 
 
 class ExperimentCache:
-    """One framework's runs of experiments, each carried out once.
+    """Cache of one framework's runs of experiments, each executed once.
 
     Attributes:
         adapter: The framework's adapter.
         seed: Seed of all scripted numbers.
-        interventions: Changes that each run of one of their algorithms is made with.
+        interventions: Changes that are made in each run of one of their algorithms.
         level: Alignment of the hyperparameters.
-        script: The user's own copy of the framework's script, which is run in its place.
-        acceleration: How each run is accelerated; `none` for not.
+        script: The user's own copy of the framework's script, which is run instead of it.
+        acceleration: How each run is accelerated, or `none`.
     """
 
     def __init__(
@@ -174,11 +174,11 @@ class ExperimentCache:
         return self._source_lines.get(algorithm, {}).get(event, "")
 
     def describe_infinite_actions(self, algorithm: str) -> str:
-        """Return words on an action that was not finite in any training; empty if all were."""
+        """Describe an action of any training that was not finite; empty if all were finite."""
         return self._not_finite.get(algorithm, "")
 
     def run(self, experiment: ProbeExperiment) -> ProbeRun:
-        """Return the run of an experiment, carried out at the first call.
+        """Return the run of an experiment, which is executed at the first call.
 
         Raises:
             SpecError: The framework refuses a hyperparameter.
@@ -199,7 +199,7 @@ class ExperimentCache:
         return found
 
     def set_value(self, key: Hashable, value: Any) -> None:
-        """Set what `get_or_compute` returns for `key`."""
+        """Set the value that `get_or_compute` returns for `key`."""
         self._cache[key] = value
 
     def accepts_settings(self, algorithm: str, changes: Mapping[str, Any], steps: int) -> bool:

@@ -1,6 +1,6 @@
 """Figures of answers as SVG text: functions, densities of actions, surfaces of a loss.
 
-The formula that is drawn is the one that the measured numbers are found to follow.
+A drawn formula is the one that the measured numbers follow.
 """
 
 import io
@@ -29,7 +29,7 @@ from parallax.harness.probes.results import (
 
 PAPER_COLOR = "black"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, which all readers can distinguish."""
+"""Okabe and Ito's colours, which colour-blind readers can distinguish."""
 SIZE = (4.6, 2.9)
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
@@ -43,7 +43,7 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": 8,
 }
 MIN_CURVE_POINTS, MAX_MARKER_POINTS = 5, 20
-"""Fewest numbers that make a figure, and a line."""
+"""Fewest numbers of a figure, and of a line without markers."""
 
 FigureDrawer = Callable[[Figure], None]
 
@@ -51,7 +51,7 @@ FigureDrawer = Callable[[Figure], None]
 def make_curve_drawer(result: ProbeResult) -> FigureDrawer | None:
     """Return a drawer of the answers over their axis, one line per group, the paper dashed.
 
-    None where nothing differs or there is nothing to run over.
+    None if nothing differs or there is no axis.
     """
     kinds = {a.comparison.kind for a in result.answers.values() if not a.unmeasured}
     if result.axis is None or kinds <= {AGREES} or len(result.axis.values) < MIN_CURVE_POINTS:
@@ -88,7 +88,7 @@ def _is_group_as_paper(result: ProbeResult, group: tuple[str, ...]) -> bool:
 
 
 def _is_near_paper(answer: ProbeAnswer) -> bool:
-    # So close that only the difference can be seen.
+    # So near that only a plot of the difference shows it.
     largest = float(np.max(np.abs(answer.value - answer.expected), initial=0.0))
     return largest < 0.1 * float(np.ptp(answer.expected))
 
@@ -108,9 +108,9 @@ def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
     """Render a figure as an SVG element.
 
     Args:
-        draw: Draws it.
-        name: Unique on the page.
-        fixed: Whether it has a size of its own, and not that of what it stands in.
+        draw: Draws the figure.
+        name: Unique name on the page.
+        fixed: Whether the figure has a fixed size, and not that of its container.
     """
     settings: Any = {**STYLE, "svg.hashsalt": name}
     with mpl.rc_context(settings):
@@ -127,7 +127,7 @@ def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
 
 
 def _draw_line(ax: Axes, x: Array | None, values: Array, label: str, color: str) -> None:
-    # Where the axis starts anew, so does the line. What is no function of the axis alone is dots.
+    # Start a new line where the axis restarts; draw values that jump along the axis as dots.
     if x is None or len(x) != len(values):
         return
     dots = len(x) < MAX_MARKER_POINTS or _has_jumps(values)
@@ -159,7 +159,7 @@ ACTION_PROBE, VALUE_CLIPPING_PROBE = "ppo.action", "ppo.value_clipping"
 ACTION_STD = 0.3
 ACTION_MEANS = (0.0, -0.6)
 VALUE_TOLERANCE = 2e-3
-"""A pull, in units of return, that is none."""
+"""Gradients up to this size, in units of return, count as 0."""
 
 
 def make_density_drawer(result: ProbeResult) -> FigureDrawer | None:
@@ -221,7 +221,7 @@ def _classify_bounding(result: ProbeResult, name: str) -> str | None:
 def make_surface_drawer(result: ProbeResult) -> FigureDrawer | None:
     """Return a drawer of the value loss's derivative for each group with a known form.
 
-    None where nothing differs.
+    None if nothing differs.
     """
     every = {group: _identify_value_loss(result, group[0]) for group in result.groups}
     found = {group: loss for group, loss in every.items() if loss is not None}

@@ -49,7 +49,7 @@ def find_interventions(
     """Return interventions by their names, checked for one of the algorithms that they are for.
 
     Raises:
-        SpecError: As of `resolve_interventions`.
+        SpecError: See `resolve_interventions`.
     """
     adapter = load_adapter(framework)
     first = find_intervention(text.split(INTERVENTION_SEPARATOR)[0], adapter, algorithms)

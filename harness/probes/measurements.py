@@ -1,8 +1,8 @@
 """Measurements from a run: losses, targets and minibatches solved from upstream's gradients.
 
 The gradient of a layer is the sum over the minibatch of (gradient by the output) x (input). With
-fewer rows than units the gradients by the outputs can be solved for, row by row, so a loss need not
-be read from upstream's code: it is computed from what upstream's optimizer received.
+fewer rows than units the gradients by the outputs can be solved for, row by row. So a loss need not
+be read from upstream's code: it is computed from the gradients that upstream's optimizer received.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class CriticMinibatch:
 UNKNOWN_OBSERVATIONS = "its networks received inputs that are not observations of the run"
 SUBSTITUTE_NETWORKS_NOTE = "its agent takes any network, and these came from the probe"
 MAX_UPDATES = 5
-"""Number of updates that are read: stale or accumulated state shows after the first only."""
+"""Number of updates that are read: stale or accumulated state is visible only after the first."""
 
 
 def find_minibatch(run: ProbeRun, step: OptimizerStepRecord | None = None) -> CriticMinibatch:
@@ -211,7 +211,7 @@ class CriticReading:
     Attributes:
         slope: Second derivative of the loss by the prediction, times the rows, per row.
         target: Target of the predictions, per row.
-        predictions: Of both critics, float[2, rows].
+        predictions: Predictions of both critics, float[2, rows].
     """
 
     slope: Array
@@ -260,8 +260,8 @@ class TargetShares:
 
     Attributes:
         names: Canonical names of the target's arrays.
-        shares: By array and move: 0 where an array stays behind, infinite where it moves elsewhere
-            than to the online network, NaN where it has no way to go.
+        shares: By array and move: 0 if the array does not move, infinite if it moves in another
+            direction than to the online network, NaN if it is already equal to it.
     """
 
     names: tuple[str, ...]
@@ -277,8 +277,8 @@ class TargetShares:
 def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
     """Return how far each array of a target network moved in its first updates.
 
-    A target moves at those optimizer steps after which any of its arrays differs. One that never
-    moves is read at the updates of its network.
+    A target moves at those optimizer steps after which any of its arrays differs. A target that
+    never moves is measured at the updates of its network.
 
     Raises:
         UnmeasuredError: No step of its network was saved.
@@ -294,7 +294,7 @@ def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
 
 
 def _read_after_move(run: ProbeRun, number: int) -> Parameters:
-    # All networks when the next optimizer step begins: targets have moved by then.
+    # Weights before the next optimizer step, because targets have moved by then.
     following = run.record.steps[number + 1 : number + 2]
     if following and not following[0].before:
         return run.record.steps[number].before  # not saved: nothing is known of this move
@@ -307,7 +307,7 @@ def _has_target_moved(run: ProbeRun, names: Sequence[str], number: int) -> bool:
 
 
 MAX_DETOUR = 1e-2
-"""Part of a target's move that may lead elsewhere, by rounding, as a share of the move."""
+"""Largest share of a target's move that may be in another direction, due to rounding."""
 
 
 def _measure_target_share(run: ProbeRun, name: str, number: int) -> float:
@@ -322,11 +322,11 @@ def _measure_target_share(run: ProbeRun, name: str, number: int) -> float:
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:
-    """Return words for some of the arrays of networks, as few as possible.
+    """Describe some of the arrays of networks in as few words as possible.
 
     Args:
         names: Canonical names, such as `critic1_target.0.bias`.
-        everything: Names of all arrays that are spoken of.
+        everything: Names of all arrays in question.
     """
     chosen, whole = set(names), set(everything)
     if chosen == whole:

@@ -1,7 +1,7 @@
-"""Probes: one question with the paper's answer, how it is measured, and how answers compare.
+"""Probes: one question with the paper's answer, its measurement, and the comparison of answers.
 
 Differences are located in upstream's source. Parts that an adapter names in `recipe_parts` are this
-project's code there (what upstream leaves to its users), and no verdict on upstream rests on them.
+project's code (upstream leaves them to its users), so they are no evidence about upstream.
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ def compare_arrays(
 ) -> AnswerComparison:
     """Return the simplest relation that explains `value`.
 
-    A factor or an offset needs several numbers that share it: any single number is a multiple of
-    another.
+    A factor or an offset needs several numbers that share it, because any single number is a
+    multiple of another.
 
     Args:
         value: The measured numbers.
@@ -93,13 +93,13 @@ class ProbeMeasurement:
 
     Attributes:
         value: Measured numbers; any shape.
-        expected: The formula's; same shape.
+        expected: The formula's numbers; same shape.
         axis: Quantity that an array runs over, or None.
         alternatives: Numbers of other known formulas on the same inputs, by their description.
         terms: Quantities that the numbers may be a weighted sum of, by their description, the
             paper's first; each of the same shape.
-        meaning: Description of a difference that is known while measuring; empty to word the
-            numbers.
+        meaning: Description of a difference that is known while measuring; if empty, the numbers
+            are described.
     """
 
     value: Array
@@ -120,12 +120,12 @@ class Probe:
         citation: Paper, and the place of the formula in it.
         quantity: Description of the numbers, with the unit.
         measure: Measures one framework.
-        describe: Words a comparison that is not `agrees`.
+        describe: Describes a comparison that is not `agrees`.
         tolerance: Largest relative difference that counts as rounding: the probe's resolution.
         counts: Whether the numbers are integer counts.
         has_own_units: Whether each number has its own unit, so that differences are shares of it;
-            not-a-number stands for what was not measured.
-        part: Part of an implementation that is read; decides whether it is upstream's code.
+            NaN stands for numbers that were not measured.
+        part: Part of the implementation that is measured; decides whether it is upstream's code.
         events: Events at which a difference arises (see `contract.probing.protocol`); the first
             with a known source line counts.
     """
@@ -153,7 +153,7 @@ class Probe:
         return self.name.split(".", 1)[1]
 
     def reads_recipe(self, recipe_parts: Sequence[str]) -> bool:
-        """Return whether an adapter declares what is read as its own code, by part or by name."""
+        """Return whether the adapter declares the measured code as its own, by part or by name."""
         return self.part in recipe_parts or self.short_name in recipe_parts
 
 
@@ -176,7 +176,7 @@ def run_probe(probe: Probe, caches: Mapping[str, ExperimentCache]) -> ProbeResul
 
 
 MAX_NUMBER = 1e9
-"""Numbers of a probe are below this; larger ones are a division by almost nothing."""
+"""Numbers of a probe are below this; larger ones come from a division by almost 0."""
 
 
 def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
@@ -291,13 +291,13 @@ DescribeDifference = Callable[[AnswerComparison, ProbeMeasurement], str]
 
 
 def make_relation_description(subject: str) -> DescribeDifference:
-    """Return a function that words how `subject` relates to the paper's."""
+    """Return a function that describes how `subject` relates to the paper's."""
 
     def describe(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
         if comparison.kind == FACTOR:
             return f"{subject}: {comparison.size:.4g} times the paper's"
         if comparison.kind == NUMBER:
-            # Adding 0 makes 0 of -0.
+            # Adding 0 turns -0 into 0.
             (value,), (paper,) = np.ravel(measurement.value) + 0.0, np.ravel(measurement.expected)
             return f"{subject}: {value:.4g}, the paper's is {paper:.4g}"
         if comparison.kind == OFFSET:

@@ -1,4 +1,4 @@
-"""Two-layer networks in NumPy float64: what oracles compute with, and how answers are read.
+"""Two-layer networks in NumPy float64, to compute expected numbers and to read gradients.
 
 All functions take weights in the canonical layout of `parallax.harness.contract.probing.protocol`.
 """
@@ -45,7 +45,7 @@ NETWORK_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Networks by algorithm."""
 POLICY_HEADS: Mapping[str, tuple[str, ...]] = {"sac": ("mean", "std")}
-"""Output layers of the policy, where it has not the one layer `out`."""
+"""Output layers of policies that have others than the single layer `out`."""
 
 
 def compute_features(
@@ -89,15 +89,15 @@ def solve_output_gradient(
     """Return the gradient of a loss by a network's output per row, solved from the last layer's.
 
     The gradient of the last layer is the sum over rows of (gradient by the output) x (its
-    inputs). With more hidden units than rows that can be solved for the rows. So what a
-    loss does to each transition is read off upstream's own gradients.
+    inputs). With more hidden units than rows, this can be solved for the rows. So the effect of
+    a loss on each transition is read from upstream's own gradients.
 
     Args:
-        gradients: As upstream's optimiser found them.
-        weights: Of the network at that moment.
+        gradients: Gradients that upstream's optimizer received.
+        weights: Weights of the network at that time.
         network: Canonical name.
         inputs: The minibatch, float[rows, inputs].
-        activation: Of the hidden layers.
+        activation: Activation of the hidden layers.
         layer: The output layer.
 
     Returns:
@@ -122,12 +122,12 @@ def backpropagate_gradients(
     """Return gradients of all weights and biases for given gradients by the outputs of each head.
 
     Args:
-        weights: Of the network.
+        weights: Weights of the network.
         network: Canonical name.
         inputs: The minibatch, float[rows, inputs].
         activation: ReLU or tanh.
-        pulls: By head, float[rows, outputs].
-        above: What the input of a ReLU unit exceeds where gradients pass.
+        pulls: Gradients by outputs for each head, float[rows, outputs].
+        above: Gradients pass a ReLU unit whose input exceeds this.
     """
     layers, hidden, slopes = [inputs], inputs, []
     for layer in ("0", "1"):
@@ -166,15 +166,15 @@ def draw_weights(
     """Return well-conditioned random weights of an algorithm's networks; targets differ.
 
     Args:
-        generator: Of the numbers.
-        algorithm: Name.
+        generator: Generator of the numbers.
+        algorithm: Name of the algorithm.
         observation_size: Number of observation dimensions.
-        action_size: Number of action dimensions, or of choices.
+        action_size: Number of action dimensions, or of discrete actions.
         sizes: Units of both hidden layers; None for those of `HIDDEN_LAYERS`.
     """
     heads: Mapping[str, Sequence[str]] = {"policy": POLICY_HEADS.get(algorithm, ("out",))}
     networks, (first, second) = NETWORK_NAMES[algorithm], sizes or HIDDEN_LAYERS[algorithm][0]
-    # Without a policy there are values of all choices.
+    # Without a policy, critics output values of all discrete actions.
     choosing = "policy" not in networks
     weights: dict[str, Array] = {}
     for network in networks:

@@ -1,6 +1,6 @@
-"""Relations of measured numbers to the paper's where they are another function of the inputs.
+"""Relations of measured numbers to the paper's if they are another function of the inputs.
 
-Only forms that hold for several numbers are named; by chance few do for a single one.
+Only forms that hold for several numbers are named, since these rarely hold by chance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ from parallax.harness.contract.adapter import Array
 
 RELATION_TOLERANCE = 2e-3
 """Share of the paper's largest magnitude within which two numbers count as equal."""
-_MIN_NUMBERS = 6  # numbers, for anything to be said
-_MIN_GROUP_SIZE = 3  # of them, for a form
+_MIN_NUMBERS = 6  # fewest numbers for any description
+_MIN_GROUP_SIZE = 3  # fewest of them that a form must explain
 
 
 OTHER_FUNCTION = "another function of its inputs"
-"""Words where no relation is known."""
+"""Description if no relation is known."""
 _SHAPES: Mapping[str, Callable[[Array], Array]] = {
     "the square": np.square,
     "the absolute value": np.abs,
@@ -29,14 +29,14 @@ _SHAPES: Mapping[str, Callable[[Array], Array]] = {
     "the logarithm": lambda e: np.log(np.maximum(np.abs(e), 1e-12)),
     "the reciprocal": lambda e: 1 / np.where(np.abs(e) > 1e-12, e, np.inf),
 }
-"""Functions of the paper's numbers that faults make of them."""
+"""Functions of the paper's numbers that faults may compute instead."""
 
 
 def describe_weighted_sum(value: Array, terms: Mapping[str, Array]) -> str:
     """Return the weights of known quantities that add up to `value`; empty if they do not.
 
     Args:
-        value: What was measured; any shape.
+        value: Measured numbers; any shape.
         terms: Quantities of the same shape, by their description.
     """
     known = {name: np.ravel(term) for name, term in terms.items() if np.size(term) == value.size}
@@ -60,8 +60,8 @@ def describe_relation(value: Array, expected: Array) -> str:
     """Return a relation in words, such as `at most 0.5, for 7 of 24`; empty if none is known.
 
     Args:
-        value: What was measured; any shape.
-        expected: What the formula gives; the same shape, or nothing is said.
+        value: Measured numbers; any shape.
+        expected: The formula's numbers; with another shape, the result is empty.
     """
     if value.shape != expected.shape or value.size < _MIN_NUMBERS:
         return ""
@@ -101,7 +101,7 @@ def _describe_clipping(v: Array, e: Array, other: Array, room: float) -> str:
 
 
 def _describe_subset(v: Array, e: Array, room: float) -> str:
-    # Of those numbers that differ, where others do not.
+    # Describes the numbers that differ if others do not.
     if _is_near(v, 0.0, room):
         return "0"
     if _is_near(v, float(v.mean()), room):
@@ -149,7 +149,7 @@ def _describe_line(v: Array, e: Array, room: float) -> str:
 
 
 def _describe_shape(v: Array, e: Array, room: float) -> str:
-    # A function of the paper's numbers, up to a factor.
+    # Finds a function of the paper's numbers, up to a factor.
     for name, function in _SHAPES.items():
         shaped = function(e)
         norm = float(shaped @ shaped)

@@ -1,4 +1,4 @@
-"""The answers as one HTML page that needs nothing else, and as a Markdown page with figures."""
+"""Reports of answers: terminal lines, a self-contained HTML page, and a Markdown page."""
 
 import textwrap
 from collections import Counter
@@ -25,7 +25,7 @@ from parallax.harness.record.labels import get_label
 
 LINE_WIDTH = 100
 MAX_LISTED_PROBES = 5
-"""Differences of one implementation that are listed."""
+"""Largest number of listed differences of one implementation."""
 LEGEND = (
     "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
     "function, with the largest difference;  n another number, by which share;  # another count;  "

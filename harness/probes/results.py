@@ -41,7 +41,7 @@ class ProbeAnswer:
     Attributes:
         value: Measured numbers; any shape.
         expected: Numbers of the paper's formula on the same inputs, same shape.
-        comparison: Value against expected.
+        comparison: Comparison of `value` with `expected`.
         meaning: Description of the difference, in one line.
         unmeasured: Reason why there is no answer; empty if there is one.
         failed: Whether that reason is an error.
@@ -171,7 +171,7 @@ JSON_KEYS = {"axis_values": "along", "source_line": "arises"}
 def report_to_dict(report: ProbeReport) -> dict[str, Any]:
     """Return a report as plain numbers, texts, lists and dicts; NaN becomes None."""
     content = to_plain(report)
-    if report.alignment == "defaults":  # as files from before there were levels
+    if report.alignment == "defaults":  # like files that are older than alignment levels
         del content["alignment"], content["hps"]
     return {"schema": REPORT_SCHEMA, **content}
 
@@ -182,16 +182,16 @@ def report_to_text(report: ProbeReport) -> str:
 
 
 def plain_report_to_text(content: dict[str, Any]) -> str:
-    """Return the JSON form of a plain report, one line per probe; takes `results` out of it."""
+    """Return the JSON form of a plain report, one line per probe; removes `results` from it."""
     results = ",\n".join(json.dumps(result, allow_nan=False) for result in content.pop("results"))
     head = json.dumps(content, allow_nan=False, indent=2).removesuffix("\n}")
     return f'{head},\n  "results": [\n{results}\n  ]\n}}\n'
 
 
 def share_answers(content: dict[str, Any]) -> dict[str, Any]:
-    """Return a plain report in which an answer that repeats an earlier one is that one's name.
+    """Return a plain report in which a repeated answer is replaced by the name of the first one.
 
-    Releases of one framework mostly answer alike, so a history is a tenth as long.
+    Releases of one framework mostly have equal answers, so a history is ten times shorter.
     """
     shared = []
     for result in content["results"]:
@@ -208,7 +208,7 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
     """Inverse of `report_to_dict`.
 
     Raises:
-        ValueError: Not written by this version of the schema, or damaged.
+        ValueError: The content is damaged, or not of this version of the schema.
     """
     if content.get("schema") != REPORT_SCHEMA:
         schema = str(content.get("schema"))[:20]
@@ -238,7 +238,7 @@ def result_from_dict(content: Mapping[str, Any]) -> ProbeResult:
         quantity=content["quantity"],
         axis=None if axis is None else AnswerAxis(axis["label"], _array_from_list(axis["values"])),
         answers={
-            # A text names the implementation that has the same answer; see `share_answers`.
+            # A string is the name of the implementation with the same answer; see `share_answers`.
             name: _answer_from_dict(answers[answer] if isinstance(answer, str) else answer)
             for name, answer in answers.items()
         },
@@ -377,7 +377,7 @@ def describe_answer(answer: ProbeAnswer) -> str:
 
 
 def _describe_size(answer: ProbeAnswer) -> str:
-    """Return how far an answer is from the paper; empty where its description says so."""
+    """Return how far an answer is from the paper; empty if its description already says it."""
     digits = _format_digits(abs(answer.comparison.size))
     if digits in answer.meaning:
         return ""

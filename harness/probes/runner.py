@@ -62,10 +62,10 @@ WORKER_ENVIRONMENT = {
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     },
 }
-"""One thread each. Compiling functions that are called a few times costs more than it saves; where
-JAX compiles each operation nevertheless, all that it compiles is stored, however small."""
+"""One thread per worker. Compiling functions that are called a few times costs more than it saves.
+JAX compiles each operation nevertheless, so its compilations of any size are cached."""
 MAX_PROCESSES = 2
-"""Implementations that are measured at the same time."""
+"""Largest number of implementations that are measured at the same time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +113,8 @@ class ProbeTarget:
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
         source: Folder that the framework's package is imported from; None for the installed one.
-        script: File of the user's own script that is run in place of the framework's.
-        acceleration: How its updates are accelerated; `none` for not.
+        script: File of the user's own script that is run instead of the framework's.
+        acceleration: How its updates are accelerated, or `none`.
     """
 
     label: str
@@ -133,8 +133,8 @@ class ProbeTargets:
     """The implementations that a request is about.
 
     Attributes:
-        targets: Those that are measured.
-        not_probed: The reason by framework for those that cannot be.
+        targets: Implementations that are measured.
+        not_probed: Reasons by framework for those that cannot be measured.
     """
 
     targets: tuple[ProbeTarget, ...]
@@ -145,8 +145,8 @@ def find_targets(request: ProbeRequest) -> ProbeTargets:
     """Return the implementations of a request.
 
     Raises:
-        SpecError: A framework that the request names is unknown or cannot be probed, none can be,
-            or an intervention is unknown.
+        SpecError: A requested framework is unknown or cannot be probed, no framework can be
+            probed, or an intervention is unknown.
     """
     found = _find_targets(request)
     targets = tuple(dataclasses.replace(item, level=request.level) for item in found.targets)
@@ -256,7 +256,7 @@ def run_probes(
 def _collect_replies(
     targets: Sequence[ProbeTarget], probes: Sequence[Probe], on_answer: ReportAnswer
 ) -> dict[str, "TargetReply"]:
-    # The last starts first: TorchRL takes longest.
+    # Start the last one first: TorchRL takes longest.
     by_python: dict[tuple[str, Path | None], list[ProbeTarget]] = {}
     for target in reversed(targets):
         by_python.setdefault((target.python, target.source), []).append(target)
@@ -285,7 +285,7 @@ class TargetReply:
 
     Attributes:
         versions: Its packages, `name version`.
-        results: By probe; each has at most one answer.
+        results: Results by probe; each has at most one answer.
     """
 
     versions: tuple[str, ...]
@@ -298,9 +298,9 @@ def make_worker_environment(source: Path | None = None) -> dict[str, str]:
     Args:
         source: Folder that packages are imported from before all others.
 
-    JAX stores compiled operations by their code, its version and the processor. They are the same
-    bits as those compiled anew, and most of the time of a measurement that runs JAX operation by
-    operation is compiling.
+    JAX caches compiled operations by code, version and processor. They give the same bits as newly
+    compiled ones. Without the cache, a measurement that runs JAX operation by operation mostly
+    waits for compilation.
     """
     stored = {"JAX_COMPILATION_CACHE_DIR": str(find_cache_folder("jax"))}
     found = WORKER_ENVIRONMENT | stored | dict(os.environ)
@@ -342,7 +342,7 @@ class ProbeProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 pass_fds=[file for _, file in pipes],
-                process_group=0,  # so that its children end with it
+                process_group=0,  # so that its children are killed with it
             )
         finally:
             for _, file in pipes:

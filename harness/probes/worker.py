@@ -35,7 +35,7 @@ from parallax.harness.probes.probe import Probe, build_result, run_probe
 from parallax.harness.probes.results import ProbeResult, make_missing_answer, to_plain
 
 MAX_ERROR_CHARACTERS = 200
-"""Length to which messages of errors are cut."""
+"""Largest length of error messages; longer ones are shortened."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +48,8 @@ class WorkerTask:
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
-        script: File of the user's own script that is run in place of the framework's.
-        acceleration: How its updates are accelerated; `none` for not.
+        script: File of the user's own script that is run instead of the framework's.
+        acceleration: How its updates are accelerated, or `none`.
     """
 
     entry: str
@@ -130,7 +130,7 @@ def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> li
 def fork_tasks(
     tasks: Sequence[WorkerTask], max_processes: int, run_task: Callable[[WorkerTask], int]
 ) -> None:
-    """Fork a process for each task and write to its file how it ended.
+    """Fork a process for each task and write its exit code and last error line to its file.
 
     Args:
         tasks: The tasks.
@@ -205,7 +205,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
 def find_task_interventions(
     adapter: Adapter, text: str, algorithms: Sequence[str]
 ) -> list[Intervention]:
-    """Return the interventions of a task, whose names were checked when the task was made."""
+    """Return the interventions of a task; their names were checked when it was created."""
     items = (
         [
             find_intervention(name, adapter, algorithms)

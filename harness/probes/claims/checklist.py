@@ -1,8 +1,8 @@
 """Checklist of implementation details (`ppo_details.yaml`), answered by probes and by code.
 
-Every detail has an answer per framework. Where a probe measures it, the answer is computed from
-measured numbers; where it is a component such as a wrapper, the framework's own file is searched
-for it. Nothing is answered by hand.
+Every detail has an answer per framework. If a probe measures it, the answer is computed from
+measured numbers; if it is a component such as a wrapper, the framework's own file is searched
+for it. No answer is written by hand.
 """
 
 import dataclasses
@@ -39,15 +39,15 @@ class ImplementationDetail:
 
     Attributes:
         number: Position in the list, from 1.
-        part: Heading under which the paper has it.
+        part: Heading of its section in the paper.
         text: The detail in our own words.
-        default: Checks that hold where users get it without asking; any of these groups.
-        option: Checks that hold where it can be switched on.
-        code: By framework, `(file, text)` of its component, or None where there is none.
-        words: By framework, a pattern that no file of the package matches if it has none.
-        is_given: Whether users get a component without asking.
-        reason: Why the frameworks that `code` leaves out are not checked.
-        notes: What a reader must know, by framework.
+        default: Groups of checks; users get the detail by default if all of one group hold.
+        option: Checks that all hold if it can be switched on.
+        code: `(file, text)` of its component by framework, or None if there is none.
+        words: Pattern by framework that no file of the package matches if it has no component.
+        is_given: Whether users get a component by default.
+        reason: Why frameworks that are missing in `code` are not checked.
+        notes: Remarks for readers, by framework.
     """
 
     number: int
@@ -67,7 +67,7 @@ class DetailAnswer:
     """Answer for one framework.
 
     Attributes:
-        status: One of the words above.
+        status: One of the constants above.
         evidence: Measured answer, or file and line.
     """
 
@@ -79,7 +79,7 @@ def load_details(path: Path = DETAILS_FILE) -> tuple[ImplementationDetail, ...]:
     """Load the checklist.
 
     Raises:
-        SpecError: An entry has a check that is none.
+        SpecError: An entry has an invalid check.
     """
     parts: Mapping[str, list[Mapping[str, Any]]] = yaml.safe_load(path.read_text("utf-8"))
     pairs = [(part, entry) for part, entries in parts.items() for entry in entries]
@@ -124,7 +124,7 @@ def judge_detail(
     """Return the answer to a detail for a framework.
 
     Args:
-        detail: From the checklist.
+        detail: A detail of the checklist.
         framework: Name of an adapter.
         results: Answers of probes by name.
 
@@ -146,7 +146,7 @@ def _judge_by_probes(
 ) -> DetailAnswer:
     found = [_evaluate_checks(group, framework, results) for group in detail.default]
     if any(item.source == RECIPE for item in found[0]):
-        # A recipe of this project stands for what the framework's users write.
+        # This project's recipe replaces code that the framework's users write themselves.
         return DetailAnswer(LEFT, _format_findings(found[0]))
     for findings in found:
         if all(item.holds for item in findings):
@@ -193,7 +193,7 @@ def _search_code(detail: ImplementationDetail, framework: str) -> DetailAnswer:
     if text not in content:
         return DetailAnswer(UNKNOWN, f"{file_name} of the installed version has no `{text}`")
     line = content[: content.index(text)].count("\n") + 1
-    # CleanRL's details are in its scripts, which run as they are.
+    # CleanRL's details are in its scripts, which run unchanged.
     status = DEFAULT if framework == "cleanrl" or detail.is_given else COMPONENT
     return DetailAnswer(status, f"{file_name}:{line}")
 

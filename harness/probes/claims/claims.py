@@ -43,17 +43,17 @@ class ClaimCheck:
     """Condition on the answer to a probe, or on the text of a file, for a claim to be true.
 
     Attributes:
-        probe: Its name; empty where a file is read.
+        probe: Name of the probe; empty if a file is read.
         who: Frameworks that the claim is about.
         kind: One of `CHECK_KINDS`: the numbers equal, are above or below a number; the answer is
-            the paper's or is not; is a factor of it or an offset away; is like or unlike that of
+            the paper's or is not; differs by a factor or an offset; is like or unlike that of
             another framework; its meaning contains a text; the probe's setting can be set or not;
             the file contains a text or does not.
         value: Number, text or framework of the condition.
         take: Selection of the answer's numbers: one of `NUMBER_SELECTIONS`, or positions or names.
         unit: Divisor of the numbers before they are compared and shown.
         tolerance: Largest relative difference that counts as equal.
-        file: Upstream's, by its path in the distribution.
+        file: Upstream's file, as a path in the distribution.
     """
 
     probe: str
@@ -74,7 +74,7 @@ class ImplementationClaim:
         section: Heading of its section on the page.
         place: Section, box or table of the publication.
         says: The claim in our own words.
-        checks: All must hold for it to be true; none where it cannot be tested.
+        checks: Checks that all hold if it is true; empty if it cannot be tested.
         untestable: Reason why it cannot be tested.
         note: Further explanation.
         covers: Whether the claim describes the differences that its probes find.
@@ -93,7 +93,7 @@ def load_claims(path: Path = CLAIMS_FILE) -> tuple[ImplementationClaim, ...]:
     """Load all claims.
 
     Raises:
-        SpecError: An entry is not as described above.
+        SpecError: An entry is invalid.
     """
     sections: Mapping[str, list[Mapping[str, Any]]] = yaml.safe_load(path.read_text())
     return tuple(
@@ -112,14 +112,14 @@ def _claim_from_dict(section: str, entry: Mapping[str, Any]) -> ImplementationCl
 
 
 def make_check(entry: Mapping[str, Any], says: str) -> ClaimCheck:
-    """Make a check of an entry in a file.
+    """Make a check from an entry in a file.
 
     Args:
         entry: Probe or file, frameworks (`who`), one kind of check with its value, and options.
-        says: What it is a check of, for messages.
+        says: The claim that it checks, for messages.
 
     Raises:
-        SpecError: The entry is no check.
+        SpecError: The entry is not a valid check.
     """
     fields = dict(entry)
     kinds = [kind for kind in CHECK_KINDS if kind in fields]
@@ -156,12 +156,12 @@ def find_line(framework: str, file: str, text: str) -> int | None:
     """Return the first line at which a text begins, or 0 if the file does not contain it.
 
     Args:
-        framework: Name.
+        framework: Name of the framework.
         file: Path in its distribution.
-        text: What is looked for; any white space fits any other.
+        text: Text to find; all white space counts as equal.
 
     Returns:
-        The line, counted from 1; None where the file is not there.
+        The line, counted from 1; None if the file does not exist.
     """
     content = _read_upstream_file(framework, file)
     if content is None:
@@ -192,10 +192,10 @@ class ClaimFinding:
     """Result of one check for one framework.
 
     Attributes:
-        framework: Name.
-        holds: Whether the check holds; None where the probe has no answer.
+        framework: Name of the framework.
+        holds: Whether the check holds; None if the probe has no answer.
         measured_text: Measured answer, in a few words.
-        source: `PROBE_SOURCE`, `TEXT_SOURCE`, or `RECIPE`, which decides nothing on upstream.
+        source: `PROBE_SOURCE`, `TEXT_SOURCE`, or `RECIPE`, which is no evidence about upstream.
     """
 
     framework: str
@@ -244,7 +244,7 @@ def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -
     if answer is None:
         return ClaimFinding(name, None, "was not probed")
     if check.kind == "set" and not answer.unmeasured:
-        # Probes of an option find 1 where it has an effect; others are of what it does.
+        # Probes of an option measure 1 if it has an effect; other probes measure the effect.
         works = bool(np.any(np.nan_to_num(answer.value)))
         shown = "can be set" if works else "can be set, without effect"
         return ClaimFinding(name, works == check.value, shown)
@@ -331,7 +331,7 @@ def _format_expected(check: ClaimCheck, wanted: Array) -> str:
 
 
 def _format_numbers(numbers: Array) -> str:
-    # All alike are shown once.
+    # Equal numbers are shown once.
     shown = [
         f"{x:.0f}" if x == round(x) else f"{x:.4g}"
         for x in np.where(np.abs(numbers) < ZERO_TOLERANCE, 0.0, numbers)
@@ -362,12 +362,12 @@ class ClaimVerdict:
 def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResult]) -> ClaimVerdict:
     """Return the verdict: confirmed if all checks hold, refuted if one does not.
 
-    What this project's recipes do decides nothing: a statement that rests on it alone, for one of
-    the frameworks, is not testable.
+    Findings about this project's recipes do not count: a claim that has only such findings for one
+    of the frameworks is not testable.
 
     Args:
-        statement: With checks, or with the reason why it has none.
-        results: By probe.
+        statement: The claim, with checks or the reason why it has none.
+        results: Results by probe.
 
     Raises:
         KeyError: A check's probe was not run.

@@ -160,7 +160,7 @@ def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationC
 def check_answers_complete(
     implementations: Sequence[str], probes: Sequence[str], statements: Sequence[ImplementationClaim]
 ) -> None:
-    """Check that answers of all implementations and probes that the claims need exist.
+    """Check that all implementations and probes that the claims need have answers.
 
     Raises:
         SpecError: Names the missing implementations or probes.

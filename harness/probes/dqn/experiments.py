@@ -21,20 +21,20 @@ DQN_ALGORITHM = f"{DQN_PAPER}, algorithm 1"
 DQN_CODE = "the authors' code"
 DOUBLE_Q_PAPER = "van Hasselt et al. 2016 (arXiv:1509.06461), eq. 4"
 SMALL_SCALE = 0.25
-"""What values and rewards are multiplied by, so that errors are below 1, where losses may bend."""
+"""Factor of values and rewards with which errors are below 1, where a Huber loss is quadratic."""
 STEEP_SCALE, HUGE_SCALE = 4.0, 1e3
-"""What values are multiplied by so that errors are above 1, and so that gradients are huge."""
+"""Factors of values with which errors exceed 1, and with which gradients are huge."""
 FULL_BUFFER_STEPS = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
 PREFERRED_VALUE = 50.0
-"""How far the value of the first choice is above the others."""
+"""Difference between the value of the first action and the others."""
 MAX_GRAD_NORM = 0.05
-"""Norm that gradients are clipped at."""
+"""Norm at which gradients are clipped."""
 
 SOFT_UPDATE_TAU = 0.25
-"""Share of the way that a target goes which is not copied."""
+"""Share of the way that a target moves if it is not copied."""
 NEVER_INTERVAL, SHORT_INTERVAL = 1000, 4
-"""Environment steps between copies to the target: more than there are, and few."""
+"""Environment steps between copies to the target: longer than any training, and short."""
 
 EPSILON_INITIAL, EPSILON_FINAL, EPSILON_STEPS, WARM_UP_STEPS, CYCLE_STEPS, EXPLORATION_STEPS = (
     0.8,
@@ -57,7 +57,7 @@ BASE_SETTINGS: dict[str, Any] = {
     "max_grad_norm": None,
     "target_update_interval": NEVER_INTERVAL,
 }
-"""Random actions, and the paper's target from a network that stays as it is."""
+"""Random actions, and the paper's target from a network that does not change."""
 
 
 def run_update(cache: ExperimentCache) -> ProbeRun:
@@ -117,12 +117,12 @@ def run_bandit(cache: ExperimentCache) -> ProbeRun:
 
 
 def run_huber_loss(cache: ExperimentCache) -> ProbeRun:
-    """Run the same with a Huber loss that is linear from an error of 1 on."""
+    """Run the same with a Huber loss that is linear above an error of 1."""
     return cache.run(_build_bandit_experiment(cache, "huber", STEEP_SCALE, 3, huber_delta=1.0))
 
 
 def run_narrow_huber_loss(cache: ExperimentCache) -> ProbeRun:
-    """Run the same with a Huber loss that is linear from an error of one half on."""
+    """Run the same with a Huber loss that is linear above an error of one half."""
     return cache.run(
         _build_bandit_experiment(cache, "narrow huber", STEEP_SCALE, 3, huber_delta=0.5)
     )
@@ -145,7 +145,7 @@ def run_clipped_gradients(cache: ExperimentCache) -> ProbeRun:
 def run_unclipped_rewards(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a discount of 0 and rewards beyond -1 and 1.
 
-    The target, which nothing is learned from, goes a part of the way where the framework can.
+    The target network, which has no effect on learning, has soft updates if the framework can.
     """
     part = {"tau": SOFT_UPDATE_TAU, "target_update_interval": 1}
     moves = part if cache.accepts_settings("dqn", part, BATCH_ROWS + 3) else {}
@@ -242,7 +242,7 @@ def make_value_patterns() -> Array:
 
 
 N_TIED_PATTERNS = 15
-"""How many rows of the patterns have ties, or a single largest value of 1."""
+"""Number of pattern rows with ties, or with a single largest value of 1."""
 
 
 def set_identity_values(weights: dict[str, Array], shift: float = 8.0) -> None:
@@ -294,7 +294,7 @@ def _build_count_experiment(
     cache: ExperimentCache, name: str, every: int, interval: int
 ) -> ProbeExperiment:
     changes = {
-        # Not quite none: with none at all some implementations draw no coin.
+        # Not exactly 0: then some implementations would draw no random number.
         "exploration_initial": 1e-3,
         "exploration_final": 1e-3,
         "batch_size": 4,
@@ -308,7 +308,7 @@ def _build_count_experiment(
 def _build_first_action_experiment(
     cache: ExperimentCache, name: str, steps: int, **changes: Any
 ) -> ProbeExperiment:
-    # The greedy choice is the first, a random one is another, and coins are too large for it.
+    # The greedy action is the first, random ones are others, and scripted draws exceed epsilon.
     weights, world = (
         experiment_setups.make_weights(cache, "dqn"),
         experiment_setups.make_discrete_data(cache, steps, exploration_draw=0.999),
@@ -335,5 +335,5 @@ def _build_experiment(
 
 
 def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
-    """Return `BASE_SETTINGS` and the hidden sizes that the framework can have."""
+    """Return `BASE_SETTINGS` and the hidden sizes that the framework supports."""
     return {**BASE_SETTINGS, "hidden_sizes": experiment_setups.choose_hidden_sizes(cache, "dqn")}

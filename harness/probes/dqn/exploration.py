@@ -43,13 +43,13 @@ SCHEDULE_NAMES = (
 )
 """Numbers that describe a schedule."""
 SHARE_TOLERANCE = 1e-6
-"""Shares that differ by less are the same in float32."""
+"""Shares that differ by less count as equal in float32."""
 
 
 def measure_random_shares(run: ProbeRun) -> Array:
     """Return epsilon at each step of a run whose random numbers exceed it, float[steps].
 
-    Where an action is random all the same, nothing decided: the share is 1.
+    If an action is random nevertheless, no random number was compared: the share is 1.
     """
     decided = dict(run.thresholds)
     found = [decided.get(step, 0.0) for step in range(len(run.transitions))]
@@ -57,17 +57,17 @@ def measure_random_shares(run: ProbeRun) -> Array:
 
 
 def count_forced_random_steps(run: ProbeRun) -> int:
-    """Return the number of first steps whose actions are random whatever the random numbers."""
+    """Return the number of first steps whose actions are random for any random numbers."""
     return int(np.argmin([*_find_random_actions(run), False]))
 
 
 def _find_random_actions(run: ProbeRun) -> NDArray[np.bool_]:
-    # No random choice is the greedy one there: that is always the first.
+    # Random actions in these trainings are never the first action, which is the greedy one.
     return np.asarray(run.get_actions()[:, 0] != 0)
 
 
 def compute_epsilon_schedule(steps: Array) -> Array:
-    """Return the configured epsilon by environment steps taken before."""
+    """Return the configured epsilon after numbers of environment steps."""
     return np.maximum(
         EPSILON_INITIAL - (EPSILON_INITIAL - EPSILON_FINAL) * steps / EPSILON_STEPS, EPSILON_FINAL
     )
@@ -95,7 +95,7 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
-    # Epsilon when all environments are about to step, by the steps that they took together.
+    # Epsilon before each step of all environments, by the number of steps that all have taken.
     run = experiments.run_parallel_exploration(cache)
     steps = np.arange(0, len(run.transitions), run.experiment.n_envs)
     schedule = compute_epsilon_schedule(steps.astype(float))
@@ -127,7 +127,7 @@ def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _find_falling_steps(found: Array, warm_up: int) -> Array:
-    # Steps whose share is below that of the step before, without the last, which may be cut off.
+    # Steps whose share is below that of the previous step, without the last, which may be clipped.
     steps = np.arange(max(warm_up, 0) + 1, len(found))
     fallen = steps[found[steps - 1] - found[steps] > SHARE_TOLERANCE]
     return np.asarray(fallen[found[fallen] > found[-1] + SHARE_TOLERANCE])

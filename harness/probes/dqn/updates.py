@@ -1,4 +1,4 @@
-"""Probes of DQN's update: shape and clipping of the loss, heads, targets and how they move."""
+"""Probes of DQN's update: shape and clipping of the loss, heads, targets and their updates."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +37,9 @@ from parallax.harness.probes.reference_networks import RELU, compute_output
 from parallax.harness.probes.results import AnswerAxis
 
 LINEAR_PART_START = 0.999
-"""Share of the largest pull from which a loss may be linear: no error can be read there."""
+"""Share of the largest gradient above which a loss may be linear and errors are unknown."""
 NEAR_ZERO_SHARE, TINY_ERROR_SHARE = 0.4, 0.02
-"""Errors between these, as shares of the largest gradient, give the slope near 0."""
+"""Errors between these shares of a quarter of the largest error give the slope near 0."""
 HUBER_CURVE_NAMES = ("pull per error, near 0", "error from which the pull is constant, 0 for none")
 
 
@@ -47,8 +47,8 @@ def compute_errors_and_gradients(run: ProbeRun, step: OptimizerStepRecord) -> tu
     """Return errors in a training with a discount of 0, and derivatives of the loss by predictions.
 
     Args:
-        run: One with a discount of 0.
-        step: Of the network.
+        run: A training with a discount of 0.
+        step: Optimizer step of the network.
 
     Returns:
         Both float[rows], in ascending order of the errors.
@@ -60,10 +60,10 @@ def compute_errors_and_gradients(run: ProbeRun, step: OptimizerStepRecord) -> tu
 
 
 def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
-    """Return the slope of the gradient near 0 and the error from which it is constant, 0 for never.
+    """Return the gradient's slope near 0 and the error above which it is constant, 0 for never.
 
     Raises:
-        UnmeasuredError: Nothing pulls.
+        UnmeasuredError: All gradients are 0.
     """
     largest = np.abs(errors).max()
     near = (np.abs(errors) < NEAR_ZERO_SHARE * largest / 4) & (
@@ -78,7 +78,7 @@ def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
 
 
 def compute_huber_gradients(errors: Array, slope: float, bend: float) -> Array:
-    """Return derivatives of a Huber loss that is linear from an error of `bend` on; 0 for never."""
+    """Return derivatives of a Huber loss that is linear above an error of `bend`; 0 for never."""
     return np.asarray(slope * (np.clip(errors, -bend, bend) if bend else errors))
 
 
@@ -87,7 +87,7 @@ def _read_first_update(run: ProbeRun) -> tuple[Array, Array]:
 
 
 def _measure_loss_shape(cache: ExperimentCache) -> ProbeMeasurement:
-    # The updates after the first show whether gradients are left over.
+    # Later updates show whether earlier gradients were not cleared.
     run = experiments.run_bandit(cache)
     read = [compute_errors_and_gradients(run, step) for step in list_critic_updates(run)]
     errors, pulls = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
@@ -182,8 +182,8 @@ def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> A
     """Return gradients of the loss by the outputs of one head, solved from its last layer's.
 
     Args:
-        step: Of a network with two heads.
-        body: What both heads see, float[rows, units].
+        step: Optimizer step of a network with two heads.
+        body: Input of both heads, float[rows, units].
         head: `advantage` or `value`.
 
     Returns:
@@ -198,7 +198,7 @@ def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> A
 
 
 def _solve_targets(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
-    # What predictions are drawn to; not a number where the loss is linear.
+    # Targets of the predictions; NaN where the loss is linear.
     slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     predictions, pulls = solve_predictions_and_gradients(run, step)
     read = predictions - pulls / slope
@@ -213,7 +213,7 @@ def _compute_slopes(run: ProbeRun, step: OptimizerStepRecord) -> Array:
 
 
 READER = CriticReader(_compute_slopes, _solve_targets)
-"""How DQN's targets are read, whatever its loss."""
+"""Reader of DQN's targets for a quadratic or a Huber loss."""
 
 LOSS_PROBES: Sequence[Probe] = (
     Probe(
@@ -295,14 +295,14 @@ LOSS_PROBES: Sequence[Probe] = (
 
 TARGET_NETWORK_MAXIMUM, DOUBLE_Q = "the largest value of the target network", "double"
 MIN_TARGET_DIFFERENCE = 1e-3
-"""Targets that differ by less are the same."""
+"""Targets that differ by less count as equal."""
 
 
 def list_updates_without_target_move(run: ProbeRun) -> list[OptimizerStepRecord]:
     """Return the first updates before which the target network did not move.
 
-    Some implementations copy it within an update, once that has read it: which of the two was
-    read is not known there.
+    Some implementations copy it within an update, after the update has used it. In these updates
+    it is unknown which weights were used.
 
     Raises:
         UnmeasuredError: There are none.
@@ -365,7 +365,7 @@ def _measure_default_targets(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _compare_next_values(cache: ExperimentCache, run: ProbeRun, due: str) -> ProbeMeasurement:
-    # Targets of the first updates, where episodes go on, against one way to choose their values.
+    # Targets of the first updates within episodes, compared with one way to choose next values.
     read: list[Array] = []
     known: dict[str, list[Array]] = {}
     for step in list_updates_without_target_move(run):

@@ -43,7 +43,7 @@ from parallax.harness.probes.reference_networks import (
 TargetAlternatives = tuple[Array, Mapping[str, Array]]
 """The paper's targets, float[rows], and those of other formulas by their description."""
 TargetTerms = Mapping[str, tuple[Array, float]]
-"""Terms that a target is the sum of: float[rows] and its weight, by name."""
+"""Terms whose weighted sum is a target: float[rows] and weight, by name."""
 
 
 def list_twin_values(first: Array, second: Array) -> dict[str, Array]:
@@ -101,7 +101,7 @@ TWIN_CRITIC_READER = CriticReader(
     lambda run, step: read_critics(run, step).slope,
     lambda cache, run, step: read_critics(run, step).target,
 )
-"""Reads both from the gradients of two critics with one target."""
+"""Reads loss and target from the gradients of two critics with one target."""
 REWARD_SCALE = 1e3
 """Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
@@ -143,7 +143,7 @@ class CriticProbes:
     steps: Callable[[ProbeRun], list[OptimizerStepRecord]] = list_critic_updates
 
     def build_probes(self) -> Sequence[Probe]:
-        """Return all of them."""
+        """Return all questions about the critics."""
         return (
             self._build_loss_factor_probe(),
             *self.build_target_probes(),

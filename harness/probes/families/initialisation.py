@@ -1,4 +1,4 @@
-"""Probes of what is there at the start: networks, learned numbers, target networks."""
+"""Probes of initial networks, initial learned constants and initial target networks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +31,11 @@ class InitialNetworks:
         gain: Root mean square weight of a layer, by its name and shape.
         bias: Root mean square bias times the root of the inputs; of all layers, or by name and
             inputs.
-        source: Where both stand.
+        source: Citation of both.
         orthogonal: Whether weights are orthogonal.
-        sizes: Units: policy's two hidden layers, then value's or critics'; empty where there are
-            none of such layers.
-        size_source: Where they stand.
+        sizes: Units of the policy's two hidden layers, then of the value network's or critics';
+            empty if there are no such layers.
+        size_source: Citation of the sizes.
     """
 
     gain: ComputeGain
@@ -52,9 +52,9 @@ def make_initialization_probes(
     """Return the probes of one algorithm's initial networks.
 
     Args:
-        algorithm: Name.
+        algorithm: Name of the algorithm.
         own: Short trainings with the framework's own settings, by number.
-        start: The authors'.
+        start: The authors' initial networks.
     """
     second = "value" if "value" in NETWORK_NAMES[algorithm] else "critic1"
     first = ("policy",) if "policy" in NETWORK_NAMES[algorithm] else ()
@@ -70,7 +70,7 @@ def make_initialization_probes(
         return ProbeMeasurement(units, np.array(start.sizes, float))
 
     def there(cache: ExperimentCache) -> list[str]:
-        # A policy whose deviation is a parameter has no layer for it.
+        # A policy whose standard deviation is a parameter has no layer for it.
         return [name for name in layers if f"{name}.weight" in created(cache)[0]]
 
     def listing(found: Mapping[str, float]) -> Array:
@@ -134,7 +134,7 @@ def make_initialization_probes(
             "root mean square per layer times the root of its inputs: " + ", ".join(layers),
             biases,
             make_entry_description(layers),
-            # A last layer has few biases, so little is known of their spread.
+            # A last layer has few biases, so their spread is uncertain.
             tolerance=0.7,
             part=NETWORKS,
         ),
@@ -160,7 +160,7 @@ def _list_layers(algorithm: str, second: str) -> list[str]:
 
 
 def _scale_biases(weights: Mapping[str, Array], layer: str) -> Array:
-    # Both critics are made alike, and one has but one bias in its last layer.
+    # Both critics are initialised alike, and each has only one bias in its last layer.
     twins = (f"{name}.bias" for name in (layer, layer.replace("critic1", "critic2")))
     biases = np.concatenate([weights[name] for name in twins if name in weights])
     return np.asarray(biases * np.sqrt(weights[f"{layer}.weight"].shape[1]))

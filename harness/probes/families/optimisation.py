@@ -1,4 +1,4 @@
-"""Probes of the optimizers: settings, and how far they step."""
+"""Probes of the optimizers: settings, lengths of steps, and sources of gradients."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -58,12 +58,12 @@ def make_optimizer_probes(
     """Return the probes of one algorithm's optimizers.
 
     Args:
-        algorithm: Name.
+        algorithm: Name of the algorithm.
         run: A few updates with known gradients.
         own: A few updates with the framework's own settings.
         rates: The paper's learning rates, by canonical network.
         eps: The authors' epsilon of Adam.
-        source: Where these stand.
+        source: Citation of these.
         decay: The paper's weight decay of critics.
     """
     networks = tuple(rates)
@@ -166,7 +166,7 @@ def _measure_options(run: ProbeRun, networks: Sequence[str]) -> ProbeMeasurement
 
 
 def _measure_forgotten_steps(runs: Sequence[ProbeRun], networks: Sequence[str]) -> ProbeMeasurement:
-    # A state that remembers fewer steps than at the step before, or no more, was reset.
+    # An optimizer state was reset if its step count does not increase from one step to the next.
     counts = np.zeros(len(networks))
     for i, network in enumerate(networks):
         for run in runs:
@@ -213,7 +213,7 @@ STEP_TOLERANCE = 1e-3
 def measure_adam_shares(run: ProbeRun, network: str, penalty: float = 0.0) -> Array:
     """Return the lengths of the first steps as shares of Adam's with the same gradients.
 
-    Not a number where directions differ.
+    The share is NaN if the directions differ.
 
     Args:
         run: The training.
@@ -256,7 +256,7 @@ def _get_first_step(run: ProbeRun, network: str) -> OptimizerStepRecord:
 
 
 def _read_setting(run: ProbeRun, network: str, setting: str) -> float:
-    # What a setting is at the first step, or what it becomes.
+    # The value at the first step, or the later value that differs most from it.
     over = _read_setting_over_time(run, network, setting)
     return float(over[np.argmax(np.abs(over - over[0]))])
 
@@ -272,7 +272,7 @@ def _describe_schedule(shares: Array) -> str:
 
 
 ACTIVATION_INPUTS = np.linspace(-3.0, 3.0, 25)
-_ZERO_TOLERANCE = 1e-6  # of what goes into a unit
+_ZERO_TOLERANCE = 1e-6  # for the input of a unit
 
 
 def make_gradient_probes(
@@ -284,7 +284,7 @@ def make_gradient_probes(
         algorithm: Name.
         run: Some updates with known minibatches.
         networks: Canonical names.
-        source: Where the activation function stands.
+        source: Citation of the activation function.
     """
     _, paper = HIDDEN_LAYERS[algorithm]
     two = networks[:2]
@@ -358,7 +358,7 @@ def list_network_updates(run: ProbeRun, network: str) -> list[OptimizerStepRecor
 def compute_unexplained_share(
     run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
 ) -> float:
-    """Return the share of the last layers' gradients that no gradients by outputs explain."""
+    """Return the share of the last layers' gradients that gradients by outputs cannot explain."""
     pulls = _solve_head_gradients(run, network, step, activation)
     hidden = compute_features(
         step.before, network, build_network_inputs(run, network, step), activation
@@ -395,7 +395,7 @@ def _compute_largest_unexplained_share(
     for step in list_network_updates(run, network):
         seen = build_network_inputs(run, network, step)
         pulls = _solve_head_gradients(run, network, step, activation)
-        # Rounding decides whether a gradient passes a unit that is hardly on or off.
+        # Rounding decides whether a gradient passes a unit whose input is almost 0.
         either = [
             backpropagate_gradients(step.before, network, seen, activation, pulls, above)
             for above in (-_ZERO_TOLERANCE, _ZERO_TOLERANCE)

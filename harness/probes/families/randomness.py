@@ -147,7 +147,7 @@ def _build_experiment(
             "buffer_size": 1000,
         }
     weights = experiment_setups.make_weights(cache, algorithm)
-    # A policy that ignores its observations: all that varies in its actions is drawn.
+    # The policy ignores its observations, so all variation of its actions is random.
     weights |= {n: np.zeros_like(a) for n, a in weights.items() if n.startswith("policy.")}
     name, seed = f"{algorithm} own randomness", cache.seed + 1
     return ProbeExperiment(name, algorithm, data, changes, weights, 24, N_ENVS, seed)
@@ -156,13 +156,13 @@ def _build_experiment(
 def count_repeats(
     actions: Array, discrete: bool, bounds: tuple[Sequence[float], Sequence[float]] = ((), ())
 ) -> tuple[int, int]:
-    """Count environments that act as another one, and steps that repeat earlier actions.
+    """Count environments that act like another one, and steps that repeat earlier actions.
 
     Args:
         actions: float[steps, environments, action dimensions].
         discrete: Whether equal actions happen by chance, so that steps count only if all are equal.
-        bounds: Smallest and largest action per dimension. Steps in which all actions were cut at
-            the bounds are left out: they are equal by chance, too.
+        bounds: Smallest and largest action per dimension. Steps in which all actions are clipped
+            are left out, because these may be equal by chance.
     """
     if len(bounds[0]) and not discrete:
         cut = (actions == np.array(bounds[0])) | (actions == np.array(bounds[1]))

@@ -1,4 +1,4 @@
-"""Probes of settings: upstream's declared defaults against the papers', and options that work.
+"""Probes of settings: upstream's declared defaults, compared with the papers', and options.
 
 A default is read from upstream's own signature or command line. An option works if it can be
 changed alone and changes the weights at the end of a short training.
@@ -45,7 +45,7 @@ EXCLUDED_FIELDS = (
     "clip_range_schedule",
     "target_entropy",
 )
-"""Fields that other probes measure, and convolutions, which none does."""
+"""Fields that other probes measure, and convolutions, which no probe measures."""
 OPTION_SOURCE = "none in the paper; here: every setting can be set, and does something"
 
 
@@ -94,10 +94,10 @@ def _translate_defaults(cache: ExperimentCache, algorithm: str) -> dict[str, Tra
 
 
 def _get_upstream_default(setting: TranslatedSetting, declared: Mapping[str, Any]) -> float:
-    # A setting that upstream does not declare is not measured: the recipe's value would be ours.
+    # A setting that upstream does not declare is not measured: the recipe's value is our own.
     if setting.native_name not in declared:
         return np.nan
-    # Where upstream declares the recipe's value, the recipe has it in the unified unit.
+    # If upstream declares the recipe's native value, the recipe has it in the unified unit.
     if declared[setting.native_name] != setting.native_value:
         return setting_to_number(declared[setting.native_name])
     return setting_to_number(setting.value)
@@ -112,7 +112,7 @@ def setting_to_number(value: Any) -> float:
 
 
 def make_tau_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -> Probe:
-    """Return the probe of the number by which the framework's own object stores tau.
+    """Return the probe of the number as which the framework's own object stores tau.
 
     Args:
         algorithm: An algorithm whose target networks move by tau.
@@ -164,13 +164,13 @@ def make_option_probe(
         name: Short name of the probe.
         setting: The setting in words, for the question.
         build: Builds the training whose settings are changed.
-        part: As of `Probe`.
-        events: As of `Probe`.
+        part: See `Probe`.
+        events: See `Probe`.
     """
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         base = build(cache, algorithm)
-        # The new value first: if it is refused, nothing is trained.
+        # Try the new value first: if it is refused, nothing is trained.
         changed = compute_final_weights(cache, base, changes)
         effect = not has_same_weights(changed, compute_final_weights(cache, base, {}))
         return ProbeMeasurement(np.array([float(effect)]), np.ones(1))

@@ -1,4 +1,4 @@
-"""Probes of what a replay buffer holds, and of the policy as it is evaluated."""
+"""Probes of the contents of a replay buffer, and of the evaluated policy."""
 
 from collections.abc import Callable, Sequence
 
@@ -41,13 +41,13 @@ FULL_BUFFER_NAMES = (
     "places left out after",
     "transitions drawn",
 )
-"""What is counted of a full buffer."""
+"""Counts of a full buffer."""
 ACTION_UNIT_NAMES = tuple(
     f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "not cut by")
 )
-"""How stored actions relate to those taken, per dimension."""
+"""Relation of stored actions to those taken, per dimension."""
 BOUND_MARGIN = 1e-4
-"""Numbers that differ by less are the same in float32."""
+"""Numbers that differ by less count as equal in float32."""
 
 
 def make_storage_probes(
@@ -58,9 +58,9 @@ def make_storage_probes(
     """Return the probes of stored transitions and of the first minibatch.
 
     Args:
-        algorithm: One with a replay buffer.
+        algorithm: An algorithm with a replay buffer.
         run: Some steps with all kinds of ends.
-        wide: Some steps in which actions range from -1 to 3 and from -2 to 2; None for choices.
+        wide: Some steps with actions from -1 to 3 and from -2 to 2; None for discrete actions.
     """
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
@@ -169,8 +169,8 @@ def make_parallel_storage_probes(
     """Return the probes of a replay buffer that parallel environments share.
 
     Args:
-        algorithm: One with a replay buffer.
-        run: Some steps of which some end, by terminations and by time limits.
+        algorithm: An algorithm with a replay buffer.
+        run: Some steps, some of which end episodes by termination or by a time limit.
         full: A training with a buffer that is smaller than its warm-up.
     """
 
@@ -218,7 +218,7 @@ STORED_PARTS = ("observations", "rewards", "next observations", "ends of the tas
 def _count_wrong_rows(run: ProbeRun) -> Array:
     """Count transitions of parallel environments that are missing or stored wrongly, by part.
 
-    Stored rows are recognized by their observation, in whatever order they stand.
+    Stored rows are identified by their observation, in any order.
     """
     stored, at = run.record.stored, find_stored_rows(run)
     first = {row: place for place, row in reversed(list(enumerate(at))) if row >= 0}
@@ -247,19 +247,19 @@ def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
 
     Args:
         run: The training.
-        size: How many transitions a buffer holds; None for all until then.
+        size: Number of transitions in the buffer; None for all until then.
 
     Raises:
-        UnmeasuredError: They were not drawn as random whole numbers.
+        UnmeasuredError: Indices were not drawn as random integers.
     """
     step = next((s for s in run.record.steps if "critic1" in s.networks), None)
     draws = [draw for draw in run.draws if step and draw.steps == step.env_steps]
-    # A second draw is among the copies of the environment.
+    # A second draw selects the parallel environment.
     if not draws:
         raise UnmeasuredError("its indices are not drawn as random whole numbers")
     draw = max(draws, key=lambda draw: draw.high - draw.low)
     newest = (draw.steps if size is None else size) - draw.high
-    # Of a permutation of all only the first are taken.
+    # Only the first indices of a permutation are used.
     shown = (
         [len(pairs) for pairs in step.critic_inputs[:1]]
         if step and not draw.with_replacement
@@ -270,10 +270,10 @@ def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
 
 
 def count_wrong_entries(run: ProbeRun) -> Array:
-    """Count the rows of each stored array that differ from what the environment gave.
+    """Count the rows of each stored array that differ from the environment's output.
 
     Raises:
-        UnmeasuredError: The buffer does not hold the run.
+        UnmeasuredError: The buffer does not contain the whole run.
     """
     stored, transitions = run.record.stored, run.transitions
     if len(stored["rewards"]) != len(transitions):
@@ -293,10 +293,10 @@ def count_wrong_entries(run: ProbeRun) -> Array:
 def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]:
     """Return scale and shift from actions taken to actions stored, and the largest deviation.
 
-    Actions that were taken at a bound may be stored as they were before they were cut.
+    Actions that were taken at a bound may be stored without clipping.
 
     Raises:
-        UnmeasuredError: It is no linear map within the bounds.
+        UnmeasuredError: The map is not linear within the bounds.
     """
     stored, taken = run.record.stored["actions"][:, dimension], run.get_actions()[:, dimension]
     d = run.experiment.scripted_data
@@ -310,7 +310,7 @@ def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]
 
 
 OBSERVATION_SCALE = 30.0
-"""What observations are multiplied by so that the policy's outputs are beyond all bounds."""
+"""Factor of observations with which the policy's outputs exceed all bounds."""
 
 
 def make_greedy_probe(
@@ -352,7 +352,7 @@ def make_greedy_probe(
 
 
 def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, Array, Array, Array]:
-    # What is done, and what cutting, squashing, and cutting before scaling would do.
+    # The evaluated actions, and those of clipping, squashing, and clipping before scaling.
     d, algorithm = run.experiment.scripted_data, run.experiment.algorithm
     near = np.array([t.observation for t in run.transitions])
     seen = round_to_float32(np.concatenate([near, OBSERVATION_SCALE * near]))

@@ -20,13 +20,13 @@ N_ENVS = 4
 ANNEALED_EPOCHS = 5
 LONG_MINIBATCH, LONG_MINIBATCHES = 36, 6
 MAX_NOISE = 10.0
-"""Standard normal numbers that take samples beyond all bounds."""
+"""Standard normal numbers with which samples exceed all bounds."""
 OBSERVATION_SHIFT = np.float32(5.0)
-"""Where values lie in the long training."""
+"""Shift of values in the long training."""
 REWARD_SCALE = 1e3
-"""What rewards are multiplied by to see whether gradients are clipped."""
+"""Factor of rewards that shows whether gradients are clipped."""
 SNAPSHOTS = 40
-"""Optimiser steps to keep in full: two per minibatch where both networks have their own."""
+"""Optimizer steps to save in full: two per minibatch if both networks have their own optimizer."""
 BASE_SETTINGS: dict[str, Any] = {
     "rollout_steps": ROLLOUT_STEPS,
     "minibatch_size": MINIBATCH_SIZE,
@@ -42,7 +42,7 @@ BASE_SETTINGS: dict[str, Any] = {
     "vf_coef": VALUE_COEFFICIENT,
     "max_grad_norm": None,
 }
-"""Settings that frameworks take, with large steps, so that the second differs."""
+"""Settings that frameworks accept, with large steps, so that the second one differs."""
 
 
 def run_update(cache: ExperimentCache) -> ProbeRun:
@@ -108,7 +108,7 @@ def run_normalized_advantages(cache: ExperimentCache) -> ProbeRun:
 def run_many_minibatches(cache: ExperimentCache) -> ProbeRun:
     """Run many minibatches of one epoch, so that ratios of all sizes occur.
 
-    Changes of values are clipped where the framework takes that.
+    Changes of values are clipped if the framework supports it.
     """
     takes = cache.accepts_settings(
         "ppo", {"value_clip_range": CLIP}, LONG_MINIBATCHES * LONG_MINIBATCH
@@ -120,7 +120,7 @@ def run_clipped_values(cache: ExperimentCache) -> ProbeRun:
     """Run the same with clipped changes of values.
 
     Raises:
-        SpecError: The framework refuses that.
+        SpecError: The framework refuses value clipping.
     """
     return cache.run(_build_many_minibatches_experiment(cache, CLIP))
 
@@ -128,8 +128,8 @@ def run_clipped_values(cache: ExperimentCache) -> ProbeRun:
 def _build_many_minibatches_experiment(
     cache: ExperimentCache, value_clip_range: float | None
 ) -> ProbeExperiment:
-    # Values lie so far from 0 that a small error in one takes it across the bounds of its change;
-    # rewards are what leaves errors and advantages as they would be around 0.
+    # Values are so far from 0 that small relative errors move them across the bounds of clipping.
+    # Rewards are shifted so that errors and advantages are the same as with values around 0.
     rollout = LONG_MINIBATCHES * LONG_MINIBATCH
     changes: dict[str, Any] = {
         "rollout_steps": rollout,
@@ -222,11 +222,11 @@ def build_experiment(
     """Return a training of PPO from random weights.
 
     Args:
-        cache: Has the seed.
-        name: Of the experiment.
-        world: What is dictated; one rollout unless given.
-        library_defaults: Hyperparameters that stay as the framework has them.
-        n_envs: Parallel environments.
+        cache: Provides the seed.
+        name: Name of the experiment.
+        world: Scripted data; one rollout by default.
+        library_defaults: Hyperparameters with the framework's default.
+        n_envs: Number of parallel environments.
         changes: Hyperparameters that differ from `BASE_SETTINGS`.
     """
     settings = {
@@ -235,14 +235,14 @@ def build_experiment(
         if k not in library_defaults
     }
     world = _make_terminating_data(cache, settings["rollout_steps"]) if world is None else world
-    # Numbers that are drawn with replacement come twice, as permutations' do not.
+    # Indices that are drawn with replacement occur twice, unlike those of permutations.
     world = dataclasses.replace(world, draw_repeats=2)
     weights = experiment_setups.make_weights(cache, "ppo")
     return ProbeExperiment(f"ppo {name}", "ppo", world, settings, weights, SNAPSHOTS, n_envs)
 
 
 def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
-    """Return `BASE_SETTINGS`, with normalized advantages if the framework has no others."""
+    """Return `BASE_SETTINGS`, with normalized advantages if the framework supports no others."""
 
     def choose() -> dict[str, Any]:
         standardised = BASE_SETTINGS | {"normalize_advantage": True}

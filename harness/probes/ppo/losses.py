@@ -203,8 +203,8 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
     policy, value = -weight.mean(), VALUE_COEFFICIENT * float(np.mean(errors**2))
     others = {"half the value loss": np.array([policy + value / 2 - ENTROPY_COEFFICIENT * bonus])}
     expected = np.array([policy + value - ENTROPY_COEFFICIENT * bonus])
-    # Where policy and value have optimisers apart, the loss of each is differentiated by itself.
-    # Where their gradients are clipped together, both are differentiated before the first step.
+    # If policy and value have separate optimisers, their losses are differentiated separately.
+    # If their gradients are clipped together, both are differentiated before the first step.
     parts = len(measurements.list_updates(run)[0])
     total = sum([loss.value for loss in run.record.losses if loss.steps < parts][:parts])
     return ProbeMeasurement(np.array([total]), expected, alternatives=others)
@@ -272,9 +272,9 @@ VALUE_PROBES: Sequence[Probe] = (
 
 
 FIRST_KL_FACTOR, LAST_KL_FACTOR, KL_BISECTIONS = 0.25, 16.0, 9
-"""Search for the limit: as shares of the divergence, and how often the interval is halved."""
+"""Search for the limit: interval of shares of the divergence, and number of bisections."""
 KNOWN_KL_FACTORS, KL_FACTOR_TOLERANCE = (1.0, 1.5), 1.01
-"""Limits that one meets, which are tried before, and how closely they are bracketed."""
+"""Common limits, which are tried first, and the factor by which they are bracketed."""
 KL_SOURCE = "Schulman 2020, joschu.net/blog/kl-approx.html: mean of (r - 1) - log r"
 
 
@@ -289,7 +289,7 @@ def _measure_approximate_kl(cache: ExperimentCache) -> ProbeMeasurement:
         "half the mean of (log r)^2": np.array([0.5 * np.mean(log_ratio**2)]),
     }
     expected = np.array([formulas.estimate_kl(log_ratio)])
-    # In the first pass policies are the same.
+    # In the first pass both policies are the same, so its divergence is 0.
     others["the mean of both passes"] = expected / 2
     return ProbeMeasurement(np.array(reported[-1:]), expected, alternatives=others)
 
@@ -300,7 +300,7 @@ def _measure_early_stopping(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_target_kl_factor(cache: ExperimentCache) -> ProbeMeasurement:
-    # Brackets the share of the second pass's divergence at which that pass is the last.
+    # Bracket the share of the second pass's divergence at which that pass is the last.
     free = experiments.run_full_batches(cache)
     divergence = formulas.estimate_kl(
         measurements.compute_log_ratio(free, get_snapshot_step(free, 1))
@@ -360,7 +360,7 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
 )
 
 MeasuredPair = tuple[Array, Array]
-"""What was measured of one update, and the paper's."""
+"""Measured numbers of one update, and the paper's."""
 
 
 def _make_rollouts_measure(

@@ -53,7 +53,7 @@ def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
     """Return an optimizer step whose gradients were saved.
 
     Raises:
-        UnmeasuredError: There were fewer.
+        UnmeasuredError: There were fewer steps.
     """
     steps = [step for step in list_gradient_steps(run) if step.before]
     if number >= len(steps):
@@ -65,7 +65,7 @@ def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]
     """Return the numbers of the rollouts and the arrays stored for each.
 
     Raises:
-        UnmeasuredError: What was stored was not read.
+        UnmeasuredError: The stored arrays were not recorded.
     """
     if not run.record.rollouts:
         raise UnmeasuredError("what it stores was not read before it learned from it")
@@ -101,7 +101,7 @@ def find_rollout_rows(
     """Return the rows of the rollout that a minibatch consists of.
 
     Raises:
-        UnmeasuredError: The policy saw something else.
+        UnmeasuredError: The policy's inputs are not observations of the rollout.
     """
     seen = get_rollout_observations(run, rollout)
     rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
@@ -168,7 +168,7 @@ def solve_surrogate_slope(
 ) -> tuple[Array, float]:
     """Return upstream's derivative of the objective by each row's log ratio, times the rows.
 
-    Also returned is the share of the gradients that has its direction.
+    The second value is the share of the gradients that has its direction.
     """
     rows = find_rollout_rows(run, step, rollout)
     return solve_minibatch_slope(
@@ -177,7 +177,7 @@ def solve_surrogate_slope(
 
 
 def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> tuple[Array, float]:
-    """Return the same for observations and samples of a minibatch.
+    """Return the same as `solve_surrogate_slope` for observations and samples of a minibatch.
 
     The gradient by a row's mean is that derivative times (x - mean) / std^2.
     """
@@ -236,7 +236,7 @@ def compute_rollout_advantages(
 
     Args:
         run: The training.
-        rollout: Which rollout.
+        rollout: Number of the rollout.
         otherwise: Further arguments of `compute_advantages`.
     """
     return compute_advantages(
@@ -255,12 +255,12 @@ def compute_advantages(
     """Return generalised advantage estimates of consecutive steps, float[steps].
 
     Args:
-        weights: Of the value network.
-        steps: Of one environment.
-        lam: Weight of longer sums.
+        weights: Weights of the value network.
+        steps: Steps of one environment.
+        lam: Lambda of GAE.
         gamma: Discount factor.
-        bootstraps: Whether the value after the end of the task counts: it should not.
-        runs_on: Whether sums run on across ends: they should not.
+        bootstraps: Whether to add the value after a termination, which is wrong.
+        runs_on: Whether sums continue across ends of episodes, which is wrong.
     """
     ends = np.array([t.end for t in steps])
     return formulas.compute_gae(

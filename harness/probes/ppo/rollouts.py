@@ -41,7 +41,7 @@ def _get_action_bounds(run: ProbeRun) -> tuple[Array, Array]:
 
 
 def _list_alternative_actions(run: ProbeRun, x: Array) -> dict[str, Array]:
-    # What else actions can be made from a sample, float[rows, actions].
+    # Other actions that can be computed from a sample, float[rows, actions].
     low, high = _get_action_bounds(run)
     middle, half = (low + high) / 2, (high - low) / 2
     return {
@@ -144,7 +144,7 @@ ACTION_PROBES: Sequence[Probe] = (
 )
 
 SelectRows = Callable[[Sequence[ScriptedTransition]], NDArray[np.bool_]]
-"""Which steps of a rollout count."""
+"""Returns which steps of a rollout to compare."""
 
 
 def _make_advantage_measure(
@@ -170,7 +170,7 @@ def _make_advantage_measure(
 
 
 def _list_alternative_advantages(run: ProbeRun, number: int) -> dict[str, Array]:
-    # As if every end were one of the task.
+    # The same rollout with every end treated as a termination.
     ended = tuple(
         dataclasses.replace(t, end=TERMINATED if t.end else t.end)
         for t in measurements.get_rollout_transitions(run, number)
@@ -215,7 +215,7 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 
 
 def _compute_parallel_advantages(run: ProbeRun) -> Array:
-    # Advantages of all transitions, each environment on its own.
+    # Advantages of all transitions, computed separately for each environment.
     expected = np.zeros(len(run.transitions))
     for copy in range(N_ENVS):
         steps = run.transitions[copy::N_ENVS]

@@ -1,4 +1,4 @@
-"""Probes of how PPO goes through a rollout."""
+"""Probes of PPO's minibatches, epochs, counts of events, and annealed settings."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from parallax.harness.probes.probe import (
 from parallax.harness.probes.results import AnswerAxis
 
 TARGET_CHANGE_TOLERANCE = 1e-2
-"""Change of a value target, in units of return, that is no rounding."""
+"""Largest change of a value target, in units of return, that counts as rounding."""
 COUNT_NAMES = (
     "environment steps",
     "environment steps at the first update",
@@ -185,15 +185,15 @@ MINIBATCH_PROBES: Sequence[Probe] = (
 )
 
 SCHEDULE_SHARES = np.array([1.0, 0.75, 0.5, 0.25])
-"""What is left of an annealed quantity in each of four rollouts."""
+"""Remaining share of an annealed quantity in each of four rollouts."""
 MAX_CLIP_FACTOR, CLIP_BISECTIONS = 4.0, 9
-"""Search for another clip range: as shares of that set, and how often the interval is halved."""
+"""Search for another clip range: largest factor of the configured one, and number of bisections."""
 MAX_RATIO_DISTANCE = 0.9
-"""Largest distance from 1 of a ratio beside which the range is set; 1 leaves no lower bound."""
+"""Largest distance from 1 of the ratio near which the range is set; 1 leaves no lower bound."""
 SLOWER_LEARNING_RATES = (0.005, 0.00125)
-"""Learning rates of further trainings, if all ratios of the first are farther."""
+"""Learning rates of further trainings, if all ratios of the first one are farther from 1."""
 CLIP_BRACKET = 0.004
-"""How near on both sides, as shares, a clip range is set to a ratio to see on which side it is."""
+"""Relative distance of the two clip ranges that bracket a ratio."""
 
 
 def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
@@ -221,7 +221,7 @@ def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _compute_clip_edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
-    # Gradients show which rows are clipped; the range is between theirs and the others' ratios.
+    # Gradients show which rows are clipped; the range is between their ratios and the others'.
     low = float(beyond[~clipped].max(initial=0.0))
     high = float(beyond[clipped].min(initial=np.inf))
     return (low + high) / 2 if np.isfinite(high) else low
@@ -238,8 +238,8 @@ def _measure_constant_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
 def _find_ratio_near_clip(
     cache: ExperimentCache, side: float
 ) -> tuple[dict[str, float], int, float]:
-    # Ratios of the second pass do not depend on the range, which is set right beside one of them.
-    # Where all are so far from 1 that no framework need take such a range, a slower training's.
+    # Ratios of the second pass do not depend on the clip range, so it is set close to one of them.
+    # If all are too far from 1 for a valid clip range, a training with a lower rate is used.
     for changes in ({}, *({"learning_rate": rate} for rate in SLOWER_LEARNING_RATES)):
         free = experiments.run_full_batches(cache, **changes)
         beyond, _, sides = _find_clipped_rows(free, 0, measurements.list_later_steps(free)[0])
@@ -271,16 +271,16 @@ def _measure_clip_factor(
 def _find_clipped_rows(
     run: ProbeRun, rollout: int, step: OptimizerStepRecord
 ) -> tuple[Array, NDArray[np.bool_], Array]:
-    # How far ratios are on the side where they are clipped, whether they are, and that side.
+    # Distances of ratios from 1 on the side of clipping, whether they are clipped, and that side.
     ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
     rows = measurements.find_rollout_rows(run, step, rollout)
     weight = measurements.get_advantage_weights(run, rollout)[rows]
     slope, _ = measurements.solve_surrogate_slope(run, step, rollout)
-    # Some compute advantages anew in each epoch: rows count whose sign that does not change.
+    # Some frameworks recompute advantages in each epoch: use only rows whose sign stays the same.
     anew = measurements.compute_advantages(
         step.before, measurements.get_rollout_transitions(run, rollout)
     )[rows]
-    # Standardising them once changes signs for good.
+    # Standardising them once per rollout changes signs, so recomputed ones cannot be compared.
     anew = weight if measurements.get_transformed_advantages(run, rollout) is not None else anew
     heavy = (np.abs(weight) > 0.1 * np.abs(weight).max()) & (weight * anew > 0)
     side = np.sign(weight)[heavy]

@@ -1,7 +1,7 @@
 """Trainings that R2D2's probes read.
 
-The learner, its target and the actor begin with weights of their own, and the actor keeps its, so
-that it shows whose weights a state was made with.
+Learner, target and actor start with different weights, and the actor's do not change, so that a
+state shows with which weights it was computed.
 """
 
 import dataclasses
@@ -20,21 +20,21 @@ from parallax.harness.probes.reference_networks import round_to_float32
 R2D2_PAPER = "Kapturowski et al. 2019 (ICLR)"
 SEQUENCE_LENGTH, BURN_IN, BATCH_SIZE = 5, 3, 4
 ENCODER_UNITS, LSTM_UNITS, HEAD_UNITS = 24, 20, 96
-"""Units before the memory, of it, and of a head: more than a minibatch has steps."""
+"""Units before the LSTM, of the LSTM, and of a head, which has more than a minibatch has steps."""
 STEEP_SCALE = 4.0
 """Factor of the weights after the LSTM, so that its steps can be distinguished."""
 WARM_UP_STEPS, EXTRA_STEPS = 60, 6
 EPISODE_LENGTHS = (11, 5, 7, 12, 3, 9)
-"""Lengths of episodes, in turn, of which every other one ends by a time limit."""
+"""Lengths of successive episodes; every other one ends by a time limit."""
 NEVER_INTERVAL = 10**6
-"""Environment steps until something that does not happen here."""
+"""Interval in environment steps of events that must not happen."""
 LARGE_RESCALING_EPSILON, SMALL_RESCALING_EPSILON = 1e-2, 1e-3
 """Epsilons of the rescaling."""
 DISCOUNT, N_STEP = 0.9, 3
 MAX_REWARD = 40.0
-"""Rewards are as large as that where they are rescaled."""
+"""Largest reward in trainings with rescaled values."""
 MAX_GRAD_NORM = 0.05
-"""Norm that gradients are clipped at."""
+"""Norm at which gradients are clipped."""
 PRIORITY_MAX_SHARE, PRIORITY_EXPONENT, IMPORTANCE_EXPONENT = 0.9, 0.9, 0.6
 """The paper's eta and exponents, of priorities and of importance weights."""
 N_ACTORS, EPSILON_BASE, EPSILON_EXPONENT = 4, 0.4, 7.0
@@ -46,7 +46,7 @@ CYCLE_STEPS, UPDATES_PER_CYCLE, ACTOR_REFRESH_INTERVAL, TARGET_UPDATE_INTERVAL, 
     16,
     2,
 )
-"""Environment steps and updates of a round, and steps between other events."""
+"""Steps and updates of a cycle, intervals of refreshes and target updates, sequences' overlap."""
 
 BASE_SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-3,
@@ -222,9 +222,9 @@ def _draw_weights(cache: ExperimentCache, dueling: bool, loud: float) -> dict[st
     """Return random weights of the learner, its target and the actor.
 
     Args:
-        cache: Has the seed.
+        cache: Provides the seed.
         dueling: Whether the network has two heads.
-        loud: What outputs are multiplied by.
+        loud: Factor of the outputs.
     """
     generator, found = np.random.default_rng([cache.seed, 4]), dict[str, Array]()
     shapes = {

@@ -1,4 +1,4 @@
-"""Probes of what R2D2 remembers at the first step that it learns from."""
+"""Probes of R2D2's recurrent state at the first step that it learns from."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,7 +24,7 @@ from parallax.harness.probes.r2d2.sequences import ReplaySequence as Drawn
 N_DIRECTIONS = 8
 """Directions in which the loss is differentiated."""
 FINITE_DIFFERENCE_STEP = 1e-5
-"""Half the distance over which, as a share of the weights."""
+"""Half the distance of the finite differences, as a share of the weights."""
 RECURRENT_LAYERS = ("0", "lstm_input", "lstm_state")
 """Layers through which a gradient would reach the burn-in."""
 
@@ -75,7 +75,7 @@ def _make_state_measure(
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = runner(cache)
-        # One step of one sequence: the gradient by the bias of its choice is the whole pull.
+        # With one step of one sequence, the gradient by the chosen action's bias is its TD error.
         read = [
             step.gradients["critic1.out.bias"][sequences.collect_actions(run, drawn)[0]]
             + sequences.collect_rewards(run, drawn)[0]

@@ -1,4 +1,4 @@
-"""Probes of R2D2's priorities: how likely sequences are to be drawn, and what they weigh."""
+"""Probes of R2D2's replay: sampling probabilities and importance weights of sequences."""
 
 from collections.abc import Callable, Sequence
 
@@ -34,7 +34,7 @@ from parallax.harness.probes.r2d2.experiments import (
 from parallax.harness.probes.results import AnswerAxis
 
 PRIORITY_EPSILON = 1e-6
-"""What is added to errors, so that each can be drawn; the paper has no such number."""
+"""Added to errors, so that each sequence can be drawn; the paper has no such constant."""
 
 
 def _list_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
@@ -62,7 +62,7 @@ def compute_sampling_probabilities(
     errors, largest = np.zeros(0), 1.0
     for place, clock in enumerate(clocks[: len(done) + 1]):
         stored = sum(s.start_row + s.length <= clock for s in cut)
-        # What has not been learned from yet is as likely as what is most likely so far.
+        # Sequences that have not been learned from yet have the largest priority so far.
         errors = np.append(errors, np.full(stored - len(errors), largest - PRIORITY_EPSILON))
         if place == len(done):
             break
@@ -201,7 +201,7 @@ def _measure_actor_refresh(cache: ExperimentCache) -> ProbeMeasurement:
         if np.array_equal(actor, step.before["critic1.out.weight"]):
             found.append(step.env_steps)
     hp = run.hyperparameters
-    every = -(-ACTOR_REFRESH_INTERVAL // CYCLE_STEPS) * CYCLE_STEPS  # at the head of a round
+    every = -(-ACTOR_REFRESH_INTERVAL // CYCLE_STEPS) * CYCLE_STEPS  # at the start of a cycle
     first = range(hp.learning_starts, len(run.transitions) + 1, CYCLE_STEPS)
     expected = [at for at in first if (at - CYCLE_STEPS) % every == 0]
     return ProbeMeasurement(np.array(found, float), np.array(expected, float))
@@ -227,7 +227,7 @@ def _measure_actor_epsilons(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_parallel_actors(cache)
     if not run.thresholds:
         raise UnmeasuredError("it compares no random number with its shares of random actions")
-    # Before the first step the collector calls the policy once, to find its output's shape.
+    # Before the first step the collector calls the policy once to find its output's shape.
     found = np.array([share for steps, share in run.thresholds if steps])
     rounds = len(run.transitions) // N_ACTORS - 1
     return ProbeMeasurement(

@@ -38,12 +38,12 @@ def unroll_lstm(layers: Parameters, seen: Array, state: LstmState) -> tuple[Arra
     """Unroll encoder and LSTM over consecutive steps.
 
     Args:
-        layers: Of one network.
+        layers: Layers of one network.
         seen: Observation, last action one-hot and last reward, float[steps, all of them].
-        state: Before the first step.
+        state: State before the first step.
 
     Returns:
-        What the memory shows at each step, float[steps, units]; the states behind each.
+        Output of the LSTM at each step, float[steps, units]; the state after each step.
     """
     size = layers["0.weight"].shape[1]
     states = []
@@ -63,10 +63,10 @@ def compute_head_output(
     """Return the output of a head, float[rows, outputs].
 
     Args:
-        layers: Of one network.
-        shown: By the memory, float[rows, units].
+        layers: Layers of one network.
+        shown: Outputs of the LSTM, float[rows, units].
         name: The head's last layer.
-        before: Its hidden layer.
+        before: The head's hidden layer.
     """
     hidden = compute_head_features(layers, shown, before)
     return np.asarray(hidden @ layers[f"{name}.weight"].T + layers[f"{name}.bias"])
@@ -89,13 +89,13 @@ def compute_action_values(layers: Parameters, shown: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class ReplaySequence:
-    """Steps that are learned from together.
+    """Sequence of steps that a replay buffer stores together.
 
     Attributes:
         start_row: Row of the first step among all transitions of the run.
-        length: Steps.
-        offset: Steps of the episode before the first.
-        terminated: Whether the task ended with the last.
+        length: Number of steps.
+        offset: Number of earlier steps of the episode.
+        terminated: Whether the last step terminated the episode.
     """
 
     start_row: int
@@ -115,8 +115,8 @@ def split_sequences(run: ProbeRun) -> list[ReplaySequence]:
 
 
 def _split_sequences(run: ProbeRun) -> list[ReplaySequence]:
-    # Every `length - overlap` steps of an episode one begins; what the last one before has
-    # already is no reason for another.
+    # A sequence begins every `length - overlap` steps of an episode, unless the previous one
+    # already contains all remaining steps.
     hp, found, first = run.hyperparameters, list[ReplaySequence](), 0
     for last, transition in enumerate(run.transitions):
         over = transition.end != 0
@@ -138,7 +138,7 @@ def find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[Re
     """Return the sequences of an update, identified by the observations among its inputs.
 
     Raises:
-        UnmeasuredError: It was shown something else.
+        UnmeasuredError: Its inputs are not observations of the run.
     """
     # The step is cached as well: while it is alive no other object gets its id.
     return run.get_or_compute(
@@ -165,7 +165,7 @@ def _find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[R
 
 
 def _collect_observations(run: ProbeRun, sequence: ReplaySequence) -> Array:
-    # All observations of a sequence, with the one behind it.
+    # All observations of a sequence, and the one after it.
     steps = run.transitions[sequence.rows]
     return np.array([*(t.observation for t in steps), steps[-1].next_observation])
 
@@ -254,9 +254,9 @@ def compute_sequence_targets(
 
     Args:
         run: The training.
-        sequence: Of it.
-        weights: Before the update.
-        double: Whether the network chooses what its target values; None as the run has it.
+        sequence: A sequence of the run.
+        weights: Weights before the update.
+        double: Whether the online network chooses the next action; None for the run's setting.
     """
     hp = run.hyperparameters
     online, later = (
@@ -292,11 +292,11 @@ def compute_td_errors(run: ProbeRun, sequence: ReplaySequence, weights: Paramete
 def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
     """Return derivatives of the loss by the predictions, times the sequences of the minibatch.
 
-    They are solved from the gradients of the last layer. Where a sequence was drawn several times
-    each gets as much.
+    They are solved from the gradients of the last layer. If a sequence was drawn several times,
+    all its copies get the same.
 
     Returns:
-        For each sequence of the minibatch, float[length].
+        One array per sequence of the minibatch, float[length].
     """
     return run.get_or_compute(
         ("pulls", id(step)), lambda: (step, _solve_prediction_gradients(run, step))

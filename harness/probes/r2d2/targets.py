@@ -32,7 +32,7 @@ from parallax.harness.probes.results import AnswerAxis
 
 DUELING_PAPER = "Wang et al. 2016 (arXiv:1511.06581), eq. 9"
 ReadSequence = Callable[[ProbeRun, OptimizerStepRecord, Drawn], Array]
-"""Something of each step of a sequence, by a formula, float[length]."""
+"""Computes a quantity of each step of a sequence, float[length]."""
 
 
 def _concatenate_gradients(run: ProbeRun) -> Array:
@@ -122,7 +122,7 @@ def _measure_inverse_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _make_n_step_measure(last: bool) -> Callable[[ExperimentCache], ProbeMeasurement]:
-    # Of steps with as many rewards left in their sequence as are summed, or of the others.
+    # Compare steps with at least n remaining rewards in their sequence, or those with fewer.
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = experiments.run_n_step(cache)
         left = _concatenate_sequences(

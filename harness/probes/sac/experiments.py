@@ -22,18 +22,18 @@ from parallax.harness.probes.reference_networks import round_to_float32
 
 STD_NOISE = 0.02
 SEARCH_GRIDS = ((3.0, 13), (0.3, 7), (0.02, 5), (0.001, 3))
-"""Half widths and numbers of points, each within the error of the interpolation before."""
+"""Half widths and numbers of points; each grid covers the interpolation error of the previous."""
 SEARCH_START, SEARCH_NOISE = -1.0, 0.3
-"""Where the search begins, and the standard normal number that the policy acts with in it."""
+"""Start of the search, and the standard normal number in its actions."""
 POLICY_STD = 0.6
-"""Standard deviation that all implementations are given where it is not the question."""
+"""Standard deviation of all implementations in probes of other quantities."""
 
 
 def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
-    """Return the policy's standard deviation where its network outputs `raw`.
+    """Return the policy's standard deviation for network outputs `raw`.
 
-    The policy acts with mean 0 and dictated noise e, so the action is tanh(std e), or std e where
-    it is not squashed. Where that is too small for float32, the noise is enlarged and the training
+    The policy acts with mean 0 and scripted noise e, so the action is tanh(std e), or std e if it
+    is not squashed. If that is too small for float32, the noise is enlarged and the training is
     repeated.
     """
     noise = np.full_like(raw, STD_NOISE)
@@ -42,7 +42,7 @@ def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
         small = actions < 0.01
         if not small.any():
             break
-        # Below 1e-6 the action says no more than that it is small.
+        # Actions below 1e-6 are too inexact to compute the factor from them.
         noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
     return _invert_squashing(cache, actions) / noise
 
@@ -78,14 +78,14 @@ def _run_first_search(cache: ExperimentCache) -> tuple[Array, Array]:
 def _run_search(
     cache: ExperimentCache, raw: float, width: float, points: int
 ) -> tuple[Array, Array]:
-    # Outputs of the network, and sizes of the actions there.
+    # Outputs of the network, and absolute values of the actions for them.
     grid = round_to_float32(np.linspace(raw - width, raw + width, points))
     name = f"sac std within {width}"
     return grid, np.abs(_measure_std_actions(cache, grid, np.full_like(grid, SEARCH_NOISE), name))
 
 
 INTERPOLATION_WIDTH, INTERPOLATION_POINTS = 1.5, 31
-"""Where the map is known around `STD`, and at how many places."""
+"""Half width of the map's known range around `POLICY_STD`, and number of points in it."""
 
 
 def interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
@@ -119,7 +119,7 @@ def set_policy_std(
 
 
 def _measure_std_actions(cache: ExperimentCache, raw: Array, noise: Array, name: str) -> Array:
-    # Actions where the network's mean is 0 and its other output `raw`.
+    # Actions of a policy whose network outputs the mean 0 and `raw`.
     weights = experiment_setups.make_weights(cache, "sac")
     experiment_setups.set_pass_through_weights(weights, "policy", "std")
     world = experiment_setups.make_continuous_data(cache, len(raw), ends=False)
@@ -144,7 +144,7 @@ FROZEN_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_RATE_NAMES, experiment_
 FULL_BUFFER_STEPS = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
 REWARD_SCALE = 1e3
-"""What rewards and critics are multiplied by to see whether gradients are clipped."""
+"""Factor of rewards and critics that shows whether gradients are clipped."""
 
 OUTPUTS = np.linspace(-3.0, 3.0, BATCH_ROWS)
 

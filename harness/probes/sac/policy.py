@@ -80,7 +80,7 @@ def _measure_squash_correction(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _read_log_probs(run: ProbeRun) -> tuple[Array, Array]:
-    # Targets are -gamma temperature log-probability. Returns log-probabilities and the noise.
+    # Targets are -gamma * temperature * log-probability. Returns log-probabilities and noise.
     target = read_critics(run, list_critic_updates(run)[0]).target
     value = -target / (run.hyperparameters.gamma * get_temperature(run.weights))
     return value, run.experiment.scripted_data.batch_noise[: len(target)]

@@ -145,7 +145,7 @@ def _measure_critics_seen(cache: ExperimentCache) -> ProbeMeasurement:
 def fit_policy_terms(
     run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
-    """Fit weights of entropy, smaller and larger critic in the policy's gradient; also the rest."""
+    """Fit entropy, smaller and larger critic to the policy's gradient: weights and residual."""
     weights, seen = step.before if critics_then is None else critics_then, step.observations
     gradient = solve_output_gradient(
         step.gradients, step.before, "policy", seen, RELU, "mean"
@@ -170,7 +170,7 @@ def fit_policy_terms(
 def _compute_policy_terms(
     run: ProbeRun, step: OptimizerStepRecord, heat: float, slopes: tuple[Array, Array]
 ) -> tuple[Array, ...]:
-    # Without squashing the entropy does not depend on means: by means, then by the other output.
+    # Gradients by means, then by the other output; without squashing, entropy ignores means.
     raw = compute_output(step.before, "policy", step.observations, RELU, "std")
     map_of, nudge = run.experiment.std, 1e-4
     assert map_of is not None
@@ -222,10 +222,10 @@ class TemperatureGradients:
     """Gradients of the temperature, per update.
 
     Attributes:
-        gradient: By the log temperature.
+        gradient: Gradient by the log temperature.
         before: Mean log-probability under the policy before its step.
-        after: The same after it.
-        temperature: Then.
+        after: The same after the policy's step.
+        temperature: Temperature before its own step.
     """
 
     gradient: Array
@@ -258,7 +258,7 @@ def _compute_mean_log_prob(run: ProbeRun, step: OptimizerStepRecord, weights: Pa
 
 
 def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
-    # At several temperatures, or a factor could not be separated from the temperature.
+    # Use several temperatures, to separate a constant factor from the temperature.
     seen = [
         read_temperature_gradients(of(cache))
         for of in (experiments.run_update, experiments.run_huge_rewards)

@@ -31,7 +31,7 @@ from parallax.harness.probes.td3.experiments import (
 
 IS_CENTER_ROW = CENTER_OUTPUTS == 0
 IS_UNCLIPPED_ROW = IS_CENTER_ROW & (np.abs(NOISE_GRID) < 2)
-"""Rows in which no noise is cut, with the paper's values."""
+"""Rows in which no noise is clipped with the paper's values."""
 TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
 
 
@@ -114,13 +114,13 @@ def read_next_actions(cache: ExperimentCache, dimension: int) -> Array:
     """Return next actions in the targets of the smoothing run, in action units, float[rows]."""
     run = experiments.run_target_smoothing(cache, dimension)
     shown = read_critics(run, list_critic_updates(run)[0]).target / run.hyperparameters.gamma
-    # Critics see actions in the unit in which they are stored.
+    # Critics receive actions in the unit in which they are stored.
     scale, shift, _ = fit_action_unit(run, dimension)
     return np.asarray((shown - shift) / scale)
 
 
 def _fit_noise_scale(actions: Array) -> float:
-    # Standard deviation of the noise as a share of half the range, where nothing is cut.
+    # Standard deviation of the noise as a share of half the range, where nothing is clipped.
     slope = np.polyfit(NOISE_GRID[IS_UNCLIPPED_ROW], actions[IS_UNCLIPPED_ROW], 1)[0]
     return round(float(slope / HALF_RANGE), 9)
 

@@ -36,14 +36,14 @@ PAPER_SETTINGS: dict[str, dict[str, Any]] = {
     },
     "ddpg": {"policy_weight_decay": 0.0, "critic_weight_decay": 0.0, "policy_delay": 1},
 }
-"""What makes all implementations of an algorithm the same."""
+"""Settings with which all implementations of an algorithm are the same."""
 BANDIT_SETTINGS: dict[str, dict[str, Any]] = {"td3": {}, "ddpg": {"gamma": 0.0}}
-"""What makes the target of a single critic known: it is the reward."""
+"""Settings with which the target of a single critic is known: it is the reward."""
 NOISE_KIND_SETTINGS: dict[str, dict[str, Any]] = {
     "td3": {},
     "ddpg": {"exploration_noise_kind": "gaussian"},
 }
-"""What makes exploration noise Gaussian."""
+"""Settings with which exploration noise is Gaussian."""
 DRAWING_SETTINGS: dict[str, dict[str, Any]] = {
     algorithm: {
         "hidden_sizes": (256, 256),
@@ -53,16 +53,16 @@ DRAWING_SETTINGS: dict[str, dict[str, Any]] = {
     }
     for algorithm in ("td3", "ddpg")
 }
-"""What makes implementations explore alike with random numbers of their own."""
+"""Settings with which implementations explore alike with their own random numbers."""
 FULL_BUFFER_STEPS = 36
 """Warm-up steps of a training whose buffer holds fewer transitions."""
 REWARD_SCALE = 1e3
-"""What rewards and critics are multiplied by to see whether gradients are clipped."""
+"""Factor of rewards and critics that shows whether gradients are clipped."""
 
 NEAR_THE_BOUND = np.array([3.0, 0.0])
 """Added to the output of the target policy."""
 CENTER_OUTPUTS = np.repeat([0.0, 1.5, -1.5], BATCH_ROWS // 3)
-"""Policy before tanh: rows in the middle of the range, and rows near its ends."""
+"""Policy outputs before tanh: rows in the middle of the range, and rows near its ends."""
 NOISE_GRID = np.tile(np.linspace(-4.0, 4.0, BATCH_ROWS // 3), 3)
 OUTPUT_GRID = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
@@ -124,7 +124,7 @@ def _build_update_experiment(
         experiment_setups.make_weights(cache, algorithm),
         experiment_setups.make_continuous_data(cache, BATCH_ROWS + more),
     )
-    # Next actions are near a bound in one dimension, so that noise takes many beyond it.
+    # Next actions are near a bound in one dimension, so that noise moves many beyond it.
     bias = weights["policy_target.out.bias"]
     weights["policy_target.out.bias"] = round_to_float32(bias + NEAR_THE_BOUND)
     world = dataclasses.replace(world, rotates_draws=True)

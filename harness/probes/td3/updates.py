@@ -56,9 +56,9 @@ def compute_next_values(
 
     Args:
         run: The training.
-        step: Of the critics.
-        policy: Which one takes the action, by canonical name.
-        suffix: Of the critics' names.
+        step: Optimizer step of the critics.
+        policy: Canonical name of the policy that chooses the action.
+        suffix: Suffix of the critics' names.
         std: Standard deviation of the noise on the action.
         cut: Whether actions are clipped at the bounds.
     """
@@ -141,7 +141,7 @@ def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> Prob
 def fit_policy_terms(
     run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
 ) -> tuple[Array, float]:
-    """Fit the weights of all critics in the policy's gradient; also the rest."""
+    """Fit the weights of all critics in the policy's gradient; also return the residual."""
     each, _ = _compute_objective_gradients(
         run, step, step.before if critics_then is None else critics_then
     )
@@ -157,7 +157,7 @@ def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
 def _compute_objective_gradients(
     run: ProbeRun, step: OptimizerStepRecord, weights: Parameters
 ) -> tuple[list[Array], list[Array]]:
-    # On the policy's outputs by each critic, and by the smaller and the larger where there are two.
+    # Gradients by the policy's outputs of each critic, and of the smaller and larger of two.
     seen = step.observations
     action = np.tanh(compute_output(step.before, "policy", seen, RELU))
     inputs, inner = np.hstack([seen, action]), (1 - action**2) / len(action)
@@ -207,7 +207,7 @@ POLICY_DELAY = 3
 
 
 def _measure_target_noise_source(cache: ExperimentCache) -> ProbeMeasurement:
-    # Exploration noise of another kind or size would change targets if they took it from there.
+    # If targets used the exploration noise, noise of another size would change them.
     quiet = td3_experiments.run_update(cache)
     loud = td3_experiments.run_noisy_update(cache)
     first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in (quiet, loud))
