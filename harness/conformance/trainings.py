@@ -40,6 +40,7 @@ from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import make_patches, make_replacement
 from parallax.harness.record.provenance import hash_weights
+from parallax.harness.train.prepare import PreparedRun
 
 # Two small rollouts, or as many learning steps as random steps.
 STEPS = 128
@@ -373,6 +374,25 @@ def observe_cached(
             _apply_patches(framework, algorithm, native, around, hyperparameters),
         ):
             _run_training(framework, algorithm, native, around, hyperparameters, monitor)
+    except NoWatcherError as reason:
+        pytest.skip(str(reason))
+    return observer.observed()
+
+
+def observe_run(prepared: PreparedRun) -> ObservedTraining:
+    """Return the counts of one training on a scripted task, with the run's interventions."""
+    framework, algorithm = prepared.spec.framework, prepared.spec.algorithm
+    monitor = _ConformanceMonitor(make_training_conditions(algorithm))
+    observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
+    make_env: MakeEnv = lambda: monitor.make_env(prepared.hyperparameters.gamma)  # noqa: E731
+    try:
+        with (
+            watch_libraries(monitor.events, load_watchers(get_libraries(framework))),
+            make_replacement(prepared.interventions).apply_replacement(),
+        ):
+            load_adapter(framework).train(
+                algorithm, prepared.native, prepared.context, make_env, monitor
+            )
     except NoWatcherError as reason:
         pytest.skip(str(reason))
     return observer.observed()

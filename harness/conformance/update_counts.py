@@ -1,13 +1,16 @@
 """Tests that a run takes the steps and makes the updates that it announces."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 from parallax.harness.conformance.trainings import (
+    STEPS,
     get_scripted_task,
     make_base_hyperparameters,
+    observe_run,
     observe_training,
     replace_hyperparameter,
     train_algorithm,
@@ -17,9 +20,10 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy, UpdateSchedule
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.contract.run_spec import NO_INTERVENTION, RUN_DEFAULTS, make_run_spec
 from parallax.harness.contract.translation import NativeConfig
-from parallax.harness.train.prepare import prepare_run
+from parallax.harness.interventions.catalogue import list_interventions, list_reference_form
+from parallax.harness.train.prepare import PreparedRun, prepare_run
 
 
 class UpdateCountConformance:
@@ -73,6 +77,35 @@ class UpdateCountConformance:
                         - native.update_schedule.total_gradient_steps
                     )
                 assert abs(off) <= most, f"{name}: off by {off}"
+
+    def test_updates_with_interventions_are_as_many_as_recorded(
+        self, off_policy_algorithm: str
+    ) -> None:
+        """In the reference form, and with each intervention that declares to change counts."""
+        adapter, algorithm = load_adapter(self.framework), off_policy_algorithm
+        items = [one for one in list_interventions(adapter) if algorithm in one.algorithms]
+        form = {one.name for one in list_reference_form(adapter, algorithm)}
+        runs = [("exact", one.name) for one in items if one.updates and one.name not in form]
+        base = make_base_hyperparameters(self.framework, algorithm)
+        counts = {"policy_delay": 3, "target_update_interval": 3}
+        odd = {name: value for name, value in counts.items() if hasattr(base, name)}
+        for alignment, intervention in [("lockstep", NO_INTERVENTION), *runs]:
+            fields = {"alignment": alignment, "intervention": intervention}
+            hp = dataclasses.replace(base, **odd)
+            prepared = _prepare_scripted_run(self.framework, algorithm, hp, **fields)
+            counted = observe_run(prepared).update_schedule
+            assert counted == prepared.native.update_schedule, f"with {fields}"
+
+
+def _prepare_scripted_run(
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **fields: Any
+) -> PreparedRun:
+    """Prepare a short run on a scripted task; `fields` are other fields of `RunSpec`."""
+    run = {"env": get_scripted_task(algorithm), "hps": framework, "seed": 0, "steps": STEPS}
+    asked = {"study": "conformance", "framework": framework, "algorithm": algorithm}
+    values = RUN_DEFAULTS | run | asked | {"eval_every": 1} | fields
+    given = dataclasses.asdict(hyperparameters)
+    return prepare_run(make_run_spec(values, given, given), load_adapter(framework))
 
 
 def _moves_targets_at_every_step(native: NativeConfig) -> bool:
@@ -157,12 +190,9 @@ class DeviceConformance:
     def test_device_that_is_not_there_is_refused(self, algorithm: str) -> None:
         """A missing device is refused before training; the message has its name and a remedy."""
         device = f"{DEVICE}:99"
-        recipe = {"env": get_scripted_task(algorithm), "hps": self.framework, "seed": 0, "steps": 1}
-        asked = {"study": "conformance", "framework": self.framework, "algorithm": algorithm}
-        values = RUN_DEFAULTS | recipe | asked | {"eval_every": 1, "device": device}
-        base = dataclasses.asdict(make_base_hyperparameters(self.framework, algorithm))
+        base = make_base_hyperparameters(self.framework, algorithm)
         with pytest.raises(SpecError) as caught:
-            prepare_run(make_run_spec(values, base, base), load_adapter(self.framework))
+            _prepare_scripted_run(self.framework, algorithm, base, steps=1, device=device)
         assert f"device={device}" in str(caught.value) and "Use " in str(caught.value)
 
 

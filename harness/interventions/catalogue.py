@@ -23,7 +23,7 @@ from parallax.harness.contract.adapter import (
     load_adapter,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
-from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.algorithms.base import Hyperparameters, UpdateSchedule
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.own_script import OwnScript
@@ -97,6 +97,8 @@ class Intervention:
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
         released: Facts about the released bug that it brings back, or None.
+        updates: Counts of the update schedule that it changes, each a count or a hyperparameter,
+            or two of them with ` // ` between them.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Intervention:
     reference_form: bool = False
     field: str = ""
     released: BugRelease | None = None
+    updates: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -443,6 +446,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     answers: dict[str, Any] = {}
     reference_form: bool = False
     released: BugRelease | None = None
+    updates: dict[str, str] = {}
 
 
 def _load_files(adapter: Adapter, files: Sequence[Path]) -> tuple[Intervention, ...]:
@@ -525,6 +529,7 @@ def _parse_entry(
         reference_form=parsed.reference_form,
         field=field,
         released=parsed.released,
+        updates=_check_update_counts(where, parsed.updates, algorithms),
     )
 
 
@@ -543,6 +548,23 @@ def _check_settings(
                 hint = describe_owning_algorithms(field) or format_unknown_name(field, field, known)
                 raise SpecError(f"{where}: set.{field} is no field of {algorithm}: {hint}")
     return {field: tuple(v) if isinstance(v, list) else v for field, v in settings.items()}
+
+
+def _check_update_counts(
+    where: str, updates: Mapping[str, str], algorithms: Sequence[str]
+) -> Mapping[str, str]:
+    counts = {field.name for field in dataclasses.fields(UpdateSchedule)}
+    for algorithm in algorithms:
+        known = counts | {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+        for name, formula in updates.items():
+            parts = formula.split(_DIVIDED_BY)
+            if name not in counts or len(parts) > 2 or not known.issuperset(parts):
+                raise SpecError(
+                    f"{where}: updates.{name} must be a count of run.json's update_schedule, and "
+                    f"{formula!r} a count or hyperparameter of {algorithm}, or two with "
+                    f"{_DIVIDED_BY!r} between them."
+                )
+    return updates
 
 
 def _check_wrapper(where: str, wrapper: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -575,6 +597,32 @@ def make_replacement(items: Sequence[Intervention]) -> SourceReplacement:
 def collect_layers(items: Sequence[Intervention]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the wrappers that interventions put around the training task, from the inside."""
     return [layer for item in items for layer in item.wrap]
+
+
+_DIVIDED_BY = " // "
+
+
+def apply_update_counts(
+    schedule: UpdateSchedule, hyperparameters: Hyperparameters, items: Sequence[Intervention]
+) -> UpdateSchedule:
+    """Return an update schedule with the counts that interventions make different.
+
+    Args:
+        schedule: Of the framework without interventions.
+        hyperparameters: In unified units.
+        items: The interventions, each of which counts from `schedule`.
+    """
+    known = {
+        field.name: getattr(source, field.name)
+        for source in (hyperparameters, schedule)
+        for field in dataclasses.fields(source)
+    }
+    changed = {}
+    for item in items:
+        for name, formula in item.updates.items():
+            count, _, divisor = formula.partition(_DIVIDED_BY)
+            changed[name] = known[count] // known[divisor] if divisor else known[count]
+    return dataclasses.replace(schedule, **changed)
 
 
 def apply_settings(requested: Any, items: Sequence[Intervention]) -> Any:

@@ -318,6 +318,7 @@ def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str
         "adapter": find_adapter_entry_point(prepared.spec.framework).value,
         "alignment": [dataclasses.asdict(row) for row in prepared.native.alignment],
         **describe_translation(prepared),
+        "update_schedule": dataclasses.asdict(prepared.native.update_schedule),
         "steps": {
             "requested": prepared.spec.steps,
             "scheduled": prepared.native.total_steps,

@@ -17,6 +17,7 @@ from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
     apply_settings,
+    apply_update_counts,
     check_no_conflict,
     check_segments_in_script,
     make_patches,
@@ -122,6 +123,8 @@ def _prepare_run(
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
         check_no_conflict(interventions)
+    schedule = apply_update_counts(native.update_schedule, hyperparameters, interventions)
+    native = dataclasses.replace(native, update_schedule=schedule)
     if spec.script:
         adapter.check_script(spec.algorithm, native, context, here=spec.python is None)
         check_segments_in_script(interventions, spec.script)
@@ -335,7 +338,6 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
     decisive = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),
         "native": dict(prepared.native.settings),
-        "update_schedule": dataclasses.asdict(prepared.native.update_schedule),
     }
     changes = {item.name: item.to_dict() for item in prepared.interventions}
     return decisive | ({"interventions": changes} if changes else {})
