@@ -128,7 +128,8 @@ def translate_periodic_targets(
             "a number of gradient steps: there are "
             f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
-    updates = hp.compute_update_schedule(context.steps).total_gradient_steps
+    total = math.ceil(context.steps / hp.train_freq) * hp.train_freq
+    updates = hp.compute_update_schedule(total).total_gradient_steps
     return {"target_updates": updates // (interval or 1)}
 
 

@@ -97,8 +97,8 @@ class Intervention:
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
         released: Facts about the released bug that it brings back, or None.
-        updates: Counts of the update schedule that it changes, each a count or a hyperparameter,
-            or two of them with ` // ` between them.
+        updates: Counts of the update schedule that it changes, each as a Python expression of the
+            other counts and the hyperparameters.
     """
 
     name: str
@@ -557,12 +557,14 @@ def _check_update_counts(
     for algorithm in algorithms:
         known = counts | {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
         for name, formula in updates.items():
-            parts = formula.split(_DIVIDED_BY)
-            if name not in counts or len(parts) > 2 or not known.issuperset(parts):
+            try:
+                used = compile(formula, where, "eval").co_names
+            except SyntaxError:
+                used = (formula,)
+            if name not in counts or not known.issuperset(used):
                 raise SpecError(
                     f"{where}: updates.{name} must be a count of run.json's update_schedule, and "
-                    f"{formula!r} a count or hyperparameter of {algorithm}, or two with "
-                    f"{_DIVIDED_BY!r} between them."
+                    f"{formula!r} an expression of such counts and hyperparameters of {algorithm}."
                 )
     return updates
 
@@ -599,9 +601,6 @@ def collect_layers(items: Sequence[Intervention]) -> list[tuple[str, Mapping[str
     return [layer for item in items for layer in item.wrap]
 
 
-_DIVIDED_BY = " // "
-
-
 def apply_update_counts(
     schedule: UpdateSchedule, hyperparameters: Hyperparameters, items: Sequence[Intervention]
 ) -> UpdateSchedule:
@@ -617,11 +616,11 @@ def apply_update_counts(
         for source in (hyperparameters, schedule)
         for field in dataclasses.fields(source)
     }
-    changed = {}
-    for item in items:
-        for name, formula in item.updates.items():
-            count, _, divisor = formula.partition(_DIVIDED_BY)
-            changed[name] = known[count] // known[divisor] if divisor else known[count]
+    changed = {
+        name: eval(formula, {}, known)  # as trusted as the source beside it
+        for item in items
+        for name, formula in item.updates.items()
+    }
     return dataclasses.replace(schedule, **changed)
 
 

@@ -7,10 +7,14 @@ import support
 from loops import iterate_some
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
+from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.interventions import catalogue
 from parallax.harness.interventions.catalogue import (
+    apply_update_counts,
     list_interventions,
+    list_released_bugs,
     make_replacement,
     resolve_interventions,
 )
@@ -116,6 +120,8 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
         ("mine: {does: Nothing.}", "changes nothing: give it `set`, `wrap` or `source`"),
         ("mine: {does: Sets., algorithms: [td3], set: {gae_lambda: 1}}", "is no field of td3"),
         ("mine: {does: Wraps., wrap: [{layer: Nothing}]}", "wrap needs `layer`, as module:Class"),
+        (f"{FILLED_ENTRY}  updates: {{policy_updates: steps}}", "'steps' an expression of such"),
+        (f"{FILLED_ENTRY}  updates: {{updates: gamma}}", "updates.updates must be a count"),
         ("Mine: {does: Sets., set: {gamma: 1}}", "must be named by small letters"),
         ("mine: [", "is no YAML"),
         ("[]", "must hold a mapping"),
@@ -128,6 +134,16 @@ def test_bad_entries_are_refused_with_file_entry_and_remedy(text, message, tmp_p
         resolve_interventions("mine", load_adapter("sb3"), "td3")
     if "installed" not in message and "match" not in message:
         assert str(tmp_path) in str(caught.value) or "mine" in str(caught.value)
+
+
+def test_counts_of_updates_are_expressions_of_counts_and_hyperparameters():
+    (bug,) = [one for one in list_released_bugs(load_adapter("sb3")) if one.updates]
+    schedule = UpdateSchedule(0, 1, 64, 32, 32)
+    hp = dataclasses.replace(load_recipe("td3", "sb3"), gradient_steps=4, policy_delay=3)
+    changed = apply_update_counts(schedule, hp, [bug])
+    assert changed == dataclasses.replace(schedule, policy_updates=32, target_updates=32)
+    hp = dataclasses.replace(hp, gradient_steps=1)
+    assert apply_update_counts(schedule, hp, [bug]).policy_updates == 64
 
 
 def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
