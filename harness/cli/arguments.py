@@ -8,6 +8,7 @@ from typing import Any
 from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.run_spec import ALIGNMENTS
 
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
 
@@ -66,17 +67,18 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `--alignment` and `--hps` of commands that look at single updates."""
     parser.add_argument(
         "--alignment",
-        choices=("defaults", "exact", "lockstep"),
+        choices=ALIGNMENTS,
         default="defaults",
         help="hyperparameters besides those that the measurement sets: defaults: each framework's "
-        "own; exact: those of a recipe, everywhere; lockstep: the same, in the reference form of "
-        "the algorithm (default: %(default)s)",
+        "own; common: those of a recipe where every framework has the option; exact: those of a "
+        "recipe, everywhere; lockstep: the same, in the reference form of the algorithm "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--hps",
         metavar="RECIPE",
         default="original",
-        help="recipe of --alignment exact and lockstep (default: %(default)s)",
+        help="recipe of --alignment common, exact and lockstep (default: %(default)s)",
     )
 
 

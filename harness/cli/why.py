@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
     print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
     _print_section("Hyperparameters", _describe_hyperparameters(options, sides, algorithm, env))
-    level = AlignmentLevel(_choose_probe_level(options.alignment), options.hps)
+    level = AlignmentLevel(options.alignment, options.hps)
     found = list_differing_answers(_run_probes(sides, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(sides, algorithm, level))
@@ -179,11 +179,6 @@ def _check_names(options: argparse.Namespace, names: Sequence[str], algorithm: s
     recipes = list_recipe_names(algorithm)
     if options.hps not in recipes:
         raise SpecError(format_unknown_name(f"--hps {options.hps}", options.hps, recipes))
-
-
-def _choose_probe_level(alignment: str) -> str:
-    """Return the level of probes that is nearest to a level of alignment."""
-    return alignment if alignment in ("exact", "lockstep") else "defaults"
 
 
 def _print_section(title: str, lines: Sequence[str]) -> None:

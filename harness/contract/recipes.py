@@ -4,6 +4,7 @@ The package of an adapter or of an algorithm may hold a folder `hp_configs/<algo
 """
 
 import copy
+import dataclasses
 import functools
 import importlib.util
 import re
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter import Adapter, RunContext, find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.data_files import load_yaml
@@ -103,3 +104,22 @@ def _find_package_folders_on_path(package: str, path: tuple[str, ...]) -> list[P
     except ImportError:
         return []
     return [Path(path) for path in (spec.submodule_search_locations or [])] if spec else []
+
+
+def set_common_fields(
+    adapter: Adapter, algorithm: str, requested: Hyperparameters, context: RunContext
+) -> Hyperparameters:
+    """Return a framework's own defaults with the requested values of what every framework exposes.
+
+    This is `alignment=common`.
+
+    Args:
+        adapter: Adapter of the framework, which has a recipe of its own.
+        algorithm: Name of the algorithm.
+        requested: Hyperparameters of which only the algorithm's `common_fields` count.
+        context: The run.
+    """
+    common = {name: getattr(requested, name) for name in type(requested).common_fields}
+    own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
+    own = adapter.get_library_defaults(algorithm, own, context)
+    return dataclasses.replace(own, **common)

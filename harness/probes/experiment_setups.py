@@ -249,7 +249,7 @@ def build_defaults_experiment(
     discrete = ALGORITHMS[algorithm].actions == "discrete"
     make_data = make_discrete_data if discrete else make_continuous_data
     data = make_data(cache, count_default_steps(number))
-    if cache.level.uses_recipe:
+    if cache.level.sets_all:
         layers = HIDDEN_LAYERS[algorithm][0]
         sizes = getattr(load_recipe(algorithm, cache.level.hps), "hidden_sizes", layers)
         if len(sizes) != len(layers):  # for images: DQN's layers after the convolutions

@@ -26,7 +26,7 @@ from parallax.harness.contract.probing.scripted_env import (
     ScriptedTransition,
     ScriptedWorld,
 )
-from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.contract.recipes import load_recipe, set_common_fields
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.catalogue import (
@@ -120,8 +120,9 @@ class AlignmentLevel:
     """Hyperparameters that an implementation is probed with, besides those of the experiments.
 
     Attributes:
-        name: `defaults`: the framework's own; `exact`: those of a recipe, by patches where
-            upstream fixes them; `lockstep`: the same in the reference form of each algorithm.
+        name: `defaults`: the framework's own; `common`: the same but for what every framework
+            exposes, which is a recipe's; `exact`: those of a recipe, by patches where upstream
+            fixes them; `lockstep`: the same in the reference form of each algorithm.
         hps: Name of the recipe.
     """
 
@@ -130,7 +131,12 @@ class AlignmentLevel:
 
     @property
     def uses_recipe(self) -> bool:
-        """Return whether the hyperparameters are those of a recipe."""
+        """Return whether any hyperparameters are those of a recipe."""
+        return self.name != "defaults"
+
+    @property
+    def sets_all(self) -> bool:
+        """Return whether all hyperparameters are those of a recipe."""
         return self.name in ("exact", "lockstep")
 
 
@@ -215,9 +221,12 @@ class ExperimentCache:
     def _translate_settings(
         self, algorithm: str, context: RunContext, changes: Mapping[str, Any]
     ) -> tuple[Any, NativeConfig]:
-        if self.level.uses_recipe:
+        if self.level.sets_all:
             context = dataclasses.replace(context, patch_constants=True, converts_meanings=True)
             base = load_recipe(algorithm, self.level.hps)
+        elif self.level.uses_recipe:
+            requested = load_recipe(algorithm, self.level.hps)
+            base = set_common_fields(self.adapter, algorithm, requested, context)
         else:
             recipe = load_recipe(algorithm, self.adapter.name)
             base = self.adapter.get_library_defaults(algorithm, recipe, context)

@@ -11,7 +11,7 @@ from parallax.harness.contract.adapter import Adapter, RunContext, load_adapter
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
-from parallax.harness.contract.recipes import list_recipe_names, load_recipe
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe, set_common_fields
 from parallax.harness.contract.run_spec import DEFAULTS_RECIPE, PROTOCOL_FIELDS, RunSpec
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
@@ -259,10 +259,7 @@ def resolve_hyperparameters(
         }
         recipe = dataclasses.replace(load_recipe(algorithm, adapter.name), **protocol)
         return adapter.get_library_defaults(algorithm, recipe, context)
-    common = {name: getattr(requested, name) for name in type(requested).common_fields}
-    own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
-    own = adapter.get_library_defaults(algorithm, own, context)
-    return dataclasses.replace(own, **common)
+    return set_common_fields(adapter, algorithm, requested, context)
 
 
 def resolve_library_recipe(

@@ -2,10 +2,17 @@
 
 import pytest
 
+from parallax.envs.tasks import load_task
+from parallax.harness.cli import main
 from parallax.harness.cli.config_groups import explain_unknown_option, find_synonym
 from parallax.harness.cli.hydra_app import check_known_keys, find_references
 from parallax.harness.cli.train import defer_hyperparameters
+from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.contract.run_spec import ALIGNMENTS
+from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
+from parallax.harness.train.prepare import resolve_hyperparameters
 
 
 @pytest.mark.parametrize(
@@ -79,3 +86,21 @@ def test_keys_that_nobody_reads_are_refused_and_helpers_of_a_study_are_not():
 )
 def test_hyperparameters_of_a_sweep_are_set_in_its_runs(words, deferred):
     assert defer_hyperparameters(words) == (deferred or words)
+
+
+@pytest.mark.parametrize("command", ["alignment", "lockstep", "probe", "why"])
+def test_commands_have_the_levels_that_trainings_have(command, capsys):
+    with pytest.raises(SystemExit):
+        main.main([command, "--help"])
+    assert f"--alignment {{{','.join(ALIGNMENTS)}}}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("level", ALIGNMENTS)
+def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
+    adapter, recipe = load_adapter("sb3"), load_recipe("dqn", "zoo")
+    context = RunContext(load_task("CartPole-v1"), 1000, 0)
+    trained = resolve_hyperparameters(adapter, "dqn", recipe, level, context)
+    cache = ExperimentCache(adapter, level=AlignmentLevel(level, "zoo"))
+    changes = {"learning_starts": trained.learning_starts}  # of the protocol, at each level
+    probed, _ = cache._translate_settings("dqn", context, changes)
+    assert probed == trained
