@@ -187,6 +187,29 @@ ATARI_IMAGE, ATARI_LAYERS = (4, 84, 84), (512,)
 """Images and linear layers of ppo_atari.py."""
 
 
+ATARI_DEFAULTS: Mapping[str, Any] = {
+    "learning_rate": 2.5e-4,
+    "rollout_steps": 128 * 8,  # --num-steps times --num-envs
+    "minibatch_size": 128 * 8 // 4,
+    "epochs": 4,
+    "clip_range": 0.1,
+    "value_clip_range": 0.1,
+    "ent_coef": 0.01,
+    "hidden_sizes": ATARI_LAYERS,
+    "conv_filters": LARGE_FILTERS,
+}
+"""Defaults of ppo_atari.py that are not those of ppo_continuous_action.py."""
+
+
+def couple_defaults_ppo(defaults: PPO, context: RunContext) -> PPO:
+    """Atari games have a script with defaults of its own."""
+    return dataclasses.replace(defaults, **ATARI_DEFAULTS) if _is_atari(context.task) else defaults
+
+
+def _is_atari(task: Task) -> bool:
+    return task.image == ATARI_IMAGE and task.brightest == 255
+
+
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of PPO's script."""
     t.set_option("learning_rate", "learning-rate")
@@ -244,10 +267,9 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
             )
         t.set_conv_filters("", task)
         return
-    is_ataris = task.image == ATARI_IMAGE and task.brightest == 255
     t.declare_constant("conv_filters", LARGE_FILTERS)
     t.declare_constant("hidden_sizes", ATARI_LAYERS)
-    if not is_ataris or hp.conv_filters != LARGE_FILTERS:
+    if not _is_atari(task) or hp.conv_filters != LARGE_FILTERS:
         # The first linear layer takes what the convolutions make of an image.
         for field in ("conv_filters", "hidden_sizes"):
             t.reject_value(field, "for four frames of 84 by 84 only: ppo_atari.py fixes its layers")
@@ -443,6 +465,7 @@ def predict_actions_dqn(names: Mapping[str, Any], observations: Any, context: Ru
 ALGORITHMS: Mapping[str, ScriptSettings] = {
     "ppo": ScriptSettings(
         translate_ppo,
+        couple_defaults_ppo,
         extra_action_spaces=frozenset({"discrete"}),
         script=PPO_SCRIPT,
         discrete_script=PPO_DISCRETE_SCRIPT,

@@ -7,7 +7,7 @@ from loops import iterate_some
 from parallax.adapters.cleanrl import CleanRLAdapter, scripts, settings
 from parallax.adapters.cleanrl import script_runner as bridge
 from parallax.adapters.cleanrl.settings import make_script_arguments
-from parallax.envs.tasks import load_task
+from parallax.envs.tasks import Task, load_task
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -28,9 +28,9 @@ def translate(algorithm, steps=10_000, patched=False, **changes):
     return CleanRLAdapter().translate(algorithm, hyperparameters, context)
 
 
-def parsed(algorithm, arguments):
+def parsed(algorithm, arguments, kind="continuous"):
     """What the script's own parser makes of a command line."""
-    _, source = scripts.read_script(algorithm)
+    _, source = scripts.read_script(algorithm, kind)
     head = source[: source.index("def make_env")].split("import gym")[0]
     parser = source[source.index("def parse_args") : source.index("def make_env")]
     names = {"__file__": "script.py"}
@@ -44,13 +44,26 @@ def parsed(algorithm, arguments):
         sys.argv = before
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
 def test_own_recipe_is_what_the_script_defaults_to(algorithm):
     ours = parsed(algorithm, make_script_arguments(translate(algorithm, 500_000)))
     upstream = parsed(algorithm, [])
     different = {name for name in upstream if ours[name] != upstream[name]}
     assert different - {"env_id", "total_timesteps"} == {"seed", "cuda"}
+
+
+def test_atari_defaults_are_those_of_the_script_for_images():
+    game = Task("a game", 1, (), (), 0, choices=6, image=(4, 84, 84), brightest=255)
+    context = RunContext(game, 10_000, 0, n_envs=8)
+    adapter = CleanRLAdapter()
+    own = adapter.get_library_defaults("ppo", load_recipe("ppo", "cleanrl"), context)
+    ours = parsed("ppo", make_script_arguments(adapter.translate("ppo", own, context)), "images")
+    upstream = parsed("ppo", [], "images")
+    different = {name for name in upstream if ours[name] != upstream[name]}
+    assert different == {"env_id", "total_timesteps", "seed", "cuda"}
 
 
 def test_minibatch_size_becomes_a_count():
