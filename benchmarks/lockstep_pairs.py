@@ -11,7 +11,7 @@ import argparse
 import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,9 @@ the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl sh
 all are given those of the probes.
 `target-update-after-policy` of sbx shows in float64 only: without it the targets of DDPG's policy
 differ by 5e-6 after one update, which float32 counts as rounding.
+`targets-after-whole-interval` of Stable-Baselines3 and `one-policy-update-per-delay` of CleanRL
+show where SAC's `target_update_interval` or `policy_delay` is above 1, which it is not here;
+`tests/harness/lockstep/test_unusual_values.py` measures them.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 20 --float64 --algorithms td3,ddpg,sac \\
@@ -92,7 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         key = f"{algorithm}, {'float64' if options.float64 else 'float32'}"
         if options.necessity:
             found = {item["left_out"]: item for item in measured[key].get("necessity", ())}
-            found |= {item["left_out"]: item for item in measure_necessity(algorithm, options)}
+            known = found if options.missing else {}
+            new = measure_necessity(algorithm, options, known)
+            found |= {item["left_out"]: item for item in new}
             measured[key]["necessity"] = list(found.values())
         else:
             kept = {k: v for k, v in measured.get(key, {}).items() if k == "necessity"}
@@ -117,6 +122,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--updates", type=int, default=200, metavar="N")
     add("--float64", action="store_true", help="train in float64; sbx cannot")
     add("--necessity", action="store_true", help="leave out one intervention at a time")
+    add("--missing", action="store_true", help="with --necessity: only those that FILE lacks")
     add("--report", action="store_true", help="only report what FILE has")
     add("--markdown", type=Path, metavar="PAGE", help="write the tables")
     add("--forms", type=Path, metavar="CSV", help="write the interventions of equal frameworks")
@@ -155,13 +161,23 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
     }
 
 
-def measure_necessity(algorithm: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compare each implementation with itself without one intervention of its reference form."""
+def measure_necessity(
+    algorithm: str, options: argparse.Namespace, known: Container[str] = ()
+) -> list[dict[str, Any]]:
+    """Compare each implementation with itself without one intervention of its reference form.
+
+    Args:
+        algorithm: Name of the algorithm.
+        options: The command line.
+        known: Those that are measured already, as `framework: intervention`.
+    """
     how = LockstepOptions(options.float64, shared_stream=algorithm != "ppo", level=LEVEL)
     found = []
     for name in options.frameworks.split(","):
         whole = make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name)
         for item in whole.interventions:
+            if f"{name}: {item.name}" in known:
+                continue
             left_out = f"{LEAVE_OUT_PREFIX}{item.name}"
             other = make_lockstep_side(name, left_out, algorithm, LEVEL.name)
             result = _compare_without(whole, other, algorithm, options.updates, how)
