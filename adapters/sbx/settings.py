@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping
 
 from parallax.adapters.sb3_common.settings import (
-    compute_first_update,
-    compute_total_steps,
+    count_critic_steps,
     count_dqn_target_updates,
     finish_off_policy,
     finish_on_policy,
@@ -57,13 +56,6 @@ def translate_off_policy(
     translate_replay_fields(t, hp, context)
     translate_adam_eps(t)
     return finish_off_policy(t, hp, context, **counts)
-
-
-def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
-    """Gradient steps of critics in the whole run."""
-    return hp.compute_update_schedule(
-        compute_total_steps(hp, context), compute_first_update(hp)
-    ).total_gradient_steps
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:

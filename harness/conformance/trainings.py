@@ -300,7 +300,8 @@ def train_uncached(
     monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
     with _apply_patches(framework, algorithm, native, around, hyperparameters):
-        _run_training(framework, algorithm, native, around, hyperparameters, monitor)
+        make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
+        load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
         return _collect_result(monitor, native, around)
 
 
@@ -365,49 +366,40 @@ def observe_cached(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
 ) -> ObservedTraining:
     """Return the counts of one training."""
-    monitor = _ConformanceMonitor(around)
-    observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    try:
-        with (
-            watch_libraries(monitor.events, load_watchers(get_libraries(framework))),
-            _apply_patches(framework, algorithm, native, around, hyperparameters),
-        ):
-            _run_training(framework, algorithm, native, around, hyperparameters, monitor)
-    except NoWatcherError as reason:
-        pytest.skip(str(reason))
-    return observer.observed()
+    patches = _apply_patches(framework, algorithm, native, around, hyperparameters)
+    context, gamma = around.context, hyperparameters.gamma
+    return _observe_native(framework, algorithm, native, context, gamma, around, patches)
 
 
 def observe_run(prepared: PreparedRun) -> ObservedTraining:
     """Return the counts of one training on a scripted task, with the run's interventions."""
-    framework, algorithm = prepared.spec.framework, prepared.spec.algorithm
-    monitor = _ConformanceMonitor(make_training_conditions(algorithm))
+    run, around = prepared.spec, make_training_conditions(prepared.spec.algorithm)
+    changes = make_replacement(prepared.interventions).apply_replacement()
+    name, gamma = run.framework, prepared.hyperparameters.gamma
+    native, context = prepared.native, prepared.context
+    return _observe_native(name, run.algorithm, native, context, gamma, around, changes)
+
+
+def _observe_native(
+    framework: str,
+    algorithm: str,
+    native: NativeConfig,
+    context: RunContext,
+    gamma: float,
+    around: TrainingConditions,
+    changes: contextlib.AbstractContextManager[None],
+) -> ObservedTraining:
+    monitor = _ConformanceMonitor(around)
     observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
-    make_env: MakeEnv = lambda: monitor.make_env(prepared.hyperparameters.gamma)  # noqa: E731
     try:
-        with (
-            watch_libraries(monitor.events, load_watchers(get_libraries(framework))),
-            make_replacement(prepared.interventions).apply_replacement(),
-        ):
+        with watch_libraries(monitor.events, load_watchers(get_libraries(framework))), changes:
             load_adapter(framework).train(
-                algorithm, prepared.native, prepared.context, make_env, monitor
+                algorithm, native, context, lambda: monitor.make_env(gamma), monitor
             )
     except NoWatcherError as reason:
         pytest.skip(str(reason))
     return observer.observed()
-
-
-def _run_training(
-    framework: str,
-    algorithm: str,
-    native: NativeConfig,
-    around: TrainingConditions,
-    hyperparameters: Hyperparameters,
-    monitor: _ConformanceMonitor,
-) -> None:
-    make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
-    load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
 
 
 def _apply_patches(

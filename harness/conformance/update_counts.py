@@ -87,11 +87,10 @@ class UpdateCountConformance:
         form = {one.name for one in list_reference_form(adapter, algorithm)}
         runs = [("exact", one.name) for one in items if one.updates and one.name not in form]
         base = make_base_hyperparameters(self.framework, algorithm)
-        counts = {"policy_delay": 3, "target_update_interval": 3}
-        odd = {name: value for name, value in counts.items() if hasattr(base, name)}
+        odd = {n: 3 for n in ("policy_delay", "target_update_interval") if hasattr(base, n)}
+        hp = dataclasses.replace(base, **odd)
         for alignment, intervention in [("lockstep", NO_INTERVENTION), *runs]:
             fields = {"alignment": alignment, "intervention": intervention}
-            hp = dataclasses.replace(base, **odd)
             prepared = _prepare_scripted_run(self.framework, algorithm, hp, **fields)
             counted = observe_run(prepared).update_schedule
             assert counted == prepared.native.update_schedule, f"with {fields}"

@@ -111,13 +111,7 @@ def set_common_fields(
 ) -> Hyperparameters:
     """Return a framework's own defaults with the requested values of what every framework exposes.
 
-    This is `alignment=common`.
-
-    Args:
-        adapter: Adapter of the framework, which has a recipe of its own.
-        algorithm: Name of the algorithm.
-        requested: Hyperparameters of which only the algorithm's `common_fields` count.
-        context: The run.
+    This is `alignment=common`. The framework must have a recipe of its own.
     """
     common = {name: getattr(requested, name) for name in type(requested).common_fields}
     own = dataclasses.replace(load_recipe(algorithm, adapter.name), **common)
