@@ -176,25 +176,38 @@ def compute_stratified_difference_p(
     """Compute the p-value of "the means over strata differ by the margin or more".
 
     Only the range is assumed, as in `stats.unobserved_failures`, with the runs of all strata as one
-    sample: K strata of n runs leave as little room for unobserved failures as K n runs of one. Runs
-    that are spread evenly over strata vary less than runs drawn from the mixture of the strata, for
-    which the bound is made. So that each stratum counts the same, all use as many runs as the
-    smallest has.
+    sample: K strata of n runs leave as little room for unobserved failures as K n runs of one.
 
     Args:
         first: Scores of one framework.
-        second: Scores of the other.
+        second: Scores of the other, in the same strata.
         ends: Least and largest score that there can be.
         margin: In the unit of scores, above 0.
     """
-    return compute_difference_p(_pool_strata(first), _pool_strata(second), ends, margin)
+    return compute_difference_p(*_merge_strata(first, second, ends), margin)
 
 
 def compute_stratified_mean_p(first: Strata, second: Strata, ends: tuple[float, float]) -> float:
     """Compute the two-sided p-value of "the means over strata are equal" in the same way."""
-    return compute_equal_means_p(_pool_strata(first), _pool_strata(second), ends)
+    return compute_equal_means_p(*_merge_strata(first, second, ends))
 
 
-def _pool_strata(strata: Strata) -> FloatArray:
-    size = min(len(scores) for scores in strata)
-    return np.concatenate([scores[:size] for scores in strata])
+def _merge_strata(
+    first: Strata, second: Strata, ends: tuple[float, float]
+) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+    """Return both samples without the distances between strata, and the range of their values.
+
+    From all scores of a stratum the same value is subtracted, the mean of both frameworks' means,
+    so that differences stay and strata that score unequally do not look like noise. The range is
+    the widest of any stratum, since a failure may be in any. So that each stratum counts the same,
+    all use as many runs as the smallest has.
+    """
+    size = min(len(scores) for scores in (*first, *second))
+    samples = [[np.asarray(scores[:size]) for scores in strata] for strata in (first, second)]
+    means = [(one.mean() + two.mean()) / 2 for one, two in zip(*samples, strict=True)]
+    shifts = np.mean(means) - np.array(means)
+    one, two = (
+        np.concatenate([scores + shift for scores, shift in zip(strata, shifts, strict=True)])
+        for strata in samples
+    )
+    return one, two, (ends[0] + float(shifts.min()), ends[1] + float(shifts.max()))

@@ -170,6 +170,27 @@ def test_strata_count_the_same_and_more_of_them_leave_less_room_for_failures():
     assert p[0] > 0.05 > p[1]
 
 
+def test_distances_between_strata_are_no_noise_and_widen_the_range():
+    """Strata that are moved apart have more room to fail, and no more spread."""
+    rng = np.random.default_rng(3)
+    tasks = [rng.uniform(0.45, 0.55, 40) for _ in range(2)]
+    apart = [tasks[0] - 0.15, tasks[1] + 0.15]
+    p, p_apart, p_wide = (
+        pooling.compute_stratified_difference_p(strata, strata, ends, 0.1)
+        for strata, ends in (
+            (tasks, (0.0, 1.0)),
+            (apart, (0.0, 1.0)),
+            (tasks, (-0.15, 1.15)),
+        )
+    )
+    assert p < p_apart == pytest.approx(p_wide)
+    means = [
+        pooling.compute_stratified_mean_p(strata, [scores - 0.1 for scores in strata], (0.0, 1.0))
+        for strata in (tasks, apart)
+    ]
+    assert max(means) < 0.01
+
+
 @given(times, times)
 def test_the_log_rank_statistic_of_two_groups_is_scipys(one, two):
     first, second = CensoredTimes.from_pairs(one), CensoredTimes.from_pairs(two)
