@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from parallax.envs import optional_tasks
+from parallax.envs import memory_tasks, optional_tasks
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.tasks import make_task_env
 
@@ -46,6 +46,9 @@ TASKS = (
         (f"MinAtar/{game}", "v1")
         for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
     ),
+    ("CartPoleHidden", "v0"),
+    ("PendulumHidden", "v0"),
+    ("MemoryChain-20", "v0"),
 )
 EPISODES = 300
 COLUMNS = (
@@ -56,6 +59,7 @@ COLUMNS = (
 
 def play(env_id: str) -> np.ndarray:
     """Return of each episode of random actions."""
+    memory_tasks.register_memory_task(env_id)
     optional_tasks.register_task(env_id)
     env = gym.make(env_id)
     env = optional_tasks.ActionMemoryReset(env) if optional_tasks.is_minatar_game(env_id) else env

@@ -48,6 +48,13 @@ MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "M
 """Tasks of `parallax.envs.memory_tasks`; chains of other lengths are made by their name."""
 
 
+REFERENCE_TASK_IDS: tuple[str, ...] = (
+    *(name for name in TASK_IDS if not name.startswith(("Humanoid", "parking"))),
+    *MEMORY_TASK_IDS,
+)
+"""Tasks whose scores without training are published with this project."""
+
+
 class TaskError(ValueError):
     """An environment that does not exist or that no training here can use."""
 

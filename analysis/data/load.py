@@ -237,6 +237,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
         interventions=frozenset(record.interventions),
+        references=record.references,
     )
 
 

@@ -171,6 +171,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
         imported=record.imported,
         interventions=frozenset(record.interventions),
+        references=record.references,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.harness.record.run_json import ImportSource, RunProvenance
+from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
 
@@ -70,6 +70,7 @@ class CompletedRun:
         record: Text of its `run.json`, if it was read from a packed file.
         imported: Origin of a run that another tool made.
         interventions: Names of all changes that were applied, patches included.
+        references: Returns of policies without training that were measured with the run.
         final_score: Mean return over the episodes of the last evaluation.
     """
 
@@ -88,6 +89,7 @@ class CompletedRun:
     training_cpu_seconds: float = math.nan
     imported: ImportSource | None = None
     interventions: frozenset[str] = frozenset()
+    references: Mapping[str, ReferenceReturns] = dataclasses.field(default_factory=dict)
     final_score: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

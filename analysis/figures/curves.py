@@ -73,7 +73,6 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.curves import CurvePanel, LearningCurve
-from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 FRAMEWORK_LINES, ALGORITHM_LINES = "frameworks", "algorithms"
@@ -567,7 +566,7 @@ def _draw_learning_curve_panel(
 
 
 def _list_panel_marks(panel: CurvePanel) -> tuple[ScoreMark, ...]:
-    return tuple(ScoreMark(one.name, one.mean) for one in find_references(panel.cell))
+    return tuple(ScoreMark(one.name, one.mean) for one in panel.references)
 
 
 def _draw_seed_curves(

@@ -55,7 +55,8 @@ def list_score_marks(
     if endpoint.is_steps:
         return ()
     groups = material.verdicts.groups_by_cell.get(cell, ())
-    marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, groups)]
+    runs = [run for group in groups for run in group.runs]
+    marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, runs)]
     published = find_published_mark(cell) if endpoint.evaluations else math.nan
     if math.isfinite(published):
         marks.append(ScoreMark(PUBLISHED, published))

@@ -325,7 +325,7 @@ def _count_learned_runs(
 ) -> int:
     if scale is None:
         return 0
-    least = max([scale.zero, *(one.mean for one in find_references(group.cell, (group,)))])
+    least = max([scale.zero, *(one.mean for one in find_references(group.cell, group.runs))])
     least += options.margin_share * scale.width
     return sum(run.final_score > least for run in group.runs)
 

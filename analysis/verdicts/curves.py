@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import compute_interval_bounds
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.references import ReferenceScore, find_references
 
 StepArray = NDArray[np.int64]
 
@@ -46,11 +47,13 @@ class CurvePanel:
         cell: The setting.
         curves: One per framework with at least one run used, by name.
         requested: Run folders found, by framework.
+        references: Scores of doing nothing and of random actions.
     """
 
     cell: StudyCell
     curves: tuple[LearningCurve, ...]
     requested: Mapping[str, int]
+    references: tuple[ReferenceScore, ...] = ()
 
     @property
     def sizes(self) -> dict[str, str]:
@@ -75,6 +78,8 @@ def make_panels(
             cell,
             tuple(make_curve(name, own[name], method, rng) for name in sorted(own)),
             requested[cell],
+            # The untrained policies are the curves' own beginnings.
+            find_references(cell, [run for many in own.values() for run in many], untrained=False),
         )
         for cell, own in runs.items()
     )

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from parallax.analysis.data.published import PublishedScore, read_table, split_version
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.labels import format_count
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.two_sample import (
     compute_contrast,
@@ -79,13 +80,15 @@ class LearningVerdict:
 
 
 def find_references(
-    cell: StudyCell, groups: Sequence[ScoreGroup] = ()
+    cell: StudyCell, runs: Sequence[CompletedRun] = (), *, untrained: bool = True
 ) -> tuple[ReferenceScore, ...]:
     """Return the scores of policies without training on a task, those that are known.
 
     Args:
         cell: The setting.
-        groups: Runs whose evaluations at step 0, if there are some, are of untrained policies.
+        runs: Runs whose evaluations at step 0, if there are some, are of untrained policies.
+            For tasks without published scores, what was measured with the runs counts.
+        untrained: Whether to return the untrained policy.
     """
     found = [
         ReferenceScore(name, moments_from_published(row), row.source)
@@ -93,22 +96,37 @@ def find_references(
         for row in read_table(table)
         if (row.env, row.version) == split_version(cell.env)
     ]
-    scores = get_untrained_scores(groups)
+    known = {one.name for one in found}
+    found += [one for one in pool_measured_references(runs) if one.name not in known]
+    scores = get_untrained_scores(runs if untrained else ())
     if len(scores) > 1:
         source = f"evaluations at step 0 of {len(scores)} runs"
         found.append(ReferenceScore(UNTRAINED, compute_moments(scores), source))
     return tuple(found)
 
 
-def get_untrained_scores(groups: Iterable[ScoreGroup]) -> FloatArray:
+def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScore]:
+    """Return the references that were measured with runs, over all of their episodes."""
+    pooled = []
+    for name in (DO_NOTHING, RANDOM):
+        items = [run.references[name] for run in runs if name in run.references]
+        if not items:
+            continue
+        sizes = np.array([item.episodes for item in items], dtype=np.float64)
+        means, sds = np.array([(item.mean, item.sd) for item in items]).T
+        n, mean = sizes.sum(), np.average(means, weights=sizes)
+        squares = (sizes - 1) @ sds**2 + sizes @ (means - mean) ** 2
+        sd = np.sqrt(squares / (n - 1)) if n > 1 else np.float64(math.nan)
+        source = f"{n:.0f} episodes, with {format_count(len(items), 'run')}"
+        moments = SampleMoments(*(np.float64(value) for value in (mean, sd, n)))  # type: ignore[arg-type]
+        pooled.append(ReferenceScore(name, moments, source))
+    return pooled
+
+
+def get_untrained_scores(runs: Iterable[CompletedRun]) -> FloatArray:
     """Return the mean return at step 0 of each run that was evaluated there."""
     return np.array(
-        [
-            float(run.results[0].mean())
-            for group in groups
-            for run in group.runs
-            if run.timesteps[0] == 0
-        ],
+        [float(run.results[0].mean()) for run in runs if run.timesteps[0] == 0],
         dtype=np.float64,
     )
 
@@ -130,7 +148,7 @@ def judge_learning(
 
 
 def _judge_group(group: ScoreGroup, options: VerdictOptions) -> LearningVerdict:
-    references = find_references(group.cell, (group,))
+    references = find_references(group.cell, group.runs)
     margin = compute_margin((group,), options).size
     tails = []
     for reference in references:

@@ -142,6 +142,14 @@ class RunProvenance(Struct, frozen=True):
     preloaded: list[str] = []
 
 
+class ReferenceReturns(Struct, frozen=True):
+    """Returns of a policy without training on the run's task: mean, deviation, and episodes."""
+
+    mean: Annotated[float, Meta(ge=-1e300, le=1e300)]
+    sd: Annotated[float, Meta(ge=0, le=1e300)]
+    episodes: Positive
+
+
 class ImportSource(Struct, frozen=True):
     """Origin of a run that another tool made.
 
@@ -180,6 +188,7 @@ class RunRecord(Struct, frozen=True):
     weights_sha256: str | None = None
     saved_evaluation: Count | None = None
     final_score: float | None = None
+    references: dict[str, ReferenceReturns] = {}
     failure: str | None = None
     stopped_by: str | None = None
     attempts: list[RunAttempt] = []

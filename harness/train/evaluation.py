@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.envs.batched_env import make_batched_env
+from parallax.envs.tasks import REFERENCE_TASK_IDS, Task, load_task
 from parallax.harness.contract.adapter import Policy, begin_episodes
 from parallax.harness.contract.events import (
     EnvStep,
@@ -32,6 +33,9 @@ Array = NDArray[Any]
 
 UNTRAINED_INDEX = 2**31
 """Index of the evaluation at step 0: later ones have the initial states that they have without."""
+REFERENCE_INDEX = 2**31 + 1
+"""Index of the episodes of policies without training."""
+MAX_CONSTANT_ACTIONS = 20
 
 
 class PolicyEvaluator:
@@ -75,6 +79,44 @@ class PolicyEvaluator:
         self.seconds = state["seconds"]
         self.cpu_seconds = state.get("cpu_seconds", math.nan)  # older states lack it
 
+    def measure_references(self) -> dict[str, dict[str, float | int]]:
+        """Measure doing nothing and random actions, if no scores of them are published.
+
+        Doing nothing is action 0; of discrete actions it is the one that scores best if it is
+        always taken, since not every such task has an action that means nothing.
+
+        Returns:
+            Mean, standard deviation and number of episodes of each policy, by its name.
+        """
+        spec = self._spec
+        if spec.env in REFERENCE_TASK_IDS and spec.task_name == spec.env:
+            return {}
+        started, cpu_started = time.monotonic(), time.process_time()
+        seeds = compute_episode_seeds(
+            spec.evaluation_seed, spec.env, spec.seed, REFERENCE_INDEX, spec.eval_episodes
+        )
+        constants, draw = _make_reference_actions(load_task(spec.env, **spec.env_options), seeds)
+        idle = [
+            evaluate_greedy_policy(_repeat_action(action), self._episodes, seeds)
+            for action in constants
+        ]
+        best = max(idle, key=lambda one: one.returns.mean() if one.is_finite else -math.inf)
+        found = {
+            "do nothing": best,
+            "random actions": evaluate_greedy_policy(draw, self._episodes, seeds),
+        }
+        self.seconds += time.monotonic() - started
+        self.cpu_seconds += time.process_time() - cpu_started
+        return {
+            name: {
+                "mean": float(one.returns.mean()),
+                "sd": float(one.returns.std(ddof=1)) if len(seeds) > 1 else 0.0,
+                "episodes": len(seeds),
+            }
+            for name, one in found.items()
+            if one.is_finite
+        }
+
     def _attach(self, event: PolicyAttached) -> None:
         self._policy = event.policy
 
@@ -109,6 +151,23 @@ class PolicyEvaluator:
         return compute_episode_seeds(
             spec.evaluation_seed, spec.env, spec.seed, index, spec.eval_episodes
         )
+
+
+def _make_reference_actions(
+    task: Task, seeds: Sequence[int]
+) -> tuple[Sequence[Array | int], Callable[[Array], Array]]:
+    """Return the constant actions to try, and a policy that acts at random."""
+    rng = np.random.default_rng(seeds)
+    if task.choices:
+        constants = range(min(task.choices, MAX_CONSTANT_ACTIONS))
+        return constants, lambda shown: rng.integers(task.choices, size=len(shown))
+    low, high = (np.array(bound, np.float32) for bound in (task.action_low, task.action_high))
+    zero = np.clip(np.zeros_like(low), low, high)
+    return [zero], lambda shown: rng.uniform(low, high, (len(shown), len(low))).astype(np.float32)
+
+
+def _repeat_action(action: Array | int) -> Callable[[Array], Array]:
+    return lambda shown: np.array([action] * len(shown))
 
 
 def evaluate_greedy_policy(

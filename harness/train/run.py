@@ -206,6 +206,7 @@ class _RunAttempt:
         return {
             "status": "completed",
             "final_score": monitor.evaluator.last_score,
+            "references": _measure_references(monitor),
             "weights_sha256": hash_weights(saved.weights),
             **({"saved_evaluation": best.evaluation} if best else {}),
         }
@@ -224,6 +225,15 @@ class _RunAttempt:
         self.notes.append(text)
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print(text, file=sys.stderr, flush=True)
+
+
+def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:
+    try:
+        return monitor.evaluator.measure_references()
+    except Exception as error:  # a task of a user that takes no such action: the run is complete
+        text = f"Doing nothing and random actions could not be evaluated: {_describe_error(error)}"
+        print(text, file=sys.stderr, flush=True)
+        return {}
 
 
 def _check_weights_finite(weights: Weights) -> None:
