@@ -39,7 +39,7 @@ ACCELERATIONS: Mapping[str, str] = {
 """What each acceleration does."""
 
 GENERAL_TORCH_ACCELERATIONS = (FUSED_ADAM, FOREACH_ADAM, MATMUL_MEDIUM)
-"""Accelerations of any training in PyTorch: they are options of PyTorch's own."""
+"""Accelerations that work with any PyTorch training: they are options of PyTorch itself."""
 
 _TORCH_REASONS = {
     EAGER: "PyTorch computes operation by operation in any case",
@@ -59,7 +59,7 @@ def explain_missing_acceleration(acceleration: str, device: str, library: str = 
 
     Args:
         acceleration: One of `ACCELERATIONS`.
-        device: Where the networks compute.
+        device: Device that the networks run on.
         library: `torch` or `jax`.
     """
     if library == "jax":
@@ -86,11 +86,11 @@ def check_acceleration(
         algorithm: Name of the algorithm.
         acceleration: Its name; `none` for none.
         adapter: "Adapter" of the framework.
-        device: Where the networks compute.
+        device: Device that the networks run on.
         here: Whether this machine will train.
 
     Raises:
-        SpecError: It cannot; names the reason and what can be used.
+        SpecError: The framework cannot; names the reason and what can be used.
     """
     if acceleration == NO_ACCELERATION:
         return

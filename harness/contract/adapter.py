@@ -1,6 +1,6 @@
 """The contract that an adapter fulfils, and how adapters are found.
 
-What it translates with, `ConfigTranslator`, can be had here as well.
+`ConfigTranslator`, which adapters use for translation, can be imported from here as well.
 """
 
 import contextlib
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "parallax.adapters"
 PATCHES_FILE = "patches.yaml"
 CPU = "cpu"
-"""The device that every framework trains on, and the only one of most."""
+"""The device that every framework supports, and the only one that most support."""
 
 Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Greedy policy: observations float32[N, observations] to actions.
 
-They are float32[N, actions], or int64[N] where the task's actions are choices.
+Actions are float32[N, actions], or int64[N] if they are discrete.
 """
 
 Weights = Mapping[str, NDArray[Any]]
-"""Every trained parameter by a name of the framework's, target networks included.
+"""All trained parameters by the framework's names, target networks included.
 
-The names of parameters of target networks contain `target`, and no others do.
+Names of parameters of target networks contain `target`; no other names do.
 """
 
 
@@ -65,11 +65,11 @@ class PolicyIO:
     """Functions that load a policy into the framework's objects and save it from them.
 
     Attributes:
-        restore: Gives all parameters the values of arrays of the same names, as the weights have
-            them; from the first environment step on, and policy and weights are those from then
-            on. Raises `SpecError` where they are of another network, and has changed nothing then.
-        save: Writes the framework's own file, which loads there without this project.
-        suffix: Of that file's name, such as `.zip`.
+        restore: Sets all parameters to the values of arrays named as in `Weights`. Can be called
+            from the first environment step on; the attached policy and weights then use these
+            values. Raises `SpecError`, and changes nothing, if they belong to another network.
+        save: Writes a file in the framework's own format, which loads there without this project.
+        suffix: Suffix of that file's name, such as `.zip`.
     """
 
     restore: Callable[[Weights], None]
@@ -79,19 +79,19 @@ class PolicyIO:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpointable:
-    """Everything that a training goes on from, out of the framework's objects and into others.
+    """Functions that save a training's whole state from the framework's objects and load it.
 
     The environments that `make_env` made, and the global generators of Python, numpy and PyTorch,
-    are saved by their owner for all adapters; the rest is the adapter's: networks, optimisers,
-    schedules, buffers, counters, wrappers of its own, generators of its own.
+    are saved by their owner for all adapters. The adapter saves the rest: networks, optimizers,
+    schedules, buffers, counters, and its own wrappers and generators.
 
     Attributes:
-        state: The current state, at `Monitor.safe_point`: nested dicts by text and lists
+        state: Returns the current state, at `Monitor.safe_point`: nested dicts by text and lists
             of plain values and arrays, as made by `parallax.harness.contract.state_codec`.
-            The arrays may be those that the training goes on with: they are written before the call
-            of `safe_point` returns, and of a large one only what has changed since the last time.
-        load_state: Gives the objects of a new training, at its first safe point, such
-            a state. Raises `parallax.harness.contract.state_codec.StateMismatchError` where it does
+            The arrays may be the training's own: they are written before `safe_point` returns,
+            and of a large array only what has changed since the last time.
+        load_state: Loads such a state into the objects of a new training, at its first safe point.
+            Raises `parallax.harness.contract.state_codec.StateMismatchError` if the state does
             not fit.
     """
 
@@ -110,7 +110,7 @@ class RunContext:
         n_envs: Parallel environments.
         replay: Replay strategy; other than uniform only for adapters that support it
             (`Adapter.why_unsupported_replay`).
-        device: Where networks compute; other than the CPU only for adapters that offer it
+        device: Device of the networks; other than the CPU only for adapters that support it
             (`Adapter.why_unsupported_device`).
         patch_constants: Whether hyperparameters that upstream fixes may be changed by the
             patches of its source that the adapter declares.
@@ -144,26 +144,26 @@ class Monitor(Protocol):
         policy_io: PolicyIO | None = None,
         checkpointable: Checkpointable | None = None,
     ) -> None:
-        """Hands over, before training, what must follow the training as it goes on.
+        """Registers, before training, the functions that read and restore the training's state.
 
         Args:
             policy: The greedy policy.
-            weights: Copies of all parameters as they are when it is called.
-            policy_io: How they are loaded again. Without it, the policy is saved all
-                the same, as arrays that nobody can load into the framework.
-            checkpointable: How a killed training resumes. Without it, or where `safe_point`
-                is never called, it starts again from its start.
+            weights: Returns copies of the current values of all parameters.
+            policy_io: Saves and loads the parameters in the framework. Without it, the policy is
+                still saved, but as arrays that cannot be loaded into the framework.
+            checkpointable: Saves and loads the training's state. Without it, or if `safe_point`
+                is never called, a killed training starts again from the beginning.
         """
 
     def safe_point(self) -> None:
-        """Called wherever the training could go on from its state alone, as often as may be.
+        """Called, as often as possible, where the training could resume from its state alone.
 
-        That is at the head of its loop, when all updates are done that the steps so far led to,
-        and always at the same place of the code. At the first call the state of an earlier
-        process may be loaded; at any call it may be requested. Otherwise cheap.
+        That is at the head of the training loop, after all updates that the steps so far led to,
+        and always at the same place in the code. The first call may load the state of an earlier
+        process; any call may request the current state. Otherwise the call is cheap.
 
         Raises:
-            KeyboardInterrupt: The run was requested to end, and its state has been saved.
+            KeyboardInterrupt: A stop of the run was requested, and its state has been saved.
         """
 
     def record(self, metrics: Mapping[str, float]) -> None:
@@ -175,7 +175,7 @@ class CostMonitor(Protocol):
     """Monitor that also records the cost of the parts of a training."""
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
-        """Takes, when training is over, seconds by part of the training and what they went to."""
+        """Receives, after training, the seconds by part of the training and by purpose."""
 
 
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"
@@ -222,14 +222,14 @@ class Adapter:
 
     @property
     def folder(self) -> Path:
-        """Folder of the adapter's code, with the YAML files that stand beside it."""
+        """Folder with the adapter's code and its YAML files."""
         return Path(sys.modules[self.package].__file__ or "").parent
 
     @property
     def upstream_modules(self) -> tuple[str, ...]:
         """Names of packages whose source an intervention may change.
 
-        They are upstream's, but for PyTorch, and those that rebuild upstream's scripts.
+        These are upstream's packages, except PyTorch, and those that rebuild upstream's scripts.
         """
         names = (name.replace("-", "_") for name in self.packages if name != "torch")
         return (*names, *self.rebuilt_packages)
@@ -247,10 +247,10 @@ class Adapter:
         return self.find_algorithm_settings(algorithm) is not None
 
     def check_installed(self) -> None:
-        """Check that the framework is there, in a version that the adapter can drive.
+        """Check that the framework is installed, in a version that the adapter supports.
 
         Raises:
-            SpecError: With the command that installs what is missing.
+            SpecError: It is not; names the command that installs what is missing.
         """
         if any(importlib.util.find_spec(name) is None for name in self.import_names):
             raise SpecError(f"framework={self.name} needs: {self.install_command}")
@@ -258,23 +258,23 @@ class Adapter:
             self.supported_versions.check_installed()
 
     def sources(self, algorithm: str) -> Mapping[str, str]:
-        """Return files that are run as they are, with their sha256.
+        """Return the sha256 of upstream's files that are run directly, by name.
 
-        There are none where a package's version says it all.
+        There are none if a package's version identifies all code that is run.
         """
         return {}
 
     def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
         """Return whether a run executes upstream's `module`, so that changes of it have an effect.
 
-        Not so where upstream has several scripts of an algorithm and the task picks one.
+        It does not where upstream has several scripts of an algorithm and the task selects another.
         """
         return True
 
     def check_script(
         self, algorithm: str, native: NativeConfig, context: RunContext, here: bool = True
     ) -> None:
-        """Check that the user's own script can stand in for upstream's; runs nothing of it.
+        """Check, without running it, that the user's own script can replace upstream's.
 
         Args:
             algorithm: Name of the algorithm.
@@ -301,8 +301,8 @@ class Adapter:
 
         Args:
             algorithm: Name of the algorithm.
-            defaults: The framework's recipe, with the study's values of what every
-                framework exposes; only what upstream couples or counts differently changes.
+            defaults: The framework's recipe, with the study's values of fields that every framework
+                exposes; only values that upstream couples or counts differently are changed.
             context: The run.
         """
         settings = self._require_settings(algorithm)
@@ -336,7 +336,7 @@ class Adapter:
         return _read_patchable_fields(file, file.stat().st_mtime_ns).get(algorithm, frozenset())
 
     def set_run_options(self, translator: ConfigTranslator, context: RunContext) -> None:
-        """Set native options that no hyperparameter stands for, such as the seed.
+        """Set native options that correspond to no hyperparameter, such as the seed.
 
         Raises:
             SpecError: The framework cannot train in this context.
@@ -376,22 +376,22 @@ class Adapter:
         return record
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return names of modules that training imports in any case, and no others.
+        """Return the names of modules that every training of `algorithm` imports, and no others.
 
-        A sweep imports them once, in a process that is forked for each run. A thread that
-        importing them starts would be lost, so such modules must not be named.
+        A sweep imports them once, in a process that is forked for each run. A fork loses threads,
+        so modules that start a thread when they are imported must not be named.
         """
         return ()
 
     def extra_action_spaces(self, algorithm: str) -> frozenset[ActionKind]:
-        """Return kinds of actions besides those that the algorithm is known for."""
+        """Return the supported kinds of actions besides those the algorithm is known for."""
         return self._require_settings(algorithm).extra_action_spaces
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
         """Return why a replay strategy cannot be used, or an empty string.
 
         The text is the end of a sentence. The strategy reaches `train` as `RunContext.replay`.
-        Pieces of upstream's source that have to change for it are in `replay.yaml` beside the
+        The changes of upstream's source that it needs are in `replay.yaml` beside the
         adapter, one entry per algorithm.
         """
         return "its adapter has no replay strategy besides its own"
@@ -415,7 +415,7 @@ class Adapter:
         Args:
             algorithm: Name of the algorithm.
             acceleration: One of `contract.acceleration.ACCELERATIONS`, not `none`.
-            device: Where the networks compute.
+            device: Device that the networks run on.
             here: Whether this machine will train: then it must have what the acceleration needs.
         """
         if acceleration in self.accelerations:
@@ -434,15 +434,15 @@ class Adapter:
     def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
         """Return a context in which a training or probe is accelerated.
 
-        It stands for accelerations of the whole process; those of single networks are the
-        business of the module `train`, which finds their name in `RunContext.acceleration`.
+        It applies accelerations of the whole process. The module `train` applies those of single
+        networks; it reads their name from `RunContext.acceleration`.
         """
         return contextlib.nullcontext()
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any] | None:
-        """Return native options with the values upstream takes when they are not given.
+        """Return upstream's default values of its native options.
 
-        None where nothing in upstream declares defaults.
+        None if upstream declares no defaults.
         """
         return None
 
@@ -470,7 +470,7 @@ def _read_patchable_fields(file: Path, changed: int) -> Mapping[str, frozenset[s
 def load_package_module(algorithm: str, name: str) -> Any | None:
     """Return the module `name` of the package that brings an algorithm; None if there is none.
 
-    A package that registers an algorithm can bring what adapters need for it: `sb3_settings` for
+    A package that registers an algorithm can provide what adapters need for it: `sb3_settings` for
     Stable-Baselines3, for example.
     """
     if algorithm not in ALGORITHMS:
@@ -560,7 +560,7 @@ class EpisodePlayer(Protocol):
         """Actions at the next step of all rows, as a `Policy` gives them.
 
         Args:
-            observations: float32[N, ...]; of rows whose episode is over, whatever was shown last.
+            observations: float32[N, ...]; rows whose episode is over may hold any observation.
         """
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
@@ -569,20 +569,20 @@ class EpisodePlayer(Protocol):
 
 @runtime_checkable
 class RecurrentPolicy(Protocol):
-    """A greedy policy whose actions depend on what it has seen earlier in the episode.
+    """A greedy policy whose actions depend on earlier observations of the episode.
 
-    Called as any `Policy` it acts as at the first step of an episode and remembers nothing.
+    Called like any `Policy`, it acts as at the first step of an episode and remembers nothing.
     """
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
         """Actions at the first step of an episode."""
 
     def begin(self) -> EpisodePlayer:
-        """New episodes in all rows, with nothing remembered; others go on undisturbed."""
+        """Starts new episodes in all rows, without memory; other players are not affected."""
 
 
 class _MemorylessPlayer:
-    """Any other policy as a player."""
+    """Player of a policy without memory."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -595,7 +595,7 @@ class _MemorylessPlayer:
 
 
 def begin_episodes(policy: Policy) -> EpisodePlayer:
-    """New episodes of a policy, whether it remembers or not."""
+    """Start new episodes of a policy, with or without memory."""
     return policy.begin() if isinstance(policy, RecurrentPolicy) else _MemorylessPlayer(policy)
 
 

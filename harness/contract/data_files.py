@@ -1,4 +1,4 @@
-"""YAML and JSON files that people write or pass on: of bounded size, or one message."""
+"""Loads YAML and JSON files of users: checks their size and reports errors in one message."""
 
 import json
 from pathlib import Path
@@ -9,10 +9,10 @@ import yaml
 
 from parallax.harness.contract.fields import SpecError
 
-# Parsing in C takes a tenth of the time; what it is not built for falls back on Python.
+# Parsing in C takes a tenth of the time, but PyYAML may be built without it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
-_MAX_VALUES = 100_000  # with every alias written out; ours have some hundred
+_MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
 _MAX_JSON_BYTES = 2**27  # the answers of all probes take 4 MB
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
@@ -24,10 +24,10 @@ def load_yaml(file: Path, what: str) -> Any:
 
     Args:
         file: The file.
-        what: What it is called in messages, such as `recipe`.
+        what: Name of the content in messages, such as `recipe`.
 
     Raises:
-        SpecError: It cannot be read, is no YAML, or stands for more than any such file holds.
+        SpecError: It cannot be read, is not YAML, or has more values than any such file needs.
     """
     try:
         with file.open("rb") as opened:
@@ -44,7 +44,7 @@ def load_yaml(file: Path, what: str) -> Any:
         raise SpecError(f"{file}{line}: the {what} is no YAML ({problem}). Mend it.") from error
     except SpecError:
         raise
-    # What a tag or a form stands for may be impossible, such as 2000-99-99.
+    # A tag or a notation may stand for an impossible value, such as 2000-99-99.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Mend it.") from error
     if _count_values(content, {}) > _MAX_VALUES:

@@ -1,14 +1,14 @@
 """Events of a training, the subscriptions to them, and the watchers that publish them.
 
 Observers subscribe to a kind of event before training begins. A publisher looks up its subscribers
-once, and installs no hook where there is none: an event without a subscriber costs nothing. Neither
-side knows the other, and adapters know of none of this.
+once, and installs no hook if there are none: an event without a subscriber costs nothing. Neither
+side knows the other, and adapters know neither of them.
 
-A watcher hooks into a numerical library what somebody has subscribed to. It is found as adapters
-are: by an entry point, whose name is the library's import name.
+A watcher hooks into a numerical library and publishes the events that have subscribers. Like an
+adapter it is found by an entry point, whose name is the library's import name.
 
-A new kind of event is a class here, and `TrainingEvents.tell` or `TrainingEvents.get_publisher`
-where it happens; it comes with its first subscriber.
+To add a kind of event, add a class here, call `TrainingEvents.tell` or
+`TrainingEvents.get_publisher` where it happens, and add its first subscriber.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ E = TypeVar("E")
 
 
 class TrainingError(RuntimeError):
-    """A training that cannot go on, worded for the user; a subscriber may raise it."""
+    """Reason that a training cannot continue, worded for the user; subscribers may raise it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +37,8 @@ class TrainedParameter:
     """One array that is trained.
 
     Attributes:
-        place: Where its numbers lie: two names of the same numbers have the same place.
-        size: How many numbers.
+        place: Address of its numbers: two names of the same numbers have the same place.
+        size: Number of elements.
         gradient: Reads the gradient; None where there is none.
     """
 
@@ -69,10 +69,10 @@ class EnvTransition(
     """An environment has taken a step; arrays are the task's own: copy them to store them.
 
     Attributes:
-        copy: Which of the environments it was, from 0.
-        action: What the task received.
-        observation: What followed.
-        reward: The task's own.
+        copy: Index of the environment, from 0.
+        action: The action that the task received.
+        observation: The observation after the step.
+        reward: The task's own reward.
         terminated: Whether the task ended.
         truncated: Whether the episode was cut off.
     """
@@ -116,7 +116,7 @@ class EvaluationResult:
     @property
     def is_finite(self) -> bool:
         """Return whether every return is a number."""
-        # They are recorded as float32: what it cannot hold is not a return.
+        # Returns are recorded as float32: a larger value is not a return.
         return bool((np.abs(self.returns) <= np.finfo(np.float32).max).all())
 
 
@@ -128,10 +128,10 @@ class LayerForward:
         layer: The library's object.
         inputs: The library's objects.
         places: Of the layer's own parameters; see `TrainedParameter`.
-        directly: Returns whether the first input is what a linear layer or a convolution computed,
-            as it is; None where that is unknown, as outside of what is differentiated.
-        fitted: Fits a copy of the layer to a few rows of its input, and returns the loss before and
-            after; None where it cannot be done.
+        is_preactivation: Returns whether the first input is the unchanged output of a linear layer
+            or a convolution; None if that is unknown, such as where nothing is differentiated.
+        fit_copy: Fits a copy of the layer to a few rows of its input, and returns the loss before
+            and after; None if that is not possible.
     """
 
     layer: Any
@@ -149,8 +149,8 @@ class LossInputs:
         kind: `values`, or `advantages` (which have no prediction).
         targets: float64[rows].
         predictions: float64[rows].
-        inputs: What the network was shown, float32[rows, features].
-        choices: Index of the output that counts, int64[rows]; None where it has one.
+        inputs: Inputs of the network, float32[rows, features].
+        choices: Index of the output that is used, int64[rows]; None if there is only one.
     """
 
     kind: str
@@ -166,8 +166,8 @@ class LossBackward:
 
     Attributes:
         loss: Its value.
-        place: Where the number lies; see `TrainedParameter`.
-        compared: Returns what it was computed from, as far as the library knows.
+        place: Address of the number; see `TrainedParameter`.
+        compared: Returns the values that it was computed from, as far as the library knows them.
     """
 
     loss: float
@@ -180,8 +180,8 @@ class ParameterGroup:
     """Parameters that one optimiser steps with the same settings.
 
     Attributes:
-        own: The library's object, by which a group is known again at its next step.
-        settings: Numbers: `lr`, and what there is of `eps`, `weight_decay`, `beta1`, `beta2`.
+        own: The library's object, which identifies the group at its next step.
+        settings: Numbers: `lr`, and those available of `eps`, `weight_decay`, `beta1`, `beta2`.
         parameters: All of them, also those without a gradient.
     """
 
@@ -192,7 +192,7 @@ class ParameterGroup:
 
 @dataclasses.dataclass(frozen=True)
 class BeforeOptimizerStep:
-    """An optimiser is about to step: gradients are there, parameters are as they were before."""
+    """An optimizer is about to step: gradients are computed, parameters are not yet changed."""
 
     optimizer: str
     groups: tuple[ParameterGroup, ...]
@@ -204,12 +204,12 @@ class AfterOptimizerStep:
 
 @dataclasses.dataclass(frozen=True)
 class TargetNetworkUpdate:
-    """Target networks have moved since a `TargetUpdateDetector` looked at them last.
+    """Target networks have changed since the last check of a `TargetUpdateDetector`.
 
     Attributes:
-        before: Weights at the last look.
+        before: Weights at the last check.
         after: Weights now.
-        moved: Names of those of targets that differ.
+        moved: Names of the target networks' parameters that differ.
     """
 
     before: Weights
@@ -225,7 +225,7 @@ class TrainingEvents:
     """Subscribers of one training by kind of event, and its clock.
 
     Attributes:
-        steps: Environment steps taken, all copies together.
+        steps: Environment steps taken, all parallel environments together.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ class TrainingEvents:
         self._subscribers.setdefault(kind, []).append(subscriber)
 
     def has_subscriber(self, *kinds: type[Any]) -> bool:
-        """Return whether anybody wants to know of any of them."""
+        """Return whether any of these kinds of events has a subscriber."""
         return not self._subscribers.keys().isdisjoint(kinds)
 
     def get_publisher(self, kind: type[E]) -> Callable[[E], None] | None:
@@ -257,7 +257,7 @@ class TrainingEvents:
         return tell
 
     def tell(self, event: object) -> None:
-        """Publish an event that happens seldom."""
+        """Publish an event that happens rarely."""
         if tell := self.get_publisher(type(event)):
             tell(event)
 
@@ -299,7 +299,7 @@ LibraryWatcher = Callable[[TrainingEvents], contextlib.AbstractContextManager[No
 
 
 class NoWatcherError(RuntimeError):
-    """No library is installed that could be watched."""
+    """Error that no installed library has a watcher."""
 
 
 def find_watcher_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
@@ -315,8 +315,8 @@ def watch_libraries(
 
     Args:
         events: The subscribers.
-        watchers: Those of `load_watchers`, for who watches again and again: looking for
-            them reads the lists of all installed packages. None looks for them.
+        watchers: Result of `load_watchers`, for callers that watch repeatedly: finding the
+            watchers reads the metadata of all installed packages. None finds them here.
 
     Raises:
         NoWatcherError: None of the libraries that have a watcher is installed.
@@ -332,11 +332,11 @@ def watch_libraries(
 
 
 def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatcher]:
-    """Load the watchers of installed libraries that are needed: a watcher imports its library.
+    """Load only the watchers that are needed, since each imports its library.
 
     Args:
-        libraries: What will be trained with. None is what this process has imported by now, or
-            everything where that is nothing.
+        libraries: Libraries that will be used. None means those that this process has imported by
+            now, or all if it has imported none.
 
     Raises:
         NoWatcherError: None of the libraries that have a watcher is installed.
@@ -365,17 +365,17 @@ class TargetUpdateDetector:
     """Detects target networks that have moved since the last check."""
 
     def __init__(self, events: TrainingEvents, read: Callable[[], Weights]) -> None:
-        """Does not look yet.
+        """Reads no weights yet.
 
         Args:
             events: The subscribers.
-            read: Copies of weights as they are now; names of targets contain `target`.
+            read: Returns copies of the current weights; names of targets contain `target`.
         """
         self._events, self._read = events, read
         self._last: Weights = {}
 
     def look(self, event: object = None) -> None:
-        """Compares with the last look; `event` is what made somebody look."""
+        """Compares the weights with those of the last check; the triggering `event` is ignored."""
         before, now = self._last, self._read()
         self._last = now
         targets = [name for name in now if "target" in name and name in before]

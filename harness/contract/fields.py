@@ -13,10 +13,10 @@ from typing import Any
 _MAX_LISTED_NAMES = 25
 
 SCHEDULES = ("constant", "linear")
-"""How a value may go over a run: as it is, or linearly to 0."""
+"""Schedules of a value over a run: constant, or decreasing linearly to 0."""
 
 REQUIRED: Any = object()
-"""Stands for no value."""
+"""Marker for a value that is not given."""
 
 
 class SpecError(ValueError):
@@ -47,7 +47,7 @@ def bounded_field(
     legacy_value: Any = REQUIRED,
     default: Any = REQUIRED,
 ) -> Any:
-    """A dataclass field with its admissible values, required unless it says what is usual.
+    """Return a dataclass field with its allowed values, required unless it has a default.
 
     Args:
         minimum: Smallest value allowed.
@@ -55,9 +55,9 @@ def bounded_field(
         above: Values must be strictly greater than this.
         choices: The only values allowed.
         nonempty: Whether a list needs at least one entry; the other limits are for each entry.
-        legacy_value: For a field that came later: the value that means what was done before it
-            existed, which older recipes and records get.
-        default: The value where nobody gives one.
+        legacy_value: For a field that was added later: the value of older recipes and records,
+            which means what was done before the field existed.
+        default: The value if none is given.
     """
     metadata = {
         "minimum": minimum,
@@ -76,7 +76,7 @@ def build_dataclass(cls: type[Any], values: Mapping[str, Any], where: str) -> An
     """Builds dataclass `cls` from a mapping, refusing unknown, missing and ill-typed values.
 
     Args:
-        cls: A dataclass whose fields were made with `bounded`.
+        cls: A dataclass whose fields were made with `bounded_field`.
         values: Field values, as read from YAML or the command line.
         where: Name of the mapping in error messages, e.g. `hyperparameters`.
 
@@ -111,7 +111,7 @@ def _get_type_hints(cls: type[Any]) -> dict[str, Any]:
 
 def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
-    # People write SB3 and PPO; names are distinct without regard to case.
+    # People write SB3 and PPO; no two names differ in case only.
     close = [name for name in known if name.lower() == given.lower()]
     close = close or difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
@@ -207,7 +207,7 @@ def report_error(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print("Interrupted. The same command runs again what is not complete.", file=sys.stderr)
         return 130
-    # Names of files can hold bytes that are no text.
+    # File names can contain bytes that are not valid text.
     said = str(error).encode(errors="backslashreplace").decode()
     if isinstance(error, RunsFailedError):
         print(f"Not complete: {said}", file=sys.stderr)

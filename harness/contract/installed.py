@@ -1,4 +1,4 @@
-"""Entry points of what is installed, looked for once in a process."""
+"""Entry points of installed packages, searched once per process."""
 
 import functools
 import importlib.metadata
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def find_entry_points(group: str) -> importlib.metadata.EntryPoints:
-    """All entry points of a group; nothing of them is imported."""
+    """Return all entry points of a group without importing them."""
     found: importlib.metadata.EntryPoints = _load_entry_points(tuple(sys.path)).select(group=group)
     return found
 

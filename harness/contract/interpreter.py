@@ -1,7 +1,7 @@
 """Training in another Python, for frameworks whose requirements clash with the others.
 
 That interpreter needs the framework and what a worker imports (msgspec, numpy, gymnasium, mujoco,
-pyarrow, pyyaml). It need not have this project installed: it is lent this one's folder.
+pyarrow, pyyaml). It need not have this project installed: it imports this one's folder.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from parallax.harness.contract.fields import SpecError
 OLDEST_PYTHON = (3, 11)
 """The oldest Python that can load the harness."""
 
-# What comes back can only have been computed: no program that repeats its arguments knows it.
+# The answer has to be computed: a program that only repeats its arguments cannot give it.
 _PYTHON_CHECK_CODE = "import sys; print(int(sys.argv[1]) * int(sys.argv[2]), *sys.version_info[:2])"
 _PYTHON_CHECK_SECONDS = 20.0
 _FRAMEWORK_CHECK_CODE = """
@@ -37,7 +37,7 @@ print("able", int(sys.argv[2]) * int(sys.argv[3]))
 _FRAMEWORK_CHECK_SECONDS = 120.0
 _ROOT = Path(parallax.__path__[0]).parent
 _STUDY = 5
-"""Of the parents of a run folder, the folder of its study."""
+"""Index of the study's folder among the parents of a run folder."""
 _LARGEST_FACTOR = 2**64
 _MAX_OUTPUT_BYTES = 1 << 20  # bytes
 _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such as venv/bin/python."
@@ -54,7 +54,7 @@ class _InterpreterError(Exception):
 
 
 def add_project_to_path(environment: dict[str, str]) -> dict[str, str]:
-    """The environment with this project's folder on the module path."""
+    """Return the environment with this project's folder on the module path."""
     root = str(_ROOT)
     paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
     return leave_out_folder(environment | {"PYTHONPATH": os.pathsep.join(paths)})
@@ -63,9 +63,9 @@ def add_project_to_path(environment: dict[str, str]) -> dict[str, str]:
 def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
     """Keep a Python that is started with `-m` or `-c` from importing from the current folder.
 
-    Python would look there first, and what lies in a folder of results, or is called like one of
-    our packages, would run instead. Where this process itself imports from the current folder,
-    its children do as well, but after everything else.
+    Python would look there first, and would run a module in a folder of results, or one with the
+    name of one of our packages. If this process itself imports from the current folder, its
+    children do as well, but they search it last.
 
     Args:
         environment: The environment variables of the process that will be started.
@@ -112,17 +112,17 @@ def forbid_imports_from(folders: Iterable[Path]) -> None:
 
 
 def check_interpreter(python: str, framework: str) -> None:
-    """Tries whether an interpreter is one, and can train with a framework.
+    """Checks that a program is a Python interpreter and can train with a framework.
 
     Raises:
-        SpecError: It does not exist, is no Python or lacks something; says what.
+        SpecError: It does not exist, is not Python or lacks something; says what.
     """
     problem = _why_not_python(python) or _why_cannot_train(python, framework)
     if problem:
         raise SpecError(f"framework.python={python} {problem}")
 
 
-# Cached, problems too: a sweep checks it for each of its runs.
+# Problems are cached, too: a sweep checks the interpreter for each of its runs.
 @functools.lru_cache
 def _why_not_python(python: str) -> str | None:
     """Return the reason that a program is no usable Python; None where it is one."""
@@ -164,7 +164,7 @@ def _why_cannot_train(python: str, framework: str) -> str | None:
 
 
 def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, str, str]:
-    """Exit code, output and errors of a program that is given code to run.
+    """Run code with an interpreter; return its exit code, output and errors.
 
     Raises:
         _InterpreterError: It cannot be started, takes too long or prints too much.
@@ -221,12 +221,12 @@ _ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
 
 
 def import_modules(modules: Iterable[str]) -> None:
-    """Imports modules, without the thread that pyarrow would start; leaves out what is missing."""
+    """Imports modules, without the thread that pyarrow would start; skips missing ones."""
     before = os.environ.get(_ARROW_OPTIONS)
     os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
     try:
         for name in modules:
-            # A process that needs what is missing says so itself.
+            # A process that needs a missing module reports it itself.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
     finally:

@@ -1,4 +1,4 @@
-"""A user's own copy of a single-file training script, which stands in for the shipped one."""
+"""A user's own copy of a single-file training script, which replaces the shipped one."""
 
 import dataclasses
 import hashlib
@@ -16,7 +16,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,59}\.py", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class OwnScript:
-    """A script, with its text: a run can be repeated where the file is not.
+    """A script with its text, so that a run can be repeated without the file.
 
     Attributes:
         name: Name of the file, without folders.
@@ -30,7 +30,7 @@ class OwnScript:
 
     @property
     def label(self) -> str:
-        """Return name and hash as they stand behind the framework's name."""
+        """Return name and hash as they are appended to the framework's name."""
         return format_script_label(self.name, self.sha256)
 
     def name_implementation(self, framework: str) -> str:
@@ -42,7 +42,7 @@ def read_own_script(path: Path) -> OwnScript:
     """Read a script from a file.
 
     Raises:
-        SpecError: It cannot be read, or is no text of a usable size.
+        SpecError: It cannot be read, is too large, or is not UTF-8 text.
     """
     try:
         content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else None
@@ -61,7 +61,7 @@ def make_own_script(content: Any) -> OwnScript | None:
     """Return the script that a specification holds, or None if it has none.
 
     Raises:
-        SpecError: It holds something else, or a text that its hash does not belong to.
+        SpecError: It holds something else, or a text that does not match its hash.
     """
     if content is None or isinstance(content, OwnScript):
         return content

@@ -1,4 +1,4 @@
-"""Hyperparameter files: those in `hp_configs/` and those that packages bring along.
+"""Hyperparameter files: those in `hp_configs/` and those of other packages.
 
 The package of an adapter or of an algorithm may hold a folder `hp_configs/<algorithm>/` of its own.
 """

@@ -1,7 +1,7 @@
 """Replay strategies and their hyperparameters.
 
-What the papers leave open is a field here, with a default; docs/reference/replay.md says for each
-where the default comes from.
+Each choice that the papers leave open is a field with a default; docs/reference/replay.md names
+the source of each default.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ from parallax.harness.contract.fields import (
 )
 
 CRITIC_REDUCTIONS = ("mean", "max", "first", "net")
-"""Which error a transition has where several critics have one each."""
+"""Ways to compute a transition's error from those of several critics."""
 SAMPLING_MODES = ("independent", "stratified")
 WEIGHT_NORMALIZATIONS = ("batch", "none")
 TIMESTAMP_MODES = ("stored", "replayed")
 
 
 def compute_default_interval(steps: int) -> int:
-    """Environment transitions between two sweeps, or predictions, of a run that sets none.
+    """Return the default number of environment transitions between two sweeps, or predictions.
 
-    10,000 as in Imp-PER for DDPG, or a fiftieth of a run that is too short for that.
+    10,000 as in Imp-PER for DDPG, or a fiftieth of the run if that is less.
     """
     return max(1, min(10_000, steps // 50))
 
@@ -36,9 +36,9 @@ class ReplayConfig:
     """A replay strategy.
 
     Attributes:
-        name: On the command line, as `replay=<name>`.
+        name: Name on the command line, as `replay=<name>`.
         does: What it does, in a few words.
-        is_uniform: Whether every framework does so by itself, and nothing is changed.
+        is_uniform: Whether it is every framework's own strategy, so that nothing is changed.
     """
 
     name: ClassVar[str]
@@ -51,7 +51,7 @@ class ReplayConfig:
 
     @property
     def parts(self) -> list[str]:
-        """Return its parts of a variant's name: none for uniform, else what is not default."""
+        """Return its parts of the variant's name: none if uniform, else name and changed values."""
         if self.is_uniform:
             return []
         usual = REPLAY_CONFIGS[self.name]()
@@ -79,13 +79,13 @@ class PrioritizedReplay(ReplayConfig):
     Attributes:
         alpha: Exponent of priorities; 0 is uniform.
         beta: Exponent of importance weights at the start.
-        beta_final: And at the end of its schedule, which is linear.
+        beta_final: Exponent at the end of the schedule, which is linear.
         beta_steps: Environment transitions that the schedule takes; null is the whole run.
         epsilon: Added to absolute errors, in units of return.
-        critics: Where several critics have an error each, `mean` or `max` of the absolute errors,
-            that of the `first`, or the absolute mean (`net`) is the transition's.
-        draws: `independent`, or `stratified`: one of each of as many equal parts of the sum.
-        normalize: Whether weights are divided by the largest of the `batch`, or by `none`.
+        critics: A transition's error if there are several critics: `mean` or `max` of the absolute
+            errors, that of the `first`, or the absolute value of the mean error (`net`).
+        draws: `independent`, or `stratified`: one draw from each of equal segments of the sum.
+        normalize: `batch` divides weights by the largest of the batch, `none` does not.
     """
 
     name = "per"
@@ -124,7 +124,7 @@ class AtdcReplay(PrioritizedReplay):
 
     Attributes:
         sweep_every: Environment transitions between two sweeps of the whole memory with the
-            current networks, which the model is fitted to; null is `interval(steps)`.
+            current networks, which the model is fitted to; null: `compute_default_interval(steps)`.
         correct_every: Minibatches between two corrections of all priorities.
     """
 
@@ -141,14 +141,14 @@ class ImpReplay(PrioritizedReplay):
 
     Attributes:
         sweep_every: K: environment transitions between two sweeps of the whole memory with the
-            current networks, each of which gives the model something to be fitted to; null is
-            `interval(steps)`.
+            current networks, each of which adds data for fitting the model; null is
+            `compute_default_interval(steps)`.
         predict_every: D: environment transitions between two predictions of sum and minimum;
             null is the same.
         rho_sum: rho1: share of the sum that stays as it was at a prediction.
-        rho_minimum: rho2: the same of the minimum.
+        rho_minimum: rho2: the same for the minimum.
         fragments: M: segments that the memory is cut into at the first sweeps, a pair from each.
-        fragment_sweeps: How many sweeps are the first ones.
+        fragment_sweeps: Number of these first sweeps.
         stamp: The time of a transition, in environment transitions: when it was `stored`, or
             `replayed` last.
         weight_low: Smallest importance weight.

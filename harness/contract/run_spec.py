@@ -1,4 +1,4 @@
-"""One run: what identifies it, and where its folder is."""
+"""Specification of one run: the settings that identify it, and its folder."""
 
 import dataclasses
 import functools
@@ -38,13 +38,13 @@ from parallax.harness.record.layout import (
 
 NO_INTERVENTION = "none"
 INTERVENTION_SEPARATOR = "+"
-"""Between the names of interventions that are made together."""
+"""Separator between the names of combined interventions."""
 
 ALIGNMENTS = ("defaults", "common", "exact", "lockstep")
 PROTOCOL_FIELDS = ("learning_starts",)
-"""Hyperparameters that belong to the length of a run, and can be set under `defaults` too.
+"""Hyperparameters that depend on the length of a run, and can be set under `defaults` too.
 
-A framework's own warm-up of 25,000 steps would leave nothing to learn in a short run.
+A framework's own warm-up of 25,000 steps would leave no steps for learning in a short run.
 """
 DEFAULTS_RECIPE = "defaults"
 """Name of the recipe of runs under `alignment=defaults`: each framework has its own."""
@@ -67,11 +67,11 @@ LOGGERS = ("none", "tensorboard", "wandb")
 DIAGNOSIS_MODES = ("off", "on", "strict")
 NO_DIAGNOSIS: Mapping[str, Any] = {"mode": "off"}
 DEFAULT_ENDPOINT = "final"
-"""What runs recorded before there was a choice are compared by."""
+"""Endpoint of runs that were recorded before it could be chosen."""
 
 _ENDPOINT = re.compile(r"final|auc|last-[1-9]\d{0,3}|steps-([1-9]\d?|100)")
 DEFAULT_CHECKPOINT_MINUTES = 20.0
-"""Minutes between checkpoints, where nobody says."""
+"""Minutes between checkpoints unless configured."""
 
 _DEFAULT_EVALUATIONS = 10
 _FOLDER_NAMES = ("study", "framework", "algorithm", "env", "hps")
@@ -97,8 +97,8 @@ class RunSpec:
         algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
         env_kwargs: Keyword arguments of the task, in training and evaluation.
-        env_wrappers: `module:Class` of wrappers around the task in training and evaluation, from
-            the inside.
+        env_wrappers: `module:Class` of wrappers around the task in training and evaluation,
+            innermost first.
         hps: Name of the recipe the hyperparameters started from.
         alignment: `defaults`: each framework's own hyperparameters. `common`: only what every
             framework exposes is set, the rest stays at each framework's own default. `exact`:
@@ -110,35 +110,35 @@ class RunSpec:
         eval_episodes: Episodes per evaluation.
         evaluation_seed: Seeds the initial states of evaluation episodes.
         wrappers: `none` or `normalized`.
-        n_envs: Copies of the training environment that are stepped together.
+        n_envs: Parallel training environments, which are stepped together.
         threads: Threads of numerical libraries; changes results in the last digits.
-        device: Where networks compute: `cpu`, or what the framework offers besides, as `cuda`.
-        intervention: What is changed of everything else, by the names of
+        device: Device of the networks: `cpu`, or another that the framework supports, as `cuda`.
+        intervention: Further changes of the training: names of
             `parallax.harness.interventions` with `+` between them; `none` for nothing.
-        save_policy: Whose policy is saved: the `last` one, or that of the `best` evaluation.
+        save_policy: Policy that is saved: the `last` one, or that of the `best` evaluation.
         acceleration: Other way to compute the same updates, by a name of
             `parallax.harness.contract.acceleration`; `none` for the framework's own.
-        replay: Which past is learned from, and how.
+        replay: Replay strategy.
         script: The user's own copy of the framework's script, which is run in its place. Its name
-            and hash stand behind that of the framework: it is an implementation of its own.
+            and hash are appended to the framework's name: it is a separate implementation.
         hyperparameters: Unified hyperparameters, as requested.
         overridden: Names of hyperparameters that differ from the recipe.
-        python: Interpreter that trains, where it is not this one. No part of the identity:
-            it names a place, not what is there.
+        python: Interpreter that trains, if it is not this one. Not part of the identity:
+            a path does not say what is installed there.
         diagnosis: Whether and how the training is watched: `mode` and, where they are not the
             defaults, `thresholds` and `periods` by check, `period`, `only`, `skip` and
-            `extra_checks`. No part of the identity: it
+            `extra_checks`. Not part of the identity: it
             changes no result.
-        logger: In whose files values are written besides the trace: `none`, `tensorboard` or
-            `wandb`. No part of the identity.
-        checkpoint_every: Minutes between checkpoints; 0 is off. No part of the identity either:
-            a run that goes on from one ends as if it had not been interrupted.
-        patches: Whether constants of upstream may be patched under `exact` and `lockstep`; where
-            they may not, a run that needs a patch is refused. No part of the identity.
-        endpoint: Score that the study compares runs by: `final`, `last-K`, `auc` or `steps-P`. No
+        logger: Tool that values are also logged for, besides the trace: `none`, `tensorboard` or
+            `wandb`. Not part of the identity.
+        checkpoint_every: Minutes between checkpoints; 0 is off. Not part of the identity either:
+            a run that resumes from one ends as if it had not been interrupted.
+        patches: Whether constants of upstream may be patched under `exact` and `lockstep`; if
+            they may not, a run that needs a patch is refused. Not part of the identity.
+        endpoint: Score that the study compares runs by: `final`, `last-K`, `auc` or `steps-P`. Not
             part of the identity: it is fixed here before there are results, and changes none.
-        evaluate_untrained: Whether the policy is also evaluated at step 0. No part of the
-            identity: training and later evaluations are the same without.
+        evaluate_untrained: Whether the policy is also evaluated at step 0. Not part of the
+            identity: training and later evaluations are the same without it.
     """
 
     hyperparameters: Hyperparameters
@@ -208,7 +208,7 @@ class RunSpec:
 
     @property
     def task_name(self) -> str:
-        """Return the task's name with what the run changes of it."""
+        """Return the task's name with the run's changes of the task."""
         return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
 
     @property
@@ -279,7 +279,7 @@ def make_run_spec(
 
 
 def _fill_evaluation_interval(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with `eval_every` at a tenth of the steps where nobody has set it."""
+    """Return the values with `eval_every` at a tenth of the steps if it is not set."""
     steps = values["steps"]
     if values["eval_every"] is not None or not isinstance(steps, int | float):
         return values
@@ -428,7 +428,7 @@ def _check_env_wrappers(given: Any) -> tuple[str, ...]:
 def _check_names_and_framework(values: Mapping[str, Any]) -> None:
     check_folder_names(values)
     for name in _FOLDER_NAMES:
-        # Runs that are there keep such names, which only people mistake for others.
+        # Not checked when existing runs are read: only people confuse such names.
         if values[name] != values[name].strip():
             raise SpecError(f"{name}={values[name]!r} must not begin or end with a space.")
     adapter = load_adapter(values["framework"])
@@ -447,7 +447,7 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or given.get("mode") not in DIAGNOSIS_MODES:
         mode = given.get("mode") if isinstance(given, Mapping) else given
         raise SpecError(f"diagnosis={mode} must be one of {', '.join(DIAGNOSIS_MODES)}.")
-    # `also` is the name that run.json had before.
+    # `also` is the former name in run.json.
     settings: dict[str, Any] = {
         _OLD_DIAGNOSIS_KEYS.get(str(key), str(key)): value for key, value in given.items()
     }
@@ -491,7 +491,7 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
                 f"{name}={value[:40]!r}... names a folder and must have at most {_MAX_NAME_BYTES} "
                 "bytes."
             )
-        # A slash in the name of a task parts its namespace off; its folder has another sign there.
+        # A slash separates a task's namespace from its name; folders have another character there.
         parts = value.split("/", 1) if name == "env" and SLASH_SUBSTITUTE not in value else [value]
         if not all(
             part and not part.startswith(".") and "/" not in part and parse_seed(part) is None
@@ -526,7 +526,7 @@ _LATER_FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "endpoint": _check_endpoint,
     "evaluate_untrained": functools.partial(_check_flag, "evaluate_untrained"),
 }
-"""Checks of fields that older records lack; their defaults are as before they existed."""
+"""Checks of fields that older records lack; the defaults mean what was done before."""
 
 
 def _check_later_fields(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,15 @@
 """Serialization of objects to plain values, and restoring of objects of the same structure.
 
-What a training consists of is a web of objects that its set-up makes anew in every process: arrays
-that others hold a view of, generators, counters, lists. A `Reader` walks through it and writes down
-what can change, as nested plain values and arrays; a `StateWriter` walks through the web that a
-later set-up has made and gives every array, in place, the numbers of then. Functions, classes and
-modules belong to the code and stay as they are.
+A training is a graph of objects that every process creates again: arrays, some of which are views
+of others, generators, counters, lists. A `StateReader` walks through the graph and serializes what
+can change, as nested plain values and arrays. A `StateWriter` walks through the graph that a later
+process has created and restores the saved values, those of arrays in place. Functions, classes and
+modules belong to the code and are not changed.
 
-A state is data from a file and may come from anybody. The types it names are therefore never looked
-up: an object is made only of a type that was registered (`TYPES`, and those that an adapter hands
-to its `StateWriter`), or of the type of the object that the set-up has made at the same place. No
-constructor of another type runs.
+A state is read from a file and may come from anybody. The types it names are therefore never looked
+up: an object is created only of a registered type (`TYPES`, and those that an adapter passes to its
+`StateWriter`), or of the type of the object that already exists at the same place. No constructor
+of another type runs.
 """
 
 import collections
@@ -45,7 +45,7 @@ TYPES: tuple[type[Any], ...] = (
     *(dict, list, tuple, set, frozenset, collections.deque, collections.OrderedDict),
     *(collections.defaultdict, collections.Counter, types.SimpleNamespace),
 )
-"""Types of which every `StateWriter` makes objects; adapters register those of their framework."""
+"""Types that every `StateWriter` can create; adapters register those of their framework."""
 
 _BASES: dict[str, tuple[type[Any], ...]] = {
     "dict": (dict,),
@@ -55,7 +55,7 @@ _BASES: dict[str, tuple[type[Any], ...]] = {
     "enum": (enum.Enum,),
     "object": (object,),
 }
-"""What an object must be to hold a state of a kind."""
+"""Base types of the objects that can have a state of each kind."""
 
 _BIT_GENERATORS: dict[str, Any] = {
     kind.__name__: kind
@@ -81,8 +81,8 @@ class ObjectCodec:
     Attributes:
         type: The type, subclasses included.
         read: Serializes an object; the second argument serializes what it contains.
-        write: Puts a state into the object that is there, or makes one where there is none
-            (None), and returns it; what lies in it is put there by the third argument.
+        write: Loads a state into the existing object, or into a new one if there is none
+            (None), and returns it; the third argument loads what the object contains.
     """
 
     type: type[Any]
@@ -91,7 +91,7 @@ class ObjectCodec:
 
 
 def make_stateless_codec(of: type[Any]) -> ObjectCodec:
-    """A kind of objects that belong to the code: nothing of them is saved."""
+    """Return a codec of objects that belong to the code: nothing of them is saved."""
     return ObjectCodec(of, lambda value, read: None, lambda live, state, write: live)
 
 
@@ -113,7 +113,7 @@ class StateReader:
         self._referenced_objects: list[Any] = []  # so that no id is used twice
 
     def read(self, value: Any, path: str = "") -> State:
-        """The state of an object.
+        """Return the state of an object.
 
         Raises:
             UnsupportedStateError: The object at `path` cannot be serialized.
@@ -184,19 +184,18 @@ class StateReader:
 class StateWriter:
     """Loads states into objects; needs the same roots in the same order as the reader.
 
-    An object that is there is used again, if it is of the class of then. An array that shares its
-    memory with another one is used again only if it shared it then.
+    An existing object is reused if it has the class that was saved. An array that shares its memory
+    with another one is reused only if the saved arrays shared theirs.
     """
 
     def __init__(
         self, codecs: Sequence[ObjectCodec] = (), types: Collection[type[Any]] = ()
     ) -> None:
-        """Starts without objects.
+        """Create a writer that has restored no object yet.
 
         Args:
             codecs: Those of the reader.
-            types: Types of which objects may be made where the set-up has none of them yet,
-                besides `TYPES`.
+            types: Types, besides `TYPES`, of which objects may be created where none exists yet.
         """
         self._kinds = (*codecs, *RNG_CODECS)
         self._types = {_format_class_name(kind): kind for kind in (*TYPES, *types)}
@@ -205,10 +204,10 @@ class StateWriter:
         self._memory: dict[int, int] = {}
 
     def write(self, live: Any, state: State, path: str = "") -> Any:
-        """Lays a state into what is there, and returns what is to stand in its place.
+        """Load a state into an existing object, and return the object to use in its place.
 
         Raises:
-            StateMismatchError: It does not fit; what is there may have been changed in part.
+            StateMismatchError: The state does not fit; the object may have been partly changed.
         """
         if not isinstance(state, dict):
             return state
@@ -229,7 +228,7 @@ class StateWriter:
         self._done.append(None)
         model = live
         if id(live) in self._used:
-            live = None  # it stands for something else already
+            live = None  # it already represents another saved object
         found = self._write_new_object(live, model, state, number, path)
         self._register_object(number, found)
         return found
@@ -253,7 +252,7 @@ class StateWriter:
             )
         if names is parts and self._types.get(state["class"]) is found:
             made: Any = found
-            return made(parts)  # such as PyTorch's sizes, which only their own class makes
+            return made(parts)  # such as PyTorch's sizes, which only their own class creates
         return tuple.__new__(found, parts)
 
     def _find_type(self, state: State, live: Any, path: str) -> Any:
@@ -314,7 +313,7 @@ class StateWriter:
         return target
 
     def _get_or_create_target(self, live: Any, model: Any, state: State, path: str) -> Any:
-        """Return the object that is there, or a new one of the class."""
+        """Return the existing object, or a new one of its class."""
         found = self._find_type(state, model, path)
         if type(live) is found:
             return live
@@ -348,7 +347,7 @@ class StateWriter:
         return np.array(value)
 
     def can_reuse_memory(self, place: int, memory: int) -> bool:
-        """Return whether numbers from `memory` may be written to what is at `place` now."""
+        """Return whether numbers from the saved `memory` may be written to `place`."""
         return self._memory.setdefault(place, memory) == memory
 
     def _write_attributes(self, target: Any, states: dict[str, State], path: str) -> None:
@@ -359,7 +358,7 @@ class StateWriter:
             live = before.get(name, _ABSENT)
             if live is _ABSENT and isinstance(state, dict) and state[_KIND] == "code":
                 if hasattr(type(target), name):
-                    continue  # it is made again on access
+                    continue  # it is created on access
                 raise StateMismatchError(f"{path}.{name} is not there and cannot be made again")
             found = self.write(None if live is _ABSENT else live, state, f"{path}.{name}")
             if found is not live:
@@ -430,7 +429,7 @@ def _write_numpy_generator(live: Any, state: State, write: Callable[[Any, State]
 
 
 def read_bit_generator(bits: Any) -> State:
-    """The state of a bit generator of numpy's."""
+    """Return the state of a NumPy bit generator."""
     return bits.state
 
 

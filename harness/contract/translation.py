@@ -21,7 +21,7 @@ class TranslatedSetting:
             fixes it at another value, and a declared patch of its source changes that).
         native_name: The framework's name for it; empty where it is fixed.
         native_value: What was passed, in the framework's own unit.
-        note: What a reader must know, in a few words.
+        note: Short explanation for readers.
     """
 
     field: str
@@ -33,7 +33,7 @@ class TranslatedSetting:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether no value but one is taken."""
+        """Return whether only one value is possible."""
         return self.kind in ("constant", "tied")
 
 
@@ -58,7 +58,7 @@ class NativeConfig:
 
     @property
     def patched_fields(self) -> tuple[str, ...]:
-        """Hyperparameters that only a patch of upstream's source gives their value."""
+        """Hyperparameters whose values are set by a patch of upstream's source."""
         return tuple(row.field for row in self.alignment if row.kind == "patched")
 
 
@@ -99,7 +99,7 @@ class ConfigTranslator:
         hyperparameters: Hyperparameters,
         patchable: Collection[str] = (),
     ) -> None:
-        """Begins a translation that claims nothing yet.
+        """Creates a translator that has claimed nothing yet.
 
         Args:
             framework: Name of the adapter, for messages.
@@ -127,13 +127,13 @@ class ConfigTranslator:
         self._claim_field(field, "aligned", name, native, note)
 
     def share_option(self, field: str, name: str, note: str = "") -> None:
-        """Declares that the public option `name`, set before, carries `field` as well."""
+        """Declares that the public option `name`, set before, also determines `field`."""
         self._rows[field] = TranslatedSetting(
             field, self._values[field], "aligned", name, self._settings[name], note
         )
 
     def emulate_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
-        """Sets what the adapter does around upstream; `note` says how."""
+        """Sets an option that the adapter implements around upstream; `note` says how."""
         self._claim_field(field, "emulated", name, native, note)
 
     def emulate_other_values(
@@ -151,10 +151,10 @@ class ConfigTranslator:
         Args:
             field: The hyperparameter.
             constant: Upstream's value.
-            name: Setting that carries another value.
-            allowed: Whether the run may have what upstream does not have: see `patch_constants`
-                of `RunContext`.
-            native: What is passed for another value; the unified value unless given.
+            name: Setting that another value is passed as.
+            allowed: Whether the run may have values that upstream does not have: see
+                `patch_constants` of `RunContext`.
+            native: Native form of another value; the unified value unless given.
             note: How it is done.
         """
         if allowed and self._values[field] != constant:
@@ -175,15 +175,15 @@ class ConfigTranslator:
 
         Args:
             field: The hyperparameter.
-            value: What the other option makes of it.
-            note: Which option that is.
+            value: Its value under the other option.
+            note: Name of that option.
         """
         self._declare_fixed(field, value, "tied", note)
 
     def set_conv_filters(self, name: str, task: Task, note: str = "") -> None:
-        """Sets the public option `name` to `conv_filters` where observations are images.
+        """Sets the public option `name` to `conv_filters` if observations are images.
 
-        Elsewhere there are none.
+        Otherwise there are no filters.
         """
         if task.image:
             self.set_option("conv_filters", name, list(self.value("conv_filters")), note)
@@ -204,7 +204,7 @@ class ConfigTranslator:
         )
 
     def set_extra_options(self, **settings: Any) -> None:
-        """Sets native options that no unified field stands for."""
+        """Sets native options that correspond to no unified field."""
         self._settings.update(settings)
 
     def finish(
@@ -213,7 +213,7 @@ class ConfigTranslator:
         framework_steps: int | None = None,
         update_schedule: UpdateSchedule | None = None,
     ) -> NativeConfig:
-        """The native settings.
+        """Returns the native settings.
 
         Args:
             total_steps: Environment transitions upstream will take.
@@ -244,7 +244,7 @@ class ConfigTranslator:
         return dataclasses.replace(row, value=value, kind="patched", native_value=value)
 
     def _fill_legacy_fields(self) -> None:
-        # Adapters that are older than a field do what was done before there was one.
+        # Adapters that are older than a field do what was done before it existed.
         for field in dataclasses.fields(self._hyperparameters):
             before = field.metadata.get("before", REQUIRED)
             if field.name not in self._rows and before is not REQUIRED:

@@ -1,7 +1,7 @@
-"""Upstream's text on its way to being executed, where an adapter executes it itself.
+"""Rewriting of upstream's source text in adapters that execute scripts themselves.
 
 An adapter that runs a script of upstream's, rather than importing modules, passes the text through
-`rewritten`. It comes back as it is unless somebody rewrites it for this training.
+`rewrite_source`. It is returned unchanged unless a rewriter is set for this training.
 """
 
 import contextlib
@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 SourceRewriter = Callable[[str, str], str]
-"""From a script's dotted name, such as `cleanrl.ppo`, and its text to the text that runs."""
+"""Takes a script's dotted name, such as `cleanrl.ppo`, and its text; returns the text to run."""
 
 _ACTIVE_REWRITER: ContextVar[SourceRewriter | None] = ContextVar("rewrite", default=None)
 
 
 def rewrite_source(name: str, text: str) -> str:
-    """The text that is to be executed in place of `text`.
+    """Return the text to execute in place of `text`.
 
     Args:
         name: The script as a dotted name below its distribution's folder.
@@ -30,7 +30,7 @@ def rewrite_source(name: str, text: str) -> str:
 
 @contextlib.contextmanager
 def use_source_rewriter(rewriter: SourceRewriter) -> Iterator[None]:
-    """Pass scripts that are executed within through `rewrite`; leaves nothing behind."""
+    """Apply `rewriter` to scripts that are executed within the context, and only there."""
     token = _ACTIVE_REWRITER.set(rewriter)
     try:
         yield
@@ -40,7 +40,7 @@ def use_source_rewriter(rewriter: SourceRewriter) -> Iterator[None]:
 
 @contextlib.contextmanager
 def silence_future_warnings() -> Iterator[None]:
-    """Silences what libraries say of each other's interfaces to come."""
+    """Silences warnings about deprecated or changing interfaces between libraries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)

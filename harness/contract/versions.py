@@ -1,7 +1,7 @@
-"""Released versions of a framework that its adapter can drive.
+"""Released versions of a framework that its adapter supports.
 
 An adapter states them as `supported_versions`. They are read without importing the framework, so
-that a version that cannot be driven is refused at once.
+that an unsupported version is refused at once.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ NumberedVersion = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class VersionRange:
-    """Versions of one package that an adapter can drive, and what they must be installed with.
+    """Versions of one package that an adapter supports, and what they must be installed with.
 
     Attributes:
         package: Name of the distribution.
         oldest: The first version.
         before: The first version that is too new.
-        companions: By the first version that needs no companions of earlier entries: packages,
-            `name==version`, that must be installed beside it in place of today's.
+        companions: By an upper version bound, packages `name==version` that versions below it need
+            in place of the current ones; the smallest bound above a version applies.
         update_modules: By algorithm, the modules whose code turns transitions into new weights.
-        why_not_older: Why releases before `oldest` are not driven, a sentence.
+        why_not_older: Sentence that says why releases before `oldest` are not supported.
     """
 
     package: str

@@ -54,9 +54,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,19}")
 def collect_algorithms(
     entries: Iterable[importlib.metadata.EntryPoint],
 ) -> tuple[dict[str, type[Hyperparameters]], dict[str, str]]:
-    """All algorithms by name, and of each entry that is none the reason.
+    """Return all algorithms by name, and the reason for each entry that cannot be used.
 
-    Whatever is wrong with an entry breaks nothing but itself.
+    An error in one entry does not affect the others.
     """
     usable, unusable = dict(BUILTIN_ALGORITHMS), dict[str, str]()
     for entry in entries:
@@ -89,7 +89,7 @@ def _check_algorithm_class(
 ALGORITHMS, BROKEN_ALGORITHMS = collect_algorithms(find_entry_points(ENTRY_POINT_GROUP))
 
 PROBED_ALGORITHMS = {name: cls for name, cls in ALGORITHMS.items() if cls.has_probes}
-"""Algorithms that probes of a single update query."""
+"""Algorithms that have probes of a single update."""
 
 
 def describe_owning_algorithms(field: str) -> str:

@@ -14,7 +14,7 @@ AlgorithmFamily = Literal["on-policy", "off-policy"]
 
 @dataclasses.dataclass(frozen=True)
 class UpdateSchedule:
-    """Counts over a whole run of one environment.
+    """Numbers of steps and updates in a whole run with one environment.
 
     Attributes:
         random_steps: Leading environment transitions with uniformly random actions.
@@ -32,31 +32,31 @@ class UpdateSchedule:
 
 
 ActionKind = Literal["continuous", "discrete"]
-"""What an action is: numbers within bounds, or one of so many choices."""
+"""Kind of action: numbers within bounds, or one of a fixed number of choices."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """An algorithm: a subclass with its hyperparameters as fields, made with `bounded`.
+    """Base class: an algorithm is a subclass with its hyperparameters as `bounded_field`s.
 
     Code that treats algorithms differently reads one of these attributes, never a name.
 
     Attributes:
         label: How the algorithm is called in tables and figures.
         family: Whether it learns from its newest rollout or from a replay buffer.
-        actions: The kind of actions it chooses everywhere; what else a framework's takes, its
-            adapter says.
+        actions: The kind of actions that it supports in every framework; adapters declare
+            further kinds.
         has_targets: Whether it trains with target networks.
-        common_fields: What is set under `alignment=common`; the other fields keep each
+        common_fields: Fields that are set under `alignment=common`; the others keep each
             framework's own default there.
         thesis_table: Number of the thesis' table of its hyperparameters; None where the
             thesis has none.
         has_probes: Whether there are probes of a single update of it.
         conformance_values: Values with which a training of some hundred steps shows what each
             field does, in the order in which conformance tries to set them.
-        conformance_variation: Values that a second such training has instead, with which what is
-            off in the first is on, or a field has more effect.
-        alternatives: Per field, other values to try; the first that a framework takes counts.
+        conformance_variation: Values of a second such training, which switch on what is off in the
+            first, or give a field more effect.
+        alternatives: Per field, other values to try; the first that a framework accepts is used.
     """
 
     label: ClassVar[str]
@@ -70,7 +70,7 @@ class Hyperparameters:
     conformance_variation: ClassVar[Mapping[str, Any]] = {}
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
-    if TYPE_CHECKING:  # every algorithm has it, at a place of its own among its fields
+    if TYPE_CHECKING:  # every algorithm has it, but not at the same position among its fields
 
         @property
         def gamma(self) -> float:
@@ -82,10 +82,10 @@ class Hyperparameters:
         return False
 
     def resolve_for_task(self, task: Task) -> Self:
-        """These values with what they leave to the task filled in.
+        """Return these values, with those that depend on the task filled in.
 
         Raises:
-            SpecError: They cannot be used on it.
+            SpecError: They cannot be used on the task.
         """
         if task.image:
             raise SpecError(
@@ -107,8 +107,8 @@ def field_names(cls: type[Hyperparameters]) -> tuple[str, ...]:
 class OffPolicy(Hyperparameters):
     """An algorithm with a replay buffer and target networks.
 
-    Subclasses have the fields that are named below, and say how often targets move. Values for
-    short trainings of fields that all have are here; they add those of their own.
+    Subclasses have the fields that are named below, and define how often targets are updated. The
+    values for short trainings here are of fields that all have; subclasses add those of their own.
     """
 
     family: ClassVar[AlgorithmFamily] = "off-policy"
@@ -145,7 +145,7 @@ class OffPolicy(Hyperparameters):
 
         @property
         def gradient_steps(self) -> int:
-            """Critic gradient steps in a round."""
+            """Critic gradient steps per update cycle."""
 
     def compute_update_schedule(
         self, steps: int, first_update: int | None = None
@@ -154,9 +154,9 @@ class OffPolicy(Hyperparameters):
 
         Args:
             steps: Environment transitions.
-            first_update: Transitions at the first update cycle. Unless given it is at the
+            first_update: Transitions taken at the first update cycle. By default that is the
                 end of the first cycle of environment steps that ends at or after
-                `learning_starts`; frameworks that are a step late say so.
+                `learning_starts`; frameworks that begin a step later pass their number.
         """
         every = self.train_freq
         first = max(math.ceil(self.learning_starts / every), 1) * every
@@ -171,7 +171,7 @@ class OffPolicy(Hyperparameters):
         return min(self.learning_starts, steps)
 
     def policy_updates(self, critic_steps: int) -> int:
-        """Return the number of policy updates that accompany so many critic updates."""
+        """Return the number of policy updates that accompany `critic_steps` critic updates."""
         delay: int = getattr(self, "policy_delay", 1)
         return critic_steps // delay
 
@@ -181,7 +181,7 @@ class OffPolicy(Hyperparameters):
 
 
 class PeriodicTargetUpdates(OffPolicy):
-    """Targets that are copied, or moved, at intervals of environment transitions."""
+    """An algorithm whose targets are updated at intervals of environment transitions."""
 
     if TYPE_CHECKING:
 
@@ -195,6 +195,6 @@ class PeriodicTargetUpdates(OffPolicy):
         return min(rounds, rounds * self.train_freq // self.target_update_interval)
 
     def target_interval_in_updates(self) -> int | None:
-        """The interval between target updates in gradient steps; None where it is no number."""
+        """Return the target update interval in gradient steps; None if it is not whole."""
         steps = self.target_update_interval * self.gradient_steps
         return None if steps % self.train_freq else steps // self.train_freq

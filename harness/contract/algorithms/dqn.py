@@ -15,7 +15,7 @@ class DQN(PeriodicTargetUpdates):
     """Deep Q-network (Mnih et al. 2015, Nature 518).
 
     Attributes:
-        learning_rate: Adam step size. The paper's optimiser is RMSProp, which no framework's is.
+        learning_rate: Adam step size. The paper uses RMSProp, which no framework does.
         batch_size: Transitions per gradient step.
         buffer_size: Transitions the replay buffer holds.
         learning_starts: Environment transitions before the first update, with uniformly random
@@ -23,29 +23,29 @@ class DQN(PeriodicTargetUpdates):
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Gradient steps in a round.
+        gradient_steps: Gradient steps per update cycle.
         target_update_interval: Environment transitions between target updates, of which there is
             at most one per cycle. The paper counts updates, one in 4 transitions.
         exploration_initial: Share of random actions at the start.
-        exploration_final: Share of random actions in the end.
+        exploration_final: Share of random actions at the end.
         exploration_steps: Environment transitions over which the share falls linearly, from
             the first on.
-        double_q: Whether the online network chooses the action whose target value counts
+        double_q: Whether the online network chooses the action whose target value is used
             (van Hasselt et al. 2016, arXiv:1509.06461).
-        dueling: Whether the value of a state and the advantages of actions come from heads
-            of their own, each with the last of `hidden_sizes` (Wang et al. 2016,
+        dueling: Whether the value of a state and the advantages of actions come from separate
+            heads, each with the last of `hidden_sizes` (Wang et al. 2016,
             arXiv:1511.06581).
-        huber_delta: Error from which the Huber loss is linear, half the squared error below it;
-            null is the whole squared error.
+        huber_delta: Error above which the Huber loss is linear; below it is half the squared
+            error. Null is the whole squared error.
         max_grad_norm: Gradient norm to clip at; null is off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, after the convolutions if there are some.
-        conv_filters: Filters of each convolution where observations are images, of 3 by 3 by
-            steps of 1; of large ones the first is 8 by 8 by steps of 4, and the second 4 by 4 by
-            steps of 2. Null is [16], as in the paper on MinAtar (Young and Tian 2019,
-            arXiv:1903.03176), and [32, 64, 64] for large ones, as in Mnih et al. (2015); and all
-            that there is elsewhere.
-        bootstrap_truncation: Whether a time limit is bootstrapped through.
+        conv_filters: Filters of each convolution if observations are images. Kernels are 3 by 3
+            with stride 1; for large images the first is 8 by 8 with stride 4, and the second 4 by 4
+            with stride 2. Null is [16], as in the paper on MinAtar (Young and Tian 2019,
+            arXiv:1903.03176), and [32, 64, 64] for large images, as in Mnih et al. (2015). Without
+            images it must be null.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "DQN"
@@ -67,11 +67,11 @@ class DQN(PeriodicTargetUpdates):
     conformance_values: ClassVar[Mapping[str, Any]] = {
         **OffPolicy.conformance_values,
         "learning_rate": 0.01,
-        "target_update_interval": 8,  # a multiple of the rounds above
+        "target_update_interval": 8,  # a multiple of the update cycle above
         "exploration_initial": 0.2,
         "exploration_final": 0.0,
         "exploration_steps": 100,
-        # Not far below what gradients are, so that less clips.
+        # Close to typical gradient norms, so that a smaller value clips.
         "max_grad_norm": 10.0,
     }
     conformance_variation: ClassVar[Mapping[str, Any]] = {
@@ -120,6 +120,6 @@ class DQN(PeriodicTargetUpdates):
     bootstrap_truncation: bool = bounded_field()
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Convolutions where observations are images, and none elsewhere."""
+        """Return these values with convolutions if observations are images, else without."""
         filters = resolve_conv_filters(self.conv_filters, task)
         return dataclasses.replace(self, conv_filters=filters)

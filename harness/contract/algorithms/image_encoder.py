@@ -6,22 +6,22 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.fields import SpecError, format_value
 
 SMALL_FILTERS = (16,)
-"""Of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
+"""Filters of MinAtar's own agents (Young and Tian 2019, arXiv:1903.03176)."""
 LARGE_FILTERS = (32, 64, 64)
-"""Of Atari's (Mnih et al. 2015, Nature 518)."""
+"""Filters of the agents for Atari (Mnih et al. 2015, Nature 518)."""
 LARGE_IMAGE_SIDE = 36
-"""From this side on an image is a large one: the smallest of which three convolutions leave one."""
+"""Smallest side of a large image: the three convolutions leave one value per filter of it."""
 
 
 def compute_kernels(image: Sequence[int], filters: Sequence[int]) -> list[tuple[int, int]]:
-    """Side and step of each convolution's kernel.
+    """Return the side and stride of each convolution's kernel.
 
-    3 by 3 in steps of 1. Those of a large image are the 8 by 8 in steps of 4, and 4 by 4 in steps
-    of 2, of Mnih et al. (2015) first.
+    Kernels are 3 by 3 with stride 1. For a large image the first two are those of Mnih et al.
+    (2015): 8 by 8 with stride 4, and 4 by 4 with stride 2.
 
     Args:
         image: Channels, height and width.
-        filters: Of each convolution.
+        filters: Number of filters of each convolution.
     """
     first = [(8, 4), (4, 2)] if is_large_image(image) else []
     return [*first, *[(3, 1)] * len(filters)][: len(filters)]
@@ -30,11 +30,11 @@ def compute_kernels(image: Sequence[int], filters: Sequence[int]) -> list[tuple[
 def compute_feature_map_sizes(
     image: Sequence[int], filters: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Height and width of the image and after each convolution; none above 0 where nothing is left.
+    """Return height and width of the image and after each convolution; 0 or less if none is left.
 
     Args:
         image: Channels, height and width.
-        filters: Of each convolution.
+        filters: Number of filters of each convolution.
     """
     found = [(image[1], image[2])]
     for side, step in compute_kernels(image, filters):
@@ -44,7 +44,7 @@ def compute_feature_map_sizes(
 
 
 def choose_default_filters(image: Sequence[int]) -> tuple[int, ...]:
-    """The papers' choice."""
+    """Return the papers' filters for an image of this size."""
     return LARGE_FILTERS if is_large_image(image) else SMALL_FILTERS
 
 

@@ -23,27 +23,27 @@ class PPO(Hyperparameters):
     Attributes:
         learning_rate: Adam step size of policy and value network, at the start of the run.
         learning_rate_schedule: `constant`, or `linear`: the start value in the first rollout's
-            updates, and less by equal steps after each rollout, to 0 after the last.
-        rollout_steps: Environment transitions per round, all environments together.
+            updates, then lower by equal steps after each rollout, to 0 after the last.
+        rollout_steps: Environment transitions per rollout, all environments together.
         minibatch_size: Transitions per gradient step.
         epochs: Passes over each rollout.
         gamma: Discount factor per environment step.
         gae_lambda: Exponential weight of generalised advantage estimation.
         clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
-        clip_range_schedule: The same of the clip range.
+        clip_range_schedule: The same for the clip range.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
         normalize_advantage: Whether advantages get zero mean and unit deviation.
         ent_coef: Weight of the entropy, summed over the dimensions of an action.
         vf_coef: Weight of the mean squared error of the values, without a factor 1/2.
         max_grad_norm: Norm of the gradients of all networks together to clip at; null is off.
-        target_kl: Approximate KL divergence of a minibatch, mean(ratio - 1 - log ratio), from
-            which on a rollout makes no further updates; null is off.
+        target_kl: Approximate KL divergence of a minibatch, mean(ratio - 1 - log ratio), at
+            which updates on the current rollout stop; null is off.
         adam_eps: Adam's denominator constant.
-        hidden_sizes: Units per hidden layer, of policy and value network alike. Where
-            observations are images, after the convolutions and with ReLU; both networks share
-            these layers and the convolutions, and have one linear layer each of their own.
-        conv_filters: Filters of each convolution where observations are images, as in `DQN`.
-        bootstrap_truncation: Whether a time limit is bootstrapped through.
+        hidden_sizes: Units per hidden layer, the same for policy and value network. If
+            observations are images, these layers follow the convolutions and use ReLU; both
+            networks share them and the convolutions, and each adds one linear layer.
+        conv_filters: Filters of each convolution if observations are images, as in `DQN`.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "PPO"
@@ -52,7 +52,7 @@ class PPO(Hyperparameters):
     has_targets: ClassVar[bool] = False
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 6
-    # What every framework exposes; the others keep each framework's own default under
+    # Fields that every framework exposes; the others keep each framework's own default under
     # alignment=common (thesis, appendix D: those not in italics).
     common_fields: ClassVar[frozenset[str]] = frozenset(
         (
@@ -131,7 +131,7 @@ class PPO(Hyperparameters):
     bootstrap_truncation: bool = bounded_field()
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Convolutions where observations are images, and none elsewhere.
+        """Return these values with convolutions if observations are images, else without.
 
         Raises:
             SpecError: The filters do not fit the task, or its actions are not discrete.

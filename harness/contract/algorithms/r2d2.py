@@ -13,51 +13,51 @@ from parallax.harness.contract.fields import SpecError, bounded_field
 class R2D2(PeriodicTargetUpdates):
     """Recurrent replay distributed DQN (Kapturowski et al. 2019, ICLR).
 
-    Actors are copies of the environment that are stepped together (`n_envs`), each with its own
+    Actors are parallel environments that are stepped together (`n_envs`), each with its own
     share of random actions, and with parameters that lag behind the learner's.
 
     Attributes:
         learning_rate: Adam step size.
         batch_size: Sequences per gradient step.
         buffer_size: Environment transitions the replay buffer holds. Each of its sequences counts
-            those by which it goes beyond the one before: `sequence_length` less `overlap`.
-        learning_starts: Environment transitions before the first update. Actors act as ever then.
+            as its transitions that the one before lacks: `sequence_length` - `overlap`.
+        learning_starts: Environment transitions before the first update. Actors act as usual then.
         tau: Weight of the online network in a target update; 1 copies it.
         gamma: Discount factor per environment step.
         train_freq: Environment transitions of all actors between cycles of gradient steps.
-        gradient_steps: Gradient steps in a round.
+        gradient_steps: Gradient steps per update cycle.
         target_update_interval: Environment transitions between target updates. The paper counts
             gradient steps.
         n_step: Rewards that a target sums before it bootstraps; fewer at the end of a sequence.
-        value_rescaling: Epsilon of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, in which units
-            the network's values are; null leaves them in units of return.
+        value_rescaling: Epsilon of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which rescales
+            the network's values; null leaves them in units of return.
         sequence_length: Steps of a sequence that are learned from, m.
-        overlap: Steps that a sequence shares with the one before of its episode.
+        overlap: Steps that a sequence shares with the previous one of its episode.
         burn_in: Steps before a sequence that only bring its recurrent state up to date, l. At the
             beginning of an episode there are fewer.
-        stored_state: Whether a sequence begins in the recurrent state that its actor had; else in
-            zeros.
+        stored_state: Whether a sequence begins with the recurrent state that its actor had;
+            otherwise with zeros.
         last_step_inputs: Whether the network sees the last action and reward besides the
             observation.
-        priority_exponent: Of a sequence's priority; 0 draws all alike.
-        importance_exponent: Of the weights that make up for it.
-        max_error_share: Eta: a sequence's priority is so much of the largest of its absolute
-            errors, and the rest of their mean.
-        epsilon_base: Of the share of random actions of actor i of N,
-            base^(1 + exponent i / (N - 1)) as in Ape-X (Horgan et al. 2018). A single actor has
-            that of the middle, 1/2 in place of i / (N - 1).
-        epsilon_exponent: See above.
-        actor_refresh: Steps that each actor takes between two copies of the learner's parameters;
-            at the head of a round.
-        double_q: Whether the online network chooses the action whose target value counts.
-        dueling: Whether the value of a state and the advantages of actions come from heads of
-            their own.
+        priority_exponent: Exponent of a sequence's priority; 0 draws all with equal probability.
+        importance_exponent: Exponent of the importance weights.
+        max_error_share: Eta: a sequence's priority is eta times the largest of its absolute
+            errors plus 1 - eta times their mean.
+        epsilon_base: Base of the share of random actions of actor i of N,
+            base^(1 + exponent i / (N - 1)) as in Ape-X (Horgan et al. 2018). For a single actor
+            i / (N - 1) is replaced by 1/2.
+        epsilon_exponent: Exponent in that formula.
+        actor_refresh: Steps that each actor takes between two copies of the learner's parameters,
+            which are made at the head of an update cycle.
+        double_q: Whether the online network chooses the action whose target value is used.
+        dueling: Whether the value of a state and the advantages of actions come from separate
+            heads.
         max_grad_norm: Gradient norm to clip at; null is off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per layer before the LSTM.
         lstm_size: Units of the LSTM.
         head_sizes: Units per layer after the LSTM, of each head.
-        bootstrap_truncation: Whether a time limit is bootstrapped through.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "R2D2"
@@ -66,7 +66,7 @@ class R2D2(PeriodicTargetUpdates):
     conformance_values: ClassVar[Mapping[str, Any]] = {
         **PeriodicTargetUpdates.conformance_values,
         "learning_rate": 0.03,
-        # A multiple of the rounds above, and so long that networks and targets disagree.
+        # A multiple of the update cycle above, and so long that networks and targets differ.
         "target_update_interval": 32,
         "n_step": 2,
         # Losses are read in units of reward.
@@ -79,7 +79,7 @@ class R2D2(PeriodicTargetUpdates):
         "epsilon_base": 0.6,
         "epsilon_exponent": 1.0,
         "actor_refresh": 2,
-        # Not far below what gradients are, so that less clips.
+        # Close to typical gradient norms, so that a smaller value clips.
         "max_grad_norm": 10.0,
         # Widths that no other layer has.
         "lstm_size": 5,
@@ -149,11 +149,11 @@ class R2D2(PeriodicTargetUpdates):
 
     @property
     def sees_rewards(self) -> bool:
-        """Among the last step's inputs."""
+        """Return whether the last reward is an input of the network."""
         return self.last_step_inputs
 
     def resolve_for_task(self, task: Task) -> Self:
-        """These values, which must leave each sequence a step of its own."""
+        """Return these values; each sequence must have a step that the one before lacks."""
         if self.overlap >= self.sequence_length:
             raise SpecError(
                 f"hyperparameters.overlap={self.overlap} must be below "
@@ -168,9 +168,9 @@ class R2D2(PeriodicTargetUpdates):
         return super().resolve_for_task(task)
 
     def random_steps(self, steps: int) -> int:
-        """None: actors follow their own shares of random actions from the first step on."""
+        """Return 0: actors use their own shares of random actions from the first step on."""
         return 0
 
 
-# One framework has it, which exposes all but these.
+# Only one framework has R2D2; it exposes all fields but these.
 R2D2.common_fields = frozenset(field_names(R2D2)) - {"tau", "bootstrap_truncation"}

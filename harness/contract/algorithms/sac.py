@@ -22,23 +22,23 @@ class SAC(OffPolicy):
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Critic gradient steps in a round.
+        gradient_steps: Critic gradient steps per update cycle.
         policy_delay: Critic steps between updates of policy and temperature. CleanRL makes up
-            for the delay with as many of them at once.
+            for the delay by making as many of these updates at once.
         target_update_interval: Critic steps between target updates.
         initial_temperature: Temperature at the start; it is learned from there.
-        target_entropy: Entropy the temperature steers to, in nats; null is minus the
+        target_entropy: Entropy that the temperature is tuned for, in nats; null is minus the
             number of action dimensions.
         adam_eps: Adam's denominator constant, policy and critics.
-        hidden_sizes: Units per hidden layer, of policy and critics alike.
-        bootstrap_truncation: Whether a time limit is bootstrapped through.
+        hidden_sizes: Units per hidden layer, the same for policy and critics.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "SAC"
     actions: ClassVar[ActionKind] = "continuous"
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 8
-    # What every framework exposes; the others keep each framework's own default under
+    # Fields that every framework exposes; the others keep each framework's own default under
     # alignment=common (thesis, appendix D: those not in italics).
     common_fields: ClassVar[frozenset[str]] = frozenset(
         (

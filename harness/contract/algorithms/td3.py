@@ -21,22 +21,22 @@ class TD3(OffPolicy):
         tau: Weight of the online network in a target update.
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Critic gradient steps in a round.
+        gradient_steps: Critic gradient steps per update cycle.
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update.
         target_policy_noise: Standard deviation of target smoothing, same unit.
         target_noise_clip: Bound of target smoothing, same unit.
         adam_eps: Adam's denominator constant, policy and critics.
-        hidden_sizes: Units per hidden layer, of policy and critics alike.
-        bootstrap_truncation: Whether a time limit is bootstrapped through.
+        hidden_sizes: Units per hidden layer, the same for policy and critics.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "TD3"
     actions: ClassVar[ActionKind] = "continuous"
     has_probes: ClassVar[bool] = True
     thesis_table: ClassVar[int | None] = 7
-    # What every framework exposes; the others keep each framework's own default under
+    # Fields that every framework exposes; the others keep each framework's own default under
     # alignment=common (thesis, appendix D: those not in italics).
     common_fields: ClassVar[frozenset[str]] = frozenset(
         (

@@ -1,10 +1,10 @@
 """Implementations of environments, wrappers and vectorized environments, and the task they show.
 
-`harness/environment_probes` puts questions to an `EnvironmentDriver`. gymnasium's own
-implementations stand there; those of a framework are in the module `environments` of its adapter,
-as `IMPLEMENTATIONS`. The task's observations, rewards and ends are formulas of copy, episode and
-step: an observation names where it comes from, so that a wrong one can be named. Needs gymnasium
-and numpy only, so that it also runs in an interpreter that has nothing else.
+`harness/environment_probes` tests each `EnvironmentDriver`. gymnasium's own implementations are
+there; those of a framework are in the module `environments` of its adapter, as `IMPLEMENTATIONS`.
+The task's observations, rewards and ends are formulas of copy, episode and step: an observation
+contains where it comes from, so that a wrong one can be identified. Needs gymnasium and numpy
+only, so that it also runs in an interpreter that has nothing else.
 """
 
 import dataclasses

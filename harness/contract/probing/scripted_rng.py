@@ -276,7 +276,7 @@ class RngWatch:
 
     @property
     def _has_begun(self) -> bool:
-        # Frameworks seed their environments between the networks' birth and the first step.
+        # Frameworks seed their environments after creating the networks, before the first step.
         return self._world.started and self._world.steps > 0
 
     def record(self, description: str) -> None:
