@@ -1,12 +1,12 @@
-"""Checkpoints of a run: whole states, of which only what is new is written.
+"""Checkpoints of a run: complete states, of which only what is new is written.
 
-A state is nested plain values and arrays. Arrays are cut into chunks, and a chunk that was written
-before, by its hash, is not written again: a replay buffer of a million transitions costs what has
-come since the last time, wherever in the buffer that lies. A checkpoint is two files in the folder
-`checkpoint/` of the run: `<n>.pieces` holds new chunks one behind the other, `<n>.state` holds
-everything else, says where each chunk is, and is guarded by a hash of its own. Both are made
-aside and moved into place under the run's lock, the second one last: before it is there, there is
-no checkpoint. The last two are stored.
+A state is nested plain values and arrays. Arrays are split into chunks, and a chunk whose hash was
+written before is not written again: a replay buffer of a million transitions costs only what is new
+since the last time, wherever in the buffer it is. A checkpoint is two files in the folder
+`checkpoint/` of the run: `<n>.pieces` holds new chunks one after the other, `<n>.state` holds
+everything else and the place of each chunk, and has its own hash. Both are written under temporary
+names and moved into place under the run's lock, `<n>.state` last: without it there is no
+checkpoint. The last two checkpoints are stored.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from parallax.harness.record.layout import CHECKPOINT_FOLDER
 from parallax.harness.record.lock import RunLock
 
 VERSION = 1
-"""Of the files' format."""
+"""Version of the files' format."""
 
 CHUNK_BYTES = 2**18
 """Bytes of a chunk, at most."""
@@ -44,7 +44,7 @@ MAX_CHECKPOINTS = 2
 
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**24  # of a `.state` file
-_SMALL_WASTE = 2**26  # bytes of unreferenced chunks that are not worth writing all anew
+_SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
 _ENCODING_TAG = "\0"
 
 Digest = bytes
@@ -55,9 +55,9 @@ class SavedCheckpoint:
     """Cost of saving a state.
 
     Attributes:
-        number: Of the checkpoint, from 1.
-        new_bytes: That were written.
-        state_bytes: That all arrays have together.
+        number: Number of the checkpoint, from 1.
+        new_bytes: Bytes that were written.
+        state_bytes: Bytes of all arrays together.
     """
 
     number: int
@@ -67,11 +67,11 @@ class SavedCheckpoint:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A checkpoint that is whole.
+    """A complete checkpoint.
 
     Attributes:
-        number: Of the checkpoint.
-        about: What was said of it.
+        number: Number of the checkpoint.
+        about: The metadata that it was saved with.
         state: The saved state.
     """
 
@@ -106,17 +106,17 @@ class CheckpointStore:
         self._folder = lease.folder / CHECKPOINT_FOLDER
         self._complete: dict[
             int, dict[Digest, _ChunkLocation]
-        ] = {}  # oldest first; known to be whole
+        ] = {}  # oldest first; known to be complete
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all checkpoints that are there, whole or not, newest first."""
+        """Return the numbers of all existing checkpoints, intact or not, newest first."""
         return sorted(self._list_numbers(_STATE_SUFFIX), reverse=True)
 
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
-        """Keeps a state, and removes all but the last two.
+        """Saves a state, and removes all checkpoints but the last two.
 
         Args:
-            metadata: Plain values that `load` gives back before anything else is looked at.
+            metadata: Plain values that `about` returns without reading the chunks.
             state: Nested dicts by text, lists, plain values and arrays.
 
         Raises:
@@ -155,7 +155,7 @@ class CheckpointStore:
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
     def load(self, number: int) -> LoadedCheckpoint:
-        """A checkpoint, all of whose bytes are those that were written.
+        """Returns a checkpoint, after checking the hashes of all its bytes.
 
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
@@ -170,7 +170,7 @@ class CheckpointStore:
             raise UnusableError("is damaged: it is nested too deeply") from error
         except MemoryError as error:
             raise UnusableError("is too large for the memory of this machine") from error
-        # Only what has been looked at is relied on by later ones.
+        # Later checkpoints rely only on chunks that have been checked.
         self._complete = {number: content.pieces}
         return LoadedCheckpoint(number, content.about, state)
 
@@ -183,12 +183,12 @@ class CheckpointStore:
         return self._read_state_file(number).about
 
     def remove(self) -> None:
-        """Removes all of them."""
+        """Removes all checkpoints."""
         self._lease.remove(CHECKPOINT_FOLDER)
         self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
-        """The bytes at a place.
+        """Returns the bytes at a place.
 
         Raises:
             UnusableError: They cannot be read.
@@ -239,10 +239,10 @@ class CheckpointStore:
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True):
-    """The last checkpoint of a run, as anybody sees it.
+    """The last checkpoint of a run, as seen without its lock.
 
     Attributes:
-        number: Of the checkpoint.
+        number: Number of the checkpoint.
         step: Environment steps that had been taken.
     """
 
@@ -251,7 +251,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True):
 
 
 def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
-    """The last checkpoint of the run in a folder that says of what step it is; arrays unread."""
+    """Return the last checkpoint in a run folder whose step is known, without reading arrays."""
     checkpoints = folder / CHECKPOINT_FOLDER
     for number in sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True):
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
@@ -284,9 +284,9 @@ def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
 
 
 def _limit_state_bytes(checkpoints: Path) -> int:
-    """Return the most bytes of a `.state` file, by the chunks that there are for it to refer to.
+    """Return the largest size of a `.state` file in bytes, given the chunks that it can refer to.
 
-    Decoded it may take a hundred times as much memory. What a training keeps outside its arrays
+    Decoded, the file may take a hundred times as much memory. A training's state outside its arrays
     takes some 100 KB; a state above the limit is refused when it is saved, not only when it is
     needed.
     """
@@ -336,7 +336,7 @@ class _StatePacker:
 
 
 class _StateUnpacker:
-    """Puts arrays together again from chunks whose hashes match."""
+    """Rebuilds arrays from chunks whose hashes match."""
 
     def __init__(
         self, checkpoints: CheckpointStore, places: Mapping[Digest, _ChunkLocation]
@@ -357,7 +357,7 @@ class _StateUnpacker:
     def _unpack_array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
         dtype = np.dtype(kind)
         size = math.prod(shape) * dtype.itemsize
-        # Before room is made for it: what is announced has to be there, and has to fit.
+        # Checked before memory is allocated: the array must have its chunks, and must fit.
         if dtype.hasobject or min(shape, default=0) < 0 or len(digests) != -(-size // CHUNK_BYTES):
             raise UnusableError(
                 f"is damaged: it announces an array of {size:,} bytes, and holds {len(digests):,} "

@@ -5,7 +5,7 @@ A run is complete when all of these hold, and nothing else counts:
 1. `run.json` can be read and says `completed`,
 2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
 3. every return is finite,
-4. what `run.json` says of the files' content, and of its own, still holds.
+4. the hashes that `run.json` has of the files' content, and of its own, still match.
 
 Rows of packed files pass the same function, with the hash of the row in place of that of the file.
 """
@@ -25,7 +25,7 @@ from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, has_vali
 if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations
 
-# Returns are recorded as float32: what it cannot hold is not a return.
+# Returns are recorded as float32: a larger value is not a return.
 _MAX_RETURN = 3.4028234663852886e38
 
 CHECKSUM_MISMATCH = (
@@ -39,7 +39,7 @@ class NewerSchemaError(UnusableError):
 
 
 class UnreadableError(UnusableError):
-    """The system keeps a file from being read; it may be whole."""
+    """The system prevents reading a file; the file may be intact."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class RunReading:
     Attributes:
         folder: The folder.
         record: Its `run.json`; None where that cannot be used.
-        content: The same as it stands in the file, for those who write it on.
+        content: The same as decoded from the file, for writing it again.
         evaluations: Its evaluations; None unless they were requested and the run is complete.
         reason: Reason that the run is not complete, in a line; empty where it is.
         damaged: Whether that is because a file is damaged.
@@ -82,7 +82,7 @@ class RunReading:
         known = {**self.content["spec"], **msgspec.to_builtins(self.record.spec)}
         if self.record.imported is None:
             return known
-        # Nothing is known of what another tool's files leave out: defaults are those of our runs.
+        # Settings that another tool's files leave out are unknown: defaults are those of our runs.
         stated = {name: known[name] for name in self.content["spec"]}
         return {**stated, "imported": self.record.imported.format}
 
@@ -112,7 +112,7 @@ class RunSource(Protocol):
     """Source of a run's record and evaluations: a folder, or a row of a packed file."""
 
     def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
-        """Return the record, checked, and the same as it is written; raises `UnusableError`."""
+        """Return the checked record, and the decoded JSON; raises `UnusableError`."""
 
     def check_content(self, record: RunRecord) -> bool | None:
         """Compare the content with the hash stored for it; None where there is no hash."""
@@ -121,16 +121,16 @@ class RunSource(Protocol):
         """Return the evaluations; raises `UnusableError`."""
 
     def explain_change(self) -> str:
-        """Return the reason for which a run is not used whose content has another hash."""
+        """Return why a run is not used if its content has another hash."""
 
 
 def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -> RunReading:
-    """Applies the rule of completeness to one run; whatever is in it, nothing is raised.
+    """Applies the rule of completeness to one run; never raises because of its contents.
 
     Run folders and rows of packed files are judged here, and nowhere else.
 
     Args:
-        folder: The run folder, or what stands for it in a packed file.
+        folder: The run folder, or the path that represents it in a packed file.
         source: Reads the run's record and evaluations.
         with_evaluations: Whether to return the evaluations of a complete run as well.
     """
@@ -171,8 +171,8 @@ def why_unfinished(status: str, failure: str | None) -> str:
     """Return the reason that a run is not complete, in a line; empty where it is.
 
     Args:
-        status: Of the record.
-        failure: Of the record.
+        status: Status in the record.
+        failure: Failure in the record.
     """
     if status == "completed":
         return ""
@@ -183,7 +183,7 @@ def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
     """Checks the half of the rule that concerns evaluations.
 
     Args:
-        evaluations: All of a run's.
+        evaluations: All evaluations of a run.
         scheduled: The last scheduled environment step.
 
     Raises:

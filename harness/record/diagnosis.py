@@ -1,4 +1,4 @@
-"""Careful reading of a run folder's `diagnosis.json`."""
+"""Reads and checks a run folder's `diagnosis.json`."""
 
 import dataclasses
 import json
@@ -17,13 +17,13 @@ _TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wro
 
 @dataclasses.dataclass(frozen=True)
 class DiagnosisReading:
-    """Diagnosis of a run as its folder has it.
+    """Diagnosis of a run as stored in its folder.
 
     Attributes:
         folder: The run.
         findings: One mapping each, as `diagnosis.json` has them.
         curves: By a signal's name its steps and values, thinned out.
-        reason: Why there is nothing to be read; empty where it was read.
+        reason: Why there is no diagnosis; empty if it was read.
     """
 
     folder: Path
@@ -33,7 +33,7 @@ class DiagnosisReading:
 
 
 def read_diagnosis(folder: Path) -> DiagnosisReading:
-    """The findings of a run; never raises for what a file says."""
+    """Return the diagnosis of a run; never raises because of a file's content."""
     try:
         content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _MAX_DIAGNOSIS_BYTES))
         findings = tuple(content["findings"])
@@ -43,12 +43,12 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
             str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
             for name, signal in content.get("signals", {}).items()
         }
-        # Ids of before they became names; `diagnosis.json` has the same schema since.
+        # Older files have other ids; the schema of `diagnosis.json` did not change with them.
         findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
         return DiagnosisReading(folder, findings, curves)
     except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
         return DiagnosisReading(folder, reason=NOT_REQUESTED)
-    except OSError as error:  # its text has the path on this machine
+    except OSError as error:  # its text contains the path on this machine
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
         )

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and reading that no file can hang or fill the memory with."""
+"""Atomic writing of files, and reading that cannot hang or fill the memory."""
 
 import contextlib
 import errno
@@ -59,7 +59,7 @@ def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
 
 def _open_descriptor(path: Path) -> int:
     _check_regular(os.lstat(path).st_mode)
-    # Without waiting, and looked at again: it may have become a pipe or a link since.
+    # Opened without waiting, and checked again: it may have become a pipe or a link since.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -97,7 +97,7 @@ def summarize_error(error: object) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """The text with whatever a terminal would act on, or would not show, as an escape."""
+    """Return the text with control characters and other unprintable ones as escapes."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -108,10 +108,10 @@ def write_atomically(
 ) -> None:
     """Writes to a temporary name in the same folder, then renames.
 
-    The content is on the disk before the name is, and the name before this returns: after a loss
-    of power the file is the old one or the new one, and what is written later is never there
-    without it. Permissions are those that the umask, or the folder's default list, gives any new
-    file: others of a group may read, and replace, what is in a folder that they share.
+    The content is on the disk before the rename, and the rename before this returns: after a power
+    failure the file is the old one or the new one, and a file that is written later never exists
+    without it. Permissions are those that the umask, or the folder's default ACL, gives any new
+    file: members of a group may read and replace files in a folder that they share.
 
     Args:
         path: Final name.
@@ -136,7 +136,7 @@ def write_atomically(
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk, where its file system can say so."""
+    """Waits until the names in a folder are on the disk, if its file system supports that."""
     with contextlib.suppress(OSError):  # some network file systems refuse, and write through
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -167,7 +167,7 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text; what UTF-8 cannot hold becomes a question mark."""
+    """Writes UTF-8 text; characters that UTF-8 cannot encode become question marks."""
     write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
 
 
@@ -208,7 +208,7 @@ def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
 
 
 def to_plain_json(value: Any) -> Any:
-    """The same in types of strict JSON: infinities and what UTF-8 cannot hold become text."""
+    """Convert to types of strict JSON: infinities and what UTF-8 cannot encode become text."""
     if isinstance(value, dict):
         return {to_plain_json(str(key)): to_plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from parallax.harness.record.trace import AppendFile, CheckpointExtras, TraceWriter
 
 LOG_PREFIX = ".log-"
-"""How the name of a log begins until the run is that of the process that writes it."""
+"""Prefix of a log's name until the process that writes it owns the run."""
 
 _RESERVE_FILE = ".reserve"
 _RESERVED_BYTES = 2**16
@@ -62,18 +62,18 @@ _MIN_HEARTBEAT_PERIOD = 1.0  # seconds
 class RunFolder:
     """Contents of one run's files, and their only writer while it owns the lock.
 
-    What others do to the files meanwhile changes nothing: they are never read again.
+    Changes that others make to the files meanwhile have no effect: they are never read again.
 
     Attributes:
-        beside: What goes into checkpoints and is no result: loggers' files, findings.
+        checkpoint_extras: Parts of checkpoints that are not results: loggers' files, findings.
     """
 
     def __init__(self, lease: RunLock, content: Mapping[str, Any] | None = None) -> None:
-        """Takes a run folder up.
+        """Opens a run folder for writing; nothing is written yet.
 
         Args:
             lease: The lock that allows writing it.
-            content: What `run.json` is to say; None is what it says. Nothing is written yet.
+            content: New content of `run.json`; None is its present content.
         """
         self.path = lease.folder
         self.content = dict(read_run(lease.folder).content if content is None else content)
@@ -88,7 +88,7 @@ class RunFolder:
     # pyarrow takes as long to load as a run takes to set up, and only trainings need it.
     @functools.cached_property
     def checkpoint_extras(self) -> "CheckpointExtras":
-        """Return the values that checkpoints add to the trace."""
+        """Return the parts of a checkpoint besides evaluations and trace."""
         from parallax.harness.record.trace import CheckpointExtras
 
         return CheckpointExtras()
@@ -105,22 +105,22 @@ class RunFolder:
         return len(self._timesteps)
 
     def clear(self) -> None:
-        """Removes what an earlier attempt left, but the checkpoints and what was found by then."""
+        """Removes the files of an earlier attempt, except its checkpoints and findings."""
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
         self._remove_leftovers(CHECKPOINT_FOLDER)
 
     def write_script_diff(self, diff: str) -> None:
-        """Write the differences of a user's own script from the one that it stands in for."""
+        """Write the differences of a user's own script from the one that it replaces."""
         self._lease.write(SCRIPT_DIFF_FILE, make_bytes_writer(diff.encode()))
 
     def tidy(self) -> None:
-        """Removes what only a living process needs; nothing that a complete run consists of."""
+        """Removes the files that only a running process needs, and none of a complete run."""
         self._remove_leftovers()
 
     def _remove_leftovers(self, *spared: str) -> None:
         for name in list_leftovers(self.path):
-            if not name.startswith(LOCK_FOLDER) and name not in spared:  # the lock goes by itself
+            if not name.startswith(LOCK_FOLDER) and name not in spared:  # `RunLock` removes its own
                 self._lease.remove(name)
 
     def state(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class RunFolder:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from the evaluations and the trace that `state` describes, and no others."""
+        """Replaces evaluations and trace by those in `state`."""
         self._trace.close()
         del self._trace
         self._timesteps = list(state["timesteps"])
@@ -145,7 +145,7 @@ class RunFolder:
             self._write_evaluations()
 
     def discard_results(self) -> None:
-        """Discard evaluations and trace, to begin anew."""
+        """Discard evaluations and trace, to start again."""
         self._timesteps, self._returns, self._lengths = [], [], []
         self._trace.close()
         del self._trace
@@ -154,14 +154,14 @@ class RunFolder:
         self._lease.remove(EVALUATIONS_FILE)
 
     def rename_damaged_files(self) -> None:
-        """Keeps the files of a damaged run under other names, should somebody mend them."""
+        """Renames the files of a damaged run, so that somebody can still repair them."""
         for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
             self._lease.move(name, next(new for new in free if new not in taken))
 
     def reserve_space(self) -> None:
-        """Takes what the last `run.json` will need, while there is room for it."""
+        """Reserves disk space for the last `run.json`, while there is room for it."""
         self._lease.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
 
     def release_space(self) -> None:
@@ -169,7 +169,7 @@ class RunFolder:
         self._lease.remove(_RESERVE_FILE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds values to the trace; `flush` appends them to what is there."""
+        """Adds values to the trace; `flush` writes them."""
         self._trace.record(step, metrics)
 
     def add_evaluation(self, step: int, returns: NDArray[Any], lengths: NDArray[Any]) -> None:
@@ -197,11 +197,11 @@ class RunFolder:
         self._write_guarded(EVALUATIONS_FILE, file.getvalue())
 
     def flush(self) -> None:
-        """Appends to the trace what is new."""
+        """Appends new values to the file of the trace."""
         self._trace.append()
 
     def finish_trace(self) -> None:
-        """Makes one file of the trace."""
+        """Writes the whole trace as one Parquet file."""
         self._trace.append()
         self._trace.close()
         file = io.BytesIO()
@@ -209,22 +209,22 @@ class RunFolder:
         self._write_guarded(TRACE_FILE, file.getvalue())
 
     def save_policy(self, policy: StoredPolicy) -> None:
-        """Writes what the run has learned."""
+        """Writes the policy that the run has learned."""
         self._write_guarded(POLICY_FILE, pack_policy(policy))
 
     def remove_diagnosis(self) -> None:
-        """Removes what was found by an attempt whose steps are taken anew, and loggers' files."""
+        """Removes the findings of an attempt whose steps are repeated, and loggers' files."""
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
             self._lease.remove(name)
 
     def open_append_file(self, name: str, resumes: bool) -> "AppendFile":
-        """A file that others read while it grows; see `AppendFile`."""
+        """Opens a file that others can read while it grows; see `AppendFile`."""
         from parallax.harness.record.trace import AppendFile
 
         return AppendFile(self._lease, name, resumes)
 
     def save_diagnosis(self, report: Mapping[str, Any]) -> None:
-        """Writes what the diagnosis has found by now; no result is made of it."""
+        """Writes the current report of the diagnosis, which is not part of the results."""
         self._lease.write(DIAGNOSIS_FILE, make_json_writer(report))
 
     def write_heartbeat(self, step: int, period: float) -> None:
@@ -246,7 +246,7 @@ class RunFolder:
         return {"resumed_from": step, "resumptions": earlier + 1}
 
     def remove_heartbeat(self) -> None:
-        """Removes what `heartbeat` wrote."""
+        """Removes the file of `write_heartbeat`."""
         self._lease.remove(PROGRESS_FILE)
 
     def update_run(self, **changes: Any) -> None:
@@ -275,7 +275,7 @@ class RunFolder:
 
 
 def list_leftovers(folder: Path) -> list[str]:
-    """Names in a run folder that processes which are killed leave behind; none in a tidy one."""
+    """Return the names in a run folder that killed processes leave behind; none if it is tidy."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
@@ -309,10 +309,10 @@ def collect_attempts(reading: RunReading) -> list[dict[str, Any]]:
 
 
 class HeartbeatWriter:
-    """Writes `progress.json` from a thread of its own, whatever the training does."""
+    """Writes `progress.json` from a separate thread, whatever the training does."""
 
     def __init__(self, folder: RunFolder, steps: Callable[[], int]) -> None:
-        """Does not start yet.
+        """Creates the thread without starting it.
 
         Args:
             folder: The run folder.
@@ -325,13 +325,13 @@ class HeartbeatWriter:
         self._thread = threading.Thread(target=self._beat_until_over, daemon=True)
 
     def __enter__(self) -> "HeartbeatWriter":
-        """Beats once, then regularly."""
+        """Writes one heartbeat now, then more of them regularly."""
         self._beat()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops."""
+        """Stops the thread and removes the heartbeat."""
         self._over.set()
         self._thread.join()
         with contextlib.suppress(OSError, LockLostError):
@@ -347,7 +347,7 @@ class HeartbeatWriter:
                 self._end_process(str(error.strerror), 1)
 
     def _end_process(self, why: str, code: int) -> None:
-        # The training may be deep in code that knows nothing of this. It can write no more, so
+        # The training may be in code that cannot be interrupted. It can write nothing anymore, so
         # there is nothing to tidy up.
         print(f"Ended: {why}.", file=sys.stderr, flush=True)
         sys.stdout.flush()

@@ -22,7 +22,7 @@ _ALGORITHM_LABELS = {
 def get_label(name: str) -> str:
     """Return the label of a framework, of an own script in its place, or of an algorithm.
 
-    Names without a label, as those of other packages' adapters, stay as they are.
+    Names without a label, such as those of other packages' adapters, are returned unchanged.
     """
     framework, _, script = name.partition("@")
     label = (FRAMEWORK_LABELS | _ALGORITHM_LABELS).get(framework, framework)

@@ -1,7 +1,7 @@
 """Paths of run folders: `<study>/<env>/<algorithm>/<hps>/<framework>/<variant>/seed=<n>`.
 
-A slash in the name of a task, as in `MinAtar/Breakout-v1`, is a `~` in that of its folder. This
-is the one place that takes such a path apart and puts it together.
+A slash in the name of a task, as in `MinAtar/Breakout-v1`, is a `~` in that of its folder. Only
+this module parses and builds such paths.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ RESERVED_FOLDERS = {
 """Names that no study can have, since folders of that name hold no runs, and why."""
 
 SLASH_SUBSTITUTE = "~"
-"""What stands for a slash in the name of a folder."""
+"""Character that replaces a slash in the name of a folder."""
 
 _MAX_CHANGES_LENGTH = 80
 _PLAIN_CHANGES = re.compile(r"[\w.:=,+-]+", re.ASCII)
@@ -47,7 +47,7 @@ _PATH_FIELDS = ("study", "env", "algorithm", "hps", "framework", "variant")
 
 @dataclasses.dataclass(frozen=True)
 class RunPath:
-    """Parts of a run folder's path; `?` and None for those that it lacks.
+    """Parts of a run folder's path; `?` or None for missing ones.
 
     Attributes:
         study: Name of the study.
@@ -74,10 +74,10 @@ class RunPath:
 
 
 def format_task_name(env: str, kwargs: Mapping[str, Any], wrappers: Sequence[str]) -> str:
-    """Return the name of a task with what a run changes of it, as folders and tables show it.
+    """Return the name of a task with a run's changes of it, as folders and tables show it.
 
-    The task alone where nothing is changed; a hash of the changes where they are long, or hold
-    signs that a folder's name should not have.
+    Only the task if nothing is changed; a hash of the changes if they are long, or contain
+    characters that a folder's name should not have.
 
     Args:
         env: Gymnasium's name.
@@ -115,7 +115,7 @@ def format_implementation(framework: str, script: str) -> str:
 
 
 def to_folder_name(name: str) -> str:
-    """A task's or other name as that of a folder."""
+    """Convert the name of a task, or another name, to that of a folder."""
     return name.replace("/", SLASH_SUBSTITUTE)
 
 
@@ -124,7 +124,7 @@ class FoundRunFolders:
     """Folders found at or below a folder, in order.
 
     Attributes:
-        runs: Folders that stand for runs of ours.
+        runs: Folders that represent our runs.
         foreign: Folders with evaluations only, in the layout of other tools.
         links: Links to folders, which are not followed.
     """
@@ -157,18 +157,18 @@ def parse_run_path(folder: Path) -> RunPath:
 
 
 def parse_seed(name: str) -> int | None:
-    """The seed in a folder's name."""
+    """Return the seed in a folder's name; None if there is none."""
     match = _SEED_FOLDER.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def find_study_folder(folder: Path) -> Path | None:
-    """The folder of the study that a run folder belongs to, where the path is long enough."""
+    """Return the folder of a run folder's study; None if the path is too short."""
     return folder.parents[5] if len(folder.parents) > 6 else None
 
 
 def find_results_dir(folder: Path, named: RunPath) -> Path | None:
-    """The folder above the study, where a run lies as `named` says, the study's name apart."""
+    """Return the folder above the study; None if the run's path differs from `named` elsewhere."""
     place = parse_run_path(folder)
     if dataclasses.replace(place, study=named.study, variant=named.variant) != named:
         return None
@@ -176,11 +176,11 @@ def find_results_dir(folder: Path, named: RunPath) -> Path | None:
 
 
 def find_runs(root: Path) -> FoundRunFolders:
-    """Everything at or below `root` that stands for a run.
+    """Find all folders at or below `root` that represent a run.
 
     A run of ours is a folder that is named `seed=<n>` or holds a `run.json`, or a file in place
     of such a folder. Folders that cannot be listed count, so that reading them reports the reason.
-    Nothing is looked for in hidden folders, in those named in `RESERVED_FOLDERS`, and behind links.
+    Hidden folders, those named in `RESERVED_FOLDERS`, and links are not searched.
     """
     runs: list[Path] = []
     foreign: list[Path] = []
@@ -219,7 +219,7 @@ def _may_be_folder(link: "os.DirEntry[str]") -> bool:
     try:
         return link.is_dir()
     except OSError:
-        return True  # it leads in a circle, or nowhere that can be looked at
+        return True  # it leads in a circle, or its target cannot be read
 
 
 def _make_sort_key(path: Path) -> list[tuple[int, str]]:

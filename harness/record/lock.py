@@ -1,12 +1,12 @@
 """One writer per run folder, on any file system that several machines share.
 
-Whoever writes a run folder owns its lock, a folder `.lease/<token>` in it. Every file is made
+The writer of a run folder owns its lock, a folder `.lease/<token>` in it. Every file is created
 in there and moved into place from there. A successor moves `<token>` away and deletes it, so
-whatever its former owner still tries fails in the file system itself: there is no moment
-between a check and a write in which a stale writer could slip through. Only that a folder is
-made, renamed and deleted atomically is relied on, which NFS, Lustre and others keep; not
-on `flock`, and not on clocks: whether an owner on another machine is alive is seen by watching
-its heartbeat change.
+every later write of the former owner fails in the file system itself: there is no moment
+between a check and a write in which a stale writer could succeed. This relies only on atomic
+creation, renaming and deletion of folders, which NFS, Lustre and others guarantee. It does not rely
+on `flock` or on clocks: an owner on another machine is alive if its heartbeat changes while it is
+watched.
 """
 
 import errno
@@ -33,13 +33,13 @@ EXIT_LOCKED = 75
 """Exit code of a process whose run belongs to another."""
 
 EXIT_COMPLETE = 76
-"""Exit code of a process that found its run complete, and touched nothing."""
+"""Exit code of a process that found its run complete, and changed nothing."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the errors that a full disk, or a used-up quota, raises."""
 
 EXIT_NO_SPACE = 77
-"""Exit code of a process that could not write its last word: the disk is full."""
+"""Exit code of a process that could not write its final status: the disk is full."""
 
 MAX_HEARTBEAT_PERIOD = 30.0
 """Most seconds between two heartbeats."""
@@ -53,11 +53,11 @@ _MAX_FILE_BYTES = 2**16  # bytes
 _DELETE_ATTEMPTS = 20
 _MISSING_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
 _SLACK = 60.0  # seconds for which a network's file system may show an old heartbeat
-_POLL_SECONDS = 0.5  # seconds between two looks at a heartbeat
+_POLL_SECONDS = 0.5  # seconds between two checks of a heartbeat
 
 
 class LockHeldError(Exception):
-    """Another process, which is alive, runs this folder."""
+    """Another process, which is alive, runs the run in this folder."""
 
 
 class LockLostError(Exception):
@@ -73,10 +73,10 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     Attributes:
         step: Environment steps so far.
-        time: By its own clock, in seconds since 1970.
-        period: Seconds until the next beat.
-        resumed_from: Step of the checkpoint that it went on from; None where it began anew.
-        resumptions: How many attempts at the run went on from a checkpoint, this one included.
+        time: Time by its own clock, in seconds since 1970.
+        period: Seconds until the next heartbeat.
+        resumed_from: Step of the checkpoint that it resumed from; None if it began at step 0.
+        resumptions: Number of attempts at the run that resumed from one, this one included.
     """
 
     step: Count
@@ -87,16 +87,16 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def describe_resumption(self) -> str:
-        """Return a phrase on where from and how often the run resumed; empty where it did not."""
+        """Return a phrase on from where and how often the run resumed; empty if it did not."""
         return describe_resumption(self.resumed_from, self.resumptions)
 
 
 def describe_resumption(step: int | None, times: int) -> str:
-    """In a few words, from where and how often a run went on; empty where it did not.
+    """Return in a few words from where and how often a run resumed; empty if it did not.
 
     Args:
-        step: Of the checkpoint that the last attempt went on from; None where it began anew.
-        times: How many attempts went on from one.
+        step: Step of the checkpoint that the last attempt resumed from; None if from none.
+        times: Number of attempts that resumed from one.
     """
     if step is None:
         return ""
@@ -114,13 +114,13 @@ class RunLock:
 
     @classmethod
     def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "RunLock":
-        """Takes the lock, if need be from an owner that has died or been superseded.
+        """Takes the lock, if necessary from an owner that has died or been superseded.
 
         An owner on another machine is watched, which takes a minute or two.
 
         Args:
             folder: The run folder.
-            silent: Tokens of holders elsewhere that were watched already and found silent;
+            silent: Tokens of owners elsewhere that were watched already and found silent;
                 the others count as alive and are not watched. None watches them here.
 
         Raises:
@@ -144,7 +144,7 @@ class RunLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives the lock back; one that was lost is left alone."""
+        """Releases the lock; does nothing if it was lost."""
         _remove_lock(self.folder, self.staging.name)
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
@@ -159,12 +159,12 @@ class RunLock:
     def open_append(self, name: str, begin: bytes) -> IO[bytes]:
         """Open a file of the run folder that others may read while it grows.
 
-        Whoever takes the run over replaces it, so that what a former owner still appends reaches
-        nobody.
+        A process that takes the run over replaces the file, so that nobody reads what a former
+        owner still appends.
 
         Args:
-            name: Of the file, relative to the run folder; its folder is there.
-            begin: What it begins with.
+            name: Name of the file, relative to the run folder; its folder exists.
+            begin: Initial content.
 
         Returns:
             The file, open for appending.
@@ -208,7 +208,7 @@ class RunLock:
             waypoint = self.staging / name
             self._guard(lambda: waypoint.mkdir(exist_ok=True))
             self._guard(lambda: _rename_if_present(waypoint, self.folder / name))
-            sync_folder(self.folder)  # what is in a folder is as lasting as its own name
+            sync_folder(self.folder)  # files in a folder survive a crash only if its name does
 
     def _guard(self, change: Callable[[], None]) -> None:
         try:
@@ -225,28 +225,28 @@ def read_lock_owner(folder: Path) -> LockOwner | None:
     """Return the owner of a run folder's lock; None where there is none."""
     try:
         if (folder / LOCK_FOLDER).is_symlink():
-            return None  # nobody's lock; what it points to is none of a run's
+            return None  # not a lock: it points outside of the run
         tokens = sorted(path.name for path in (folder / LOCK_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             return None
-        return LockOwner()  # somebody, who keeps it from being seen
+        return LockOwner()  # an unknown owner: the system prevents reading the lock
     for token in tokens:
         try:
             content = read_bounded(folder / LOCK_FOLDER / token / _OWNER_FILE, _MAX_FILE_BYTES)
             holder = msgspec.json.decode(content, type=LockOwner)
         except (OSError, UnusableError, ValueError, RecursionError):
             if not os.path.lexists(folder / LOCK_FOLDER / token):
-                continue  # it was just given back
+                continue  # it was just released
             holder = LockOwner()
         return msgspec.structs.replace(holder, token=token)
     return None
 
 
 def read_heartbeat(folder: Path) -> Heartbeat | None:
-    """The last heartbeat of a run; None where there is none that can be read."""
+    """Return the last heartbeat of a run; None if there is none that can be read."""
     try:
         content = read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES)
         return msgspec.json.decode(content, type=Heartbeat)
@@ -261,12 +261,12 @@ def watch_heartbeats(
 ) -> tuple[set[str], dict[Path, LockOwner]]:
     """Watches the heartbeats of owners on other machines, of all folders at once.
 
-    No clock is compared with another one: whoever changes its heartbeat while it is watched,
-    for three of its periods and a minute, is alive.
+    Clocks are not compared: an owner is alive if its heartbeat changes while it is watched,
+    for three of its periods and a minute.
 
     Args:
-        folders: Run folders; those whose owner is on this machine are passed over.
-        say: Called with a sentence before it takes time.
+        folders: Run folders; those whose owner is on this machine are skipped.
+        say: Called with a sentence before the wait.
         is_wanted: Called for folders locked elsewhere; those it rejects need no watching.
 
     Returns:
@@ -294,7 +294,7 @@ def watch_heartbeats(
 
 
 def unlock_folder(folder: Path, holder: LockOwner) -> None:
-    """Ends an owner's lock, whether it is alive or not: whatever it still writes fails."""
+    """Removes an owner's lock, whether it is alive or not: its later writes fail."""
     _remove_lock(folder, holder.token)
 
 
@@ -304,7 +304,7 @@ def _is_owner_alive(folder: Path, holder: LockOwner, silent: Collection[str] | N
     if silent is None:
         silent, _ = watch_heartbeats([folder])
         if read_lock_owner(folder) is None:
-            return False  # given back meanwhile
+            return False  # released meanwhile
     return holder.token not in silent
 
 
@@ -334,10 +334,10 @@ def _compute_patience(folder: Path) -> float:
 
 
 def _create_lock(folder: Path, token: str) -> bool:
-    """Makes a lock aside and moves it into place, which fails where there is one."""
+    """Creates a lock under another name and moves it into place, which fails if there is one."""
     aside = folder / f"{LOCK_FOLDER}-{token}"
     try:
-        aside.mkdir()  # and no folder above it: one that was deleted stays so
+        aside.mkdir()  # without parents: a run folder that was deleted stays so
         (aside / token).mkdir()
         (aside / token / _OWNER_FILE).write_bytes(msgspec.json.encode(LockOwner.here(token)))
         _remove_if_empty(folder / LOCK_FOLDER)
@@ -347,15 +347,15 @@ def _create_lock(folder: Path, token: str) -> bool:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         if error.errno == errno.ENOENT and folder.is_dir():
-            return False  # whoever was faster has tidied up
+            return False  # a faster process has removed it
         raise
-    for left in folder.glob(f"{LOCK_FOLDER}-*"):  # by processes that were killed
+    for left in folder.glob(f"{LOCK_FOLDER}-*"):  # left by killed processes
         _delete_path(left)
     return True
 
 
 def _remove_lock(folder: Path, token: str) -> None:
-    """Ends a lock; only one of several that try succeeds, the others change nothing."""
+    """Removes a lock; if several processes try, one succeeds and the others change nothing."""
     aside = folder / f"{LOCK_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
     if (folder / LOCK_FOLDER).is_symlink():
         return
@@ -365,8 +365,8 @@ def _remove_lock(folder: Path, token: str) -> None:
         if error.errno in _MISSING_ERRNOS:
             return
         raise
-    # Not only renamed: a machine that remembers the folder's handle must find it gone, even
-    # if it puts another file there just now.
+    # Renaming is not enough: a machine that has cached the folder's handle must find it deleted,
+    # even if it creates another file there just now.
     for _ in range(_DELETE_ATTEMPTS):
         _delete_path(aside)
         if not aside.exists():

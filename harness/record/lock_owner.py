@@ -1,7 +1,7 @@
 """Owner process of a run folder's lock, and a check that it still exists.
 
-Process ids are used again, and mean something on one machine and in one namespace only: an owner
-is identified by all of these and by the start of the process.
+Process ids are reused, and are valid on one machine and in one namespace only: an owner is
+identified by all of these and by the start time of the process.
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ _NOTICE_VARIABLE = "PARALLAX_NOTICE"
 
 @dataclasses.dataclass(frozen=True)
 class BatchJob:
-    """A job under way.
+    """A running job.
 
     Attributes:
         id: The batch system's name of it, such as `77_3`.
-        restart: How often the batch system had started it again.
-        limit_from: When a warning can be about its time limit at the earliest, in seconds of the
-            machine's monotonic clock, which no correction of the date moves and all its processes
-            share; a warning that comes before is about a preemption.
+        restart: Number of times that the batch system had restarted it.
+        limit_from: Earliest time of a warning about its time limit, in seconds of the machine's
+            monotonic clock, which no correction of the date changes and all its processes share;
+            an earlier warning is about a preemption.
         notice: Seconds from a warning to the end.
     """
 
@@ -52,7 +52,7 @@ class BatchJob:
         )
 
     def export_to_environment(self) -> None:
-        """Identifies this process and all that it starts from now on."""
+        """Identifies this process, and those that it starts from now on, as part of the job."""
         os.environ[_ID_VARIABLE] = self.id
         os.environ[_RESTART_VARIABLE] = str(self.restart)
         os.environ[_LIMIT_VARIABLE] = str(self.limit_from)
@@ -65,12 +65,12 @@ class LockOwner(msgspec.Struct, frozen=True):
     Attributes:
         token: Name of the lock.
         host: Its machine, for people.
-        machine: The same for programs: changes when the machine is started again.
+        machine: Its machine, for programs: changes when the machine is rebooted.
         pid: Its process id.
-        born: When the process started, in the machine's own count; distinguishes reused ids.
+        born: Start time of the process as the machine counts it; distinguishes reused ids.
         job: The batch system's name of its job; empty outside one.
-        restart: How often the batch system had started the job again.
-        time: When it took the lock by its own clock, in seconds since 1970.
+        restart: Number of times that the batch system had restarted the job.
+        time: Time when it took the lock, by its own clock, in seconds since 1970.
     """
 
     token: str = ""
@@ -106,7 +106,7 @@ class LockOwner(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Return whether its process can be looked for: it is on this machine, and not hidden."""
+        """Return whether its process can be checked: it is on this machine, and not hidden."""
         return (
             self.machine != "" and self.machine == _identify_machine() and not _is_hidden(self.pid)
         )
@@ -124,7 +124,7 @@ class LockOwner(msgspec.Struct, frozen=True):
 
 
 def _identify_machine() -> str:
-    """Name, start and process namespace: what process ids mean something in."""
+    """Return the machine's name, its boot and the process namespace: the scope of process ids."""
     parts = [platform.node()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -135,7 +135,7 @@ def _identify_machine() -> str:
 
 
 def _read_start_time(pid: int) -> str | None:
-    """A process's start time; None where there is no such process, or none but a zombie."""
+    """Return a process's start time; None if there is no such process, or only a zombie."""
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()  # a name need not be text
     except OSError:
@@ -146,7 +146,7 @@ def _read_start_time(pid: int) -> str | None:
 
 def _is_hidden(pid: int) -> bool:
     """Return whether the system hides the process, which is another user's."""
-    if pid <= 0 or os.access(f"/proc/{pid}/stat", os.F_OK):  # False where it may not be asked
+    if pid <= 0 or os.access(f"/proc/{pid}/stat", os.F_OK):  # False where it is not allowed
         return False
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""Numpy's archives of arrays, from bytes that nobody vouches for."""
+"""NumPy archives of arrays, read from bytes that are not trusted."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ _MOST_TOGETHER = 2**29  # bytes of all arrays, unpacked
 
 
 def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Arrays of numbers in an archive of `numpy.savez`, by name.
+    """Return the numeric arrays in an archive of `numpy.savez`, by name.
 
     Args:
         raw: The archive.
@@ -40,7 +40,7 @@ def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, N
             if names is None:
                 names = [member.removesuffix(".npy") for member in members]
             names = list(names)
-            # Before anything is unpacked: many arrays, each of an allowed size, fill a memory too.
+            # Checked before unpacking: many arrays, each of an allowed size, fill the memory too.
             total = sum(archive.getinfo(f"{name}.npy").file_size for name in names)
             if total > _MOST_TOGETHER:
                 raise UnusableError(
@@ -66,7 +66,7 @@ def _check_directory(raw: bytes) -> None:
 
 
 def _read_array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array of an archive, whose header is believed only as far as there is data."""
+    """Read one array of an archive; its header must agree with the amount of data."""
     data = _read_member(raw, archive, archive.getinfo(f"{name}.npy"))
     shape, fortran, dtype, start = _parse_header(data[: _find_header_end(data)])
     if dtype.kind not in "iuf":
@@ -86,7 +86,7 @@ def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
     if info.file_size > _MAX_ARRAY_BYTES:
         raise UnusableError(f"{info.filename} is too large")
     if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & _UNSUPPORTED_FLAGS:
-        # By hand, which takes a tenth of the time.
+        # Read without `zipfile`, which takes a tenth of the time.
         if info.compress_size != info.file_size:
             raise UnusableError(f"{info.filename} is not as long as it says")
         at = info.header_offset
@@ -174,7 +174,7 @@ def check_arrays(
         timesteps: Whole numbers, one for each evaluation.
         results: Numbers by evaluation and episode.
         ep_lengths: Whole numbers by evaluation and episode.
-        what: Begins the message of what is wrong, such as `corrupted evaluations.npz`.
+        what: Beginning of error messages, such as `corrupted evaluations.npz`.
 
     Raises:
         UnusableError: Their shapes do not agree, they are empty, or time steps do not increase.
@@ -204,12 +204,12 @@ NORMALIZATION_STATISTICS = ("mean", "var", "epsilon")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredPolicy:
-    """Everything that a policy needs to act again, as arrays.
+    """Everything that is needed to run a policy again, as arrays.
 
     Attributes:
         weights: Every trained parameter by the framework's name, target networks included.
         normalization: Of observations: `mean` and `var`, float64[observations], and `epsilon`,
-            float64[]; empty where the run saw them as they are.
+            float64[]; empty if the run did not normalize them.
     """
 
     weights: Mapping[str, NDArray[Any]]
@@ -217,7 +217,7 @@ class StoredPolicy:
 
 
 def pack_policy(policy: StoredPolicy) -> bytes:
-    """The archive, readable with `numpy.load`."""
+    """Return an archive of the policy that `numpy.load` can read."""
     arrays = {_WEIGHTS_PREFIX + name: array for name, array in policy.weights.items()}
     arrays |= {_STATISTICS_PREFIX + name: array for name, array in policy.normalization.items()}
     file = io.BytesIO()
@@ -226,7 +226,7 @@ def pack_policy(policy: StoredPolicy) -> bytes:
 
 
 def unpack_policy(raw: bytes) -> StoredPolicy:
-    """The inverse of `pack`.
+    """The inverse of `pack_policy`.
 
     Raises:
         UnusableError: It cannot be read, or has other contents.

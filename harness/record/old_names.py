@@ -1,9 +1,9 @@
-"""Names that stood in files of earlier versions, and what they are called now.
+"""Names in files of earlier versions, and their present names.
 
-The one table of old names. `translate_record` is applied to every `run.json` and every record of a
+The only table of old names. `translate_record` is applied to every `run.json` and every record of a
 packed study right after it was decoded, `translate_variant` and `translate_env` to the parts of a
-run folder's path, so that nothing else knows an old name. Records of schema 3 and later have no old
-names and are left alone.
+run folder's path, so that no other code knows an old name. Records of schema 3 and later have no
+old names and are not changed.
 """
 
 import re
@@ -119,10 +119,10 @@ _VARIANT_PART = re.compile(r"(?:^|(?<=,))([a-z_]+)=([^,\[]*)")
 
 
 def translate_record(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a `run.json` with the names of today.
+    """Return the content of a `run.json` with present names.
 
-    Parts that do not have the expected type are left as they are: whoever validates the record
-    names them.
+    Parts that do not have the expected type are not changed: the validation of the record
+    reports them.
 
     Args:
         content: As decoded from JSON. It is not changed.
@@ -141,7 +141,7 @@ def translate_record(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def translate_spec(spec: Any) -> Any:
-    """Return the specification of a run of an earlier version with the names of today."""
+    """Return the specification of a run of an earlier version with present names."""
     if not isinstance(spec, Mapping):
         return spec
     new = _rename_keys(spec, _SPEC_FIELDS)
@@ -180,7 +180,7 @@ def translate_env(name: str) -> str:
 
 
 def translate_variant(variant: str) -> str:
-    """Return the part `key=value,...` of a run folder's path with the names of today."""
+    """Return the part `key=value,...` of a run folder's path with present names."""
     return _VARIANT_PART.sub(_translate_variant_part, variant)
 
 

@@ -1,12 +1,12 @@
-"""Many runs in one Parquet file: what a study needs to be published, read, judged and made again.
+"""Many runs in one Parquet file: all that is needed to publish, read, judge and repeat a study.
 
-A row is a run folder, used or not. Scores and evaluations stand in columns that any reader of
+Each row is a run folder, used or not. Scores and evaluations are in columns that any reader of
 Parquet understands; `run_json` is the run's own record, with its settings and provenance. The same
-rows make the same bytes.
+rows give the same bytes.
 
 A row is judged by the function that judges run folders
 (`parallax.harness.record.completeness.judge_run`). Its `content_sha256` is the hash of all other
-columns, so that an edited row is found out. Files that were packed before this column existed have
+columns, so that an edited row is detected. Files that were packed before this column existed have
 no hash; everything else is checked there too.
 """
 
@@ -70,7 +70,7 @@ _HASH = "content_sha256"
 _HASHED = tuple(name for name in PACKED_SCHEMA.names if name != _HASH)
 _NAMES = ("study", "env", "algorithm", "hps", "framework", "variant")
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
-# The largest study so far has 14,000 runs; 960 runs take half a megabyte, decoded 9.
+# The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
 _MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**24, 2**28
 _MOST_JSON = 2**21  # bytes of a record
@@ -78,13 +78,13 @@ _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
-    """Writes rows by their folders' names, each with its hash, whole or not at all.
+    """Writes rows atomically, sorted by their folders' names, each with its hash.
 
     Raises:
         OSError: The file cannot be written.
     """
     ordered = sorted(map(dict, rows), key=lambda row: str(row["folder"]))
-    # Through the table first: what is hashed has the types that a reader will find.
+    # Converted to a table first: the hashed values have the types that a reader will find.
     typed = pyarrow.Table.from_pylist(ordered, schema=PACKED_SCHEMA).to_pylist()
     hashed = [{**row, _HASH: hash_row(row)} for row in typed]
     table = pyarrow.Table.from_pylist(hashed, schema=PACKED_SCHEMA)
@@ -93,7 +93,7 @@ def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
 
 
 def hash_row(row: PackedRow) -> str:
-    """Returns the SHA-256 of all columns of a row but the hash itself."""
+    """Returns the SHA-256 of all columns of a row except the hash itself."""
     content = [[name, row[name]] for name in _HASHED]
     return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
 
@@ -101,9 +101,9 @@ def hash_row(row: PackedRow) -> str:
 def read_rows(path: Path) -> Iterator[PackedRow]:
     """Reads the rows of a file one by one; those of files without hashes have no `content_sha256`.
 
-    What the file says of its own size is looked at first, and rows are decoded a few at a time, so
-    that a small file of constant columns cannot fill the memory. Nothing in a row is checked here
-    but its type and size: see `judge_row`.
+    The sizes that the file declares are checked first, and rows are decoded a few at a time, so
+    that a small file of constant columns cannot fill the memory. Only the types and sizes in a row
+    are checked here: see `judge_row`.
 
     Raises:
         UnusableError: The file is damaged, too large, of a later version, or holds something else.
@@ -161,7 +161,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
 
 
 def check_size(found: int, limit: int, what: str) -> None:
-    """Refuses what is larger than any study.
+    """Refuses a size that is larger than that of any study.
 
     Raises:
         UnusableError: It is too large; says by how much.
@@ -174,7 +174,7 @@ def check_size(found: int, limit: int, what: str) -> None:
 
 
 def judge_row(row: PackedRow, root: Path) -> RunReading:
-    """Judges a row that has a record as the run folder that it was is judged.
+    """Judges a row that has a record by the same rule as a run folder.
 
     The columns must also agree with the record. The evaluations of a complete run are returned.
 
@@ -196,7 +196,7 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
 
 
 def translate_row(row: PackedRow) -> PackedRow:
-    """Return a row whose columns have the names of today; the row's hash is of the old ones."""
+    """Return a row with present names in its columns; the row's hash is of the old ones."""
     env, variant = row["env"], row["variant"]
     return {
         **row,
@@ -246,7 +246,7 @@ def check_folder(folder: str | None) -> None:
 
 
 def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvaluations) -> str:
-    """Returns in which column a row contradicts its record, or an empty string.
+    """Returns the column in which a row contradicts its record, or an empty string.
 
     The study may differ, since studies are renamed.
     """
@@ -291,14 +291,14 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
 
 
 def _round(value: float | None) -> float | None:
-    """Rounds what may have been computed with another version of numpy."""
+    """Rounds a value that another version of NumPy may have computed."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.9g}")
 
 
 def check_hash(row: PackedRow) -> bool | None:
-    """Returns whether a row is as it was packed; None in files without hashes."""
+    """Returns whether a row is unchanged since it was packed; None in files without hashes."""
     return row[_HASH] == hash_row(row) if _HASH in row else None
 
 
@@ -317,7 +317,7 @@ class _RowSource:
     def read_record(self) -> tuple[RunRecord, dict[str, Any]]:
         record, content = parse_record((self._row["run_json"] or "").encode())
         if "host" not in content:
-            # `pack --public` takes names of hosts away, after which the checksum cannot hold.
+            # `pack --anonymize` removes the names of hosts, so that the checksum cannot match.
             content.pop(CHECKSUM_FIELD, None)
         return record, content
 

@@ -2,8 +2,8 @@
 
 The footer says how large a column is after decompression and how many values it has, and whoever
 made the file can write anything there. A page's own header says how much memory its decompression
-takes; the decompressor keeps to that. So the headers are read here, without the pages, and have to
-agree with the footer; what a file is allowed to take can be decided by the footer after that.
+takes; the decompressor keeps to that. So the headers are read here, without the pages, and must
+agree with the footer; after that, the footer's sizes can be used to refuse a file.
 
 The footer is read here too: PyArrow's own view of a column ends the process where the column's
 size statistics contradict themselves, since its C++ exception is not caught.

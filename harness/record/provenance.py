@@ -52,9 +52,9 @@ def read_processor_model() -> str:
 
 
 def list_preloaded_libraries() -> list[str]:
-    """Paths of what `LD_PRELOAD` put before all other libraries, such as a memory allocator."""
+    """Return the paths of libraries loaded by `LD_PRELOAD`, such as a memory allocator."""
     entries = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    # A file's full name goes on after the name that programs request: libx.so.4.5.10.
+    # A file's full name may be longer than the name that programs request: libx.so.4.5.10.
     names = tuple(Path(entry).resolve().name for entry in entries)
     try:
         lines = Path("/proc/self/maps").read_text().splitlines() if names else []
@@ -85,7 +85,7 @@ def hash_weights(weights: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-# Cached: they take longer than a short run, and stay as they are while a process lives.
+# Cached: finding them takes longer than a short run, and they do not change within a process.
 @functools.cache
 def _map_package_owners() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()

@@ -47,12 +47,12 @@ _MAX_BRACKETS, MAX_DEPTH = 400, 64
 
 
 def read_run(folder: Path, with_evaluations: bool = False) -> RunReading:
-    """Reads one run folder; whatever is in it, nothing is raised.
+    """Reads one run folder; never raises because of its contents.
 
     Args:
         folder: The run folder.
-        with_evaluations: Whether to return the evaluations of a complete run as well. Without,
-            those that are as a guarded record says are not unpacked.
+        with_evaluations: Whether to return the evaluations of a complete run as well. If not,
+            those whose hash matches a record with a valid checksum are not unpacked.
     """
     return judge_run(folder, _FolderSource(folder), with_evaluations)
 
@@ -73,7 +73,7 @@ class _FolderSource:
         return None if known is None else known == hashlib.sha256(self._raw).hexdigest()
 
     def read_evaluations(self) -> "RunEvaluations":
-        # Loaded here: numpy takes longer to load than all runs of a study to look at.
+        # Imported here: importing numpy takes longer than checking all runs of a study.
         from parallax.harness.record.npz_files import unpack_evaluations
 
         return unpack_evaluations(self._raw)
@@ -83,7 +83,7 @@ class _FolderSource:
 
 
 def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
-    """The content of `run.json`: checked, with defaults for what came later; and as it stands.
+    """Read `run.json`: the checked record, with defaults for later fields, and the decoded JSON.
 
     Raises:
         UnusableError: It is missing, damaged or of a later version.
@@ -101,7 +101,7 @@ def decode_record(text: str | None) -> dict[str, Any]:
 
 
 def _translate_old_names(content: dict[str, Any]) -> dict[str, Any]:
-    """Translate names of earlier versions; a checksum that holds does so afterwards, too."""
+    """Translate names of earlier versions; a checksum that was valid is computed again."""
     new = translate_record(content)
     if new is not content and CHECKSUM_FIELD in content and has_valid_checksum(content):
         new[CHECKSUM_FIELD] = compute_checksum(new)
@@ -145,9 +145,9 @@ def read_evaluations(folder: Path) -> "RunEvaluations":
 
 
 def find_damage(folder: Path) -> dict[str, str]:
-    """Return the damage of one run's files, read whole, by file name.
+    """Return the damage of one run's files, which are read completely, by file name.
 
-    Files of runs that are not complete are read as well: each is written whole or not at all.
+    Files of runs that are not complete are read as well: each is written atomically.
     """
     damage: dict[str, str] = {}
     reading = read_run(folder)
@@ -207,7 +207,7 @@ def check_trace(folder: Path) -> None:
 def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
     with _name_file_in_errors(name), open_regular_file(folder / name) as file:
         there = file.seek(0, 2)
-        # Before it is read: a file can claim terabytes that are not there.
+        # Checked before reading: a sparse file can have terabytes that are not on the disk.
         if there != size if size is not None else there > _MAX_HASHED_BYTES:
             raise UnusableError(f"corrupted {name}: {there:,} bytes are not what the run wrote")
         file.seek(0)
@@ -223,7 +223,7 @@ def _read_file(folder: Path, name: str, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def _name_file_in_errors(name: str) -> Iterator[None]:
-    """Says of which file there is trouble."""
+    """Names the file in errors that are raised within the context."""
     try:
         yield
     except FileNotFoundError as error:
@@ -247,7 +247,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def measure_depth(content: Any) -> int:
-    """Return the nesting depth of lists and mappings, up to where it matters."""
+    """Return the nesting depth of lists and mappings, up to `MAX_DEPTH` + 1."""
     depth, layer = 0, [content]
     while layer and depth <= MAX_DEPTH:
         depth += 1

@@ -1,4 +1,4 @@
-"""The content of `run.json`: its fields, what older records leave out, and what guards it."""
+"""The content of `run.json`: its fields, defaults for older records, and its checksum."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ renamed are translated by `old_names`. Schema 3 renamed fields and values.
 """
 
 CHECKSUM_FIELD = "checksum"
-"""Entry of `run.json` that guards the others; the record counts without it, unguarded."""
+"""Entry of `run.json` with the hash of the others; a record without it is used unchecked."""
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -71,7 +71,7 @@ class RecordedSpec(Struct, frozen=True):
 
     @property
     def task_name(self) -> str:
-        """Return the task's name with what the run changes of it."""
+        """Return the task's name with the run's changes of the task."""
         return format_task_name(self.env, self.env_kwargs, self.env_wrappers)
 
     @property
@@ -116,7 +116,7 @@ class RunAttempt(Struct, frozen=True):
 
 
 class AdapterCode(Struct, frozen=True):
-    """Identity of the adapter's code; empty in runs of before it was recorded."""
+    """Identity of the adapter's code; empty in older runs, which did not record it."""
 
     distribution: str | None = None
     version: str | None = None
@@ -217,7 +217,7 @@ class RunRecord(Struct, frozen=True):
 
 
 def compute_checksum(content: Mapping[str, Any]) -> str:
-    """Hash of everything in `run.json` but the checksum, whatever its order and spacing.
+    """Hash everything in `run.json` but the checksum, independently of order and spacing.
 
     Args:
         content: As it was decoded from JSON.
@@ -227,5 +227,5 @@ def compute_checksum(content: Mapping[str, Any]) -> str:
 
 
 def has_valid_checksum(content: Mapping[str, Any]) -> bool:
-    """Return whether a record is as it was written, as far as it shows."""
+    """Return whether a record matches its checksum, if it has one."""
     return CHECKSUM_FIELD not in content or content[CHECKSUM_FIELD] == compute_checksum(content)

@@ -1,7 +1,7 @@
-"""Trace of a training: appended batch by batch, and one Parquet file in the end.
+"""Trace of a training: appended batch by batch, and one Parquet file at the end.
 
-While a run goes on, its trace is a stream of Arrow batches in the lock's own folder, so a
-former owner cannot write it either. Parquet files cannot grow; the one that is written in the
+During a run its trace is a stream of Arrow batches in the lock's own folder, so that a
+former owner cannot write it either. Parquet files cannot grow; the one that is written at the
 end has a checksum on every page.
 """
 
@@ -39,7 +39,7 @@ class TraceWriter:
     """Collects values and appends them to a stream."""
 
     def __init__(self, folder: Path) -> None:
-        """Does not write yet.
+        """Creates a writer that has written nothing yet.
 
         Args:
             folder: Folder of the stream: the lock's own folder.
@@ -59,7 +59,7 @@ class TraceWriter:
             self._values.append(value)
 
     def append(self) -> None:
-        """Writes what is new.
+        """Writes the new values.
 
         Raises:
             OSError: For example a full disk.
@@ -79,7 +79,7 @@ class TraceWriter:
         self._sink.flush()
 
     def state(self) -> dict[str, Any]:
-        """Everything so far, as plain values and arrays; what is appended together stays so."""
+        """Returns everything so far, as plain values and arrays; batches are preserved."""
         stream = np.empty(0, np.uint8)
         if self._sink is not None:
             self._sink.flush()
@@ -116,13 +116,13 @@ class TraceWriter:
 
 
 def check_trace_file(path: Path) -> None:
-    """Reads all of the trace in a Parquet file, with every page's checksum where it has one.
+    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one.
 
     Raises:
         UnusableError: It is missing, damaged or has other columns.
     """
     with _open_trace(path) as reader:
-        # Threads cost more than they bring, and outlive a command that ends at once.
+        # Threads cost more time than they save, and outlive a command that ends at once.
         for number in range(reader.num_row_groups):
             reader.read_row_group(number, use_threads=False)
 
@@ -160,7 +160,7 @@ def _check_group_sizes(groups: Sequence[Sequence[ColumnSizes]]) -> None:
 
 
 def _iterate_batches(path: Path) -> Iterator[Any]:
-    """The batches of a stream that were written whole."""
+    """Yield the batches of a stream that were written completely."""
     if not path.exists():
         return
     with pyarrow.OSFile(str(path), "rb") as source:
@@ -188,7 +188,7 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
 def _select_rows(reader: Any, metric: str) -> Iterator[Any]:
     """Yield steps and values of one metric, a group of rows at a time.
 
-    Names stay codes: written out they may take a million times as much memory.
+    Names stay dictionary codes: as text they may take a million times as much memory.
     """
     for number in range(reader.num_row_groups):
         for batch in reader.read_row_group(number, use_threads=False).to_batches():
@@ -203,7 +203,7 @@ _FLUSH_PERIOD = 5.0  # seconds
 
 
 class AppendFile:
-    """Appends behind the position in a checkpoint, so that nothing is lost or written twice."""
+    """File that grows from the position in a checkpoint, so nothing is lost or written twice."""
 
     def __init__(self, lease: RunLock, name: str, resumes: bool) -> None:
         """Begins the file, or waits for `load_state` to say how much of it is valid.
@@ -211,7 +211,7 @@ class AppendFile:
         Args:
             lease: Lock of the run folder.
             name: Relative to it, in a folder of its own.
-            resumes: Whether what an earlier attempt wrote is gone on with.
+            resumes: Whether to continue the file of an earlier attempt.
         """
         self._lease, self._name = lease, name
         self._file: IO[bytes] | None = None
@@ -237,17 +237,17 @@ class AppendFile:
             self._flushed = time.monotonic()
 
     def state(self) -> int:
-        """Bytes by now, which are on their way to the disk."""
+        """Flushes, and returns the number of bytes by now."""
         self.flush()
         return self._file.tell() if self._file is not None else 0
 
     def load_state(self, state: int) -> None:
-        """Goes on behind so many bytes of what was there."""
+        """Continues after the first `state` bytes of the earlier file."""
         self._waiting.clear()
         self._begin(_read_beginning(self._earlier, state))
 
     def close(self) -> None:
-        """Ends the file; it begins here if `load_state` was not called."""
+        """Closes the file; if `load_state` was not called, it continues all of the earlier one."""
         if self._file is None:
             self._begin(_read_beginning(self._earlier, None) + bytes(self._waiting))
         if self._file is not None:
