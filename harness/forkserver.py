@@ -4,7 +4,7 @@
 `parallax.harness.sweep.forked_process`, which holds the other end of the socket FD. A request names
 the arguments of `parallax.harness.worker` and brings two or three files: the socket on which the
 child's end is reported, the child's log, and a pipe whose end shows that the sweep is gone.
-What a child inherits and must not share is given up in `_become_worker`; everything else in it is
+`_become_worker` closes or resets what a child inherits and must not share; then the child runs
 `parallax.harness.worker`.
 """
 
@@ -31,7 +31,7 @@ _OWN_MODULES = ("parallax.harness.worker", "parallax.harness.record.trace", "pan
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
-    """Serves until no client is left and nothing runs.
+    """Serves requests until the client has closed the socket and no child runs.
 
     Returns:
         In a child the exit code of its run; in the server 0, or 1 where it may not fork.
@@ -55,7 +55,7 @@ def main(control: socket.socket, modules: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _ChildProcess:
-    """A run under way.
+    """A running child.
 
     Attributes:
         pid: Its process id.
@@ -85,7 +85,7 @@ class _ChildProcess:
 
 
 def _serve_requests(control: socket.socket) -> list[str] | None:
-    """Forks and reports; returns in every child its arguments, in the server at last None."""
+    """Forks children and reports their ends; returns a child's arguments, None in the server."""
     children: list[_ChildProcess] = []
     control.send(READY_MESSAGE)
     is_open = True
@@ -106,16 +106,16 @@ def _serve_requests(control: socket.socket) -> list[str] | None:
 
 
 def _fork_child(children: list[_ChildProcess], channel_file: int, log: int, *lifeline: int) -> bool:
-    """Adds a child, with the server in the parent; returns False in the child."""
+    """Forks a child and adds it to `children` in the server; returns False in the child."""
     channel = socket.socket(fileno=channel_file)
     sys.stdout.flush()
     sys.stderr.flush()
-    # What is sent to the child before it can listen waits for it.
+    # Signals that are sent to the child before it has its handlers stay pending.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         pid = os.fork()
     except OSError:
-        channel.close()  # which says it
+        channel.close()  # which reports it
         pid = -1
     if pid == 0:
         channel.close()
@@ -135,11 +135,11 @@ def _fork_child(children: list[_ChildProcess], channel_file: int, log: int, *lif
 
 
 def _become_worker(log: int) -> None:
-    """Gives up what a process that was started by itself would not have."""
+    """Closes and resets what a process that was not forked would not have."""
     import numpy as np
 
     os.setsid()
-    printed = os.pread(1, _LARGEST_OUTPUT, 0)  # by imports, which belongs into every log
+    printed = os.pread(1, _LARGEST_OUTPUT, 0)  # by imports; it belongs in every log
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -147,8 +147,8 @@ def _become_worker(log: int) -> None:
     for number in STOP_SIGNALS:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, usual)
-    # Python's own generator, uuid and tempfile do so by themselves; torch's starts the same
-    # in every process. Only the seed of hashes stays that of the server.
+    # Python's own generator, uuid and tempfile are seeded again after a fork; torch's starts the
+    # same in every process. Only the seed of hashes stays that of the server.
     np.random.seed()
 
 

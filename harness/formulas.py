@@ -23,8 +23,8 @@ def compute_squashed_log_prob(
 
     Args:
         x: Before squashing, float[rows, actions].
-        mean: Of x.
-        std: Of x.
+        mean: Mean of x.
+        std: Standard deviation of x.
         half_range: h, half the action range.
     """
     # log(1 - tanh(x)^2) without cancellation.
@@ -50,7 +50,7 @@ def compute_soft_value(next_values: Array, next_log_prob: Array, temperature: fl
 
     Args:
         next_values: Both target critics at the next action, float[2, rows].
-        next_log_prob: Of the next action, float[rows].
+        next_log_prob: Log-density of the next action, float[rows].
         temperature: Weight of the entropy.
     """
     return np.asarray(next_values.min(axis=0) - temperature * next_log_prob)
@@ -62,9 +62,9 @@ def compute_smoothed_action(
     """Return TD3's target action (Fujimoto et al. 2018, eq. 14 and authors' code).
 
     Args:
-        mean: Of the target policy in action units, float[rows, actions].
+        mean: Mean of the target policy in action units, float[rows, actions].
         noise: Standard normal.
-        std: Of the noise, as a share of half the action range.
+        std: Standard deviation of the noise, as a share of half the action range.
         clip: Bound of the noise, same unit.
         low: Smallest action.
         high: Largest action.
@@ -94,8 +94,8 @@ def compute_gae(
 
     Args:
         rewards: float[steps].
-        values: Of the state before each step.
-        next_values: Of the state after each step, before any reset.
+        values: Values of the state before each step.
+        next_values: Values of the state after each step, before any reset.
         terminated: 1 where the task ended: nothing follows.
         ended: 1 where the episode ended in any way: the sum stops.
         gamma: Discount factor.
@@ -149,7 +149,7 @@ class ReferenceAdam:
         """Return the change of a parameter for its next gradient.
 
         Args:
-            name: Of the parameters; their earlier gradients count.
+            name: Name of the parameters, by which their moments are stored.
             gradient: Any shape.
             settings: `lr`, `eps`, `beta1`, `beta2`.
         """
@@ -167,7 +167,7 @@ def rescale_values(values: Array, epsilon: float) -> Array:
 
     Args:
         values: x, in units of return; any shape.
-        epsilon: Slope that is left far from 0.
+        epsilon: Slope of h far from 0.
     """
     grown = np.sign(values) * (np.sqrt(np.abs(values) + 1) - 1)
     return np.asarray(grown + epsilon * values)
@@ -190,11 +190,11 @@ def compute_n_step_targets(
 ) -> Array:
     """Return n-step targets of a sequence (Kapturowski et al. 2019, section 2.3).
 
-    Where fewer rewards are left in the sequence than are to be summed, all of these are.
+    If fewer than `steps` rewards are left in the sequence, all of these are summed.
 
     Args:
         rewards: float[steps of the sequence], in order.
-        next_values: Of the states that they lead to, in units of return; same length.
+        next_values: Values of the states that they lead to, in units of return; same length.
         terminated: Whether the task ended with the last of them.
         gamma: Discount factor.
         steps: Rewards that are summed, n.
@@ -213,7 +213,7 @@ def compute_sequence_priority(errors: Array, share: float) -> float:
     """Return eta max |error| + (1 - eta) mean |error| (Kapturowski et al. 2019, section 2.3).
 
     Args:
-        errors: Of a sequence's steps.
+        errors: Errors of a sequence's steps.
         share: Eta.
     """
     sizes = np.abs(errors)
@@ -224,8 +224,8 @@ def compute_importance_weights(probabilities: Array, stored: int, exponent: floa
     """Return importance weights over their maximum (Schaul et al. 2016, sec. 3.4), float[rows].
 
     Args:
-        probabilities: With which each of the minibatch was drawn.
-        stored: How many it was drawn from.
+        probabilities: Probabilities with which the items of the minibatch were drawn.
+        stored: Number of items that they were drawn from.
         exponent: Beta.
     """
     weights = (1 / (stored * probabilities)) ** exponent
@@ -241,7 +241,7 @@ def compute_dueling_values(value: Array, advantages: Array) -> Array:
     """Return action values of a dueling network (Wang et al. 2016, eq. 9), float[rows, actions].
 
     Args:
-        value: Of states, float[rows, 1].
+        value: Values of states, float[rows, 1].
         advantages: float[rows, choices].
     """
     return np.asarray(value + advantages - advantages.mean(axis=1, keepdims=True))

@@ -1,9 +1,9 @@
 """One run in a process of its own: `python -m parallax.harness.worker RUN_FOLDER [LOG [LIFELINE]]`.
 
 Standard output and error go to the file LOG in the folder, which the caller opened; it becomes
-the run's log once the run is this process's. LIFELINE is a file descriptor that signals the end of
+the run's log once this process owns the run. LIFELINE is a file descriptor that signals the end of
 the process that started this one, which then stops as well. Whether there is anything to do is
-checked under the lock, right before anything is touched.
+checked under the lock, right before anything is changed.
 """
 
 import contextlib
@@ -98,18 +98,18 @@ def _run_locked(lease: RunLock, log: str | None) -> int:
 
 def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
     try:
-        # Loading a framework may take long: others must see that somebody is at it, and who.
+        # Loading a framework may take long: others must see which process runs the run.
         me = LockOwner.here("")
         folder.update_run(pid=me.pid, host=me.host, job=me.job or None)
         with HeartbeatWriter(folder, lambda: 0):
-            # By its module and name: the project need not be installed where a framework is.
+            # Loaded by module and name: the project need not be installed beside the framework.
             entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
             adapter: Adapter = entry.load()()
-            # Whichever interpreter was requested, this is it.
+            # The interpreter that was requested is the present one.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
             prepared = prepare_run(
                 spec, adapter, must_learn=False
-            )  # whoever started it has checked
+            )  # the process that started it has checked
             check_translation(prepared, folder.content)
     except SpecError as error:
         print(f"Ended: {error}", file=sys.stderr)

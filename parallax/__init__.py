@@ -220,7 +220,7 @@ def train(
     hyperparameters: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Path:
-    """Train one run in a process of its own, unless it is complete already.
+    """Train one run in a separate process, unless it is complete already.
 
     Args:
         framework: Name of the adapter, such as `sb3`.

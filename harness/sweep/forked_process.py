@@ -26,22 +26,22 @@ from parallax.harness.contract.run_spec import RunSpec
 EXIT_UNKNOWN = 256
 """In place of an exit code: no process is left that could report it."""
 
-_POLL_SECONDS = 0.2  # seconds between two looks at whether a sweep goes on
-_SHUTDOWN_SECONDS = 5.0  # seconds for a server that has nothing left to do
+_POLL_SECONDS = 0.2  # seconds between two checks of whether a sweep goes on
+_SHUTDOWN_SECONDS = 5.0  # seconds that an idle server may take to end
 
 ServerKey = tuple[int, str]
-"""Threads and framework: what runs share that can be children of one server."""
+"""Threads and framework, which are the same for all runs of one server."""
 
 
 class ForkedProcess:
-    """A run's process that a server has forked; waited for and signalled as a `Popen` is."""
+    """A run's process that a server has forked, with the `wait` and `send_signal` of `Popen`."""
 
     def __init__(self, channel: socket.socket, handle: int) -> None:
-        """Takes over both.
+        """Takes ownership of both arguments.
 
         Args:
-            channel: Brings the exit code; closed without it where the server was killed.
-            handle: Names the process, also when its id has gone to another one.
+            channel: Delivers the exit code; closed without it if the server was killed.
+            handle: Process file descriptor, which stays valid if the process id is reused.
         """
         self._channel = channel
         self._handle = handle
@@ -49,7 +49,7 @@ class ForkedProcess:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, negative for a signal.
+        """Returns the exit code, negative for a signal.
 
         Raises:
             subprocess.TimeoutExpired: It has not ended yet.
@@ -79,11 +79,11 @@ class ForkedProcess:
 
 
 class ForkServerPool:
-    """The servers of one sweep or job, each started when its first run is.
+    """The fork servers of one sweep or job, each started with its first run.
 
-    A run that is the only one of its kind is left to a process of its own, and so is every run
-    where its server cannot be had: another interpreter is requested, the system cannot do it, an
-    import fails or starts a thread.
+    A run needs a separate process if it is the only one of its kind, or if its server is not
+    possible: another interpreter is requested, the system does not support it, an import fails
+    or starts a thread.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ForkServerPool:
 
         Args:
             specs: Runs that are to come, so that a server ends with the last that needs it.
-            is_over: Called while a server starts; it is ended where nobody waits for it anymore.
+            is_over: Called while a server starts; the server is killed if this returns True.
         """
         listed = list(specs)
         kinds = Counter(kind for spec in listed if (kind := _get_server_key(spec)))
@@ -104,11 +104,11 @@ class ForkServerPool:
         self._lock = threading.Lock()
 
     def __enter__(self) -> "ForkServerPool":
-        """Itself."""
+        """Returns the pool."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets the servers go; what still runs goes on."""
+        """Lets the servers end; runs that have not ended go on."""
         for server in self._servers.values():
             server.finish()
         for server in self._servers.values():
@@ -122,7 +122,7 @@ class ForkServerPool:
         log: IO[Any],
         lifeline: int | None = None,
     ) -> ForkedProcess | None:
-        """Starts a run; None where it needs a process of its own.
+        """Starts a run; returns None if it needs a separate process.
 
         Args:
             spec: The run.
@@ -144,7 +144,7 @@ class ForkServerPool:
         except OSError:
             return None  # it was killed
         finally:
-            with self._lock:  # others may still be asking
+            with self._lock:  # other threads may be starting runs
                 self._due[kind] -= 1
                 if not self._due[kind]:
                     server.finish()
@@ -155,7 +155,7 @@ class _ForkServer:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         self._is_ready: bool | None = None
-        # Read again by the server: what imports print belongs into each run's log.
+        # The server reads this file again: what imports print belongs in each run's log.
         with other, tempfile.TemporaryFile() as output:
             self._process = subprocess.Popen(
                 [
@@ -209,7 +209,7 @@ class _ForkServer:
 
 
 def _get_server_key(spec: RunSpec) -> ServerKey | None:
-    """None for a run that needs a process of its own."""
+    """Return the key of a run's server; None if the run needs a separate process."""
     return None if spec.python or not _supports_pidfd() else (spec.threads, spec.framework)
 
 
@@ -219,7 +219,7 @@ def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[st
     try:
         adapter = load_adapter(framework)
     except SpecError:
-        return ()  # the run's own process says so
+        return ()  # the run's own process reports it
     imported = (adapter.training_modules(algorithm) for algorithm in algorithms)
     return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
 

@@ -131,7 +131,7 @@ class SweepDisplay:
         steps = {folder: beat.step for folder, beat in beats.items()}
         running = Table.grid(padding=(0, 2))
         for folder, step in steps.items():
-            if step >= (beats[folder].resumed_from or 0):  # before, nothing has been restored
+            if step >= (beats[folder].resumed_from or 0):  # else the checkpoint is not loaded yet
                 self._update_speed(folder, step)
             run = self._runs[folder]
             running.add_row(
@@ -173,7 +173,7 @@ class SweepDisplay:
 
 
 def describe_run_resumptions(folder: Path) -> str:
-    """Return where from and how often a run that has ended resumed; empty where it did not."""
+    """Return from where and how often a run that has ended resumed; empty if it did not."""
     record = read_run(folder).record
     return describe_resumption(record.resumed_from, record.resumptions) if record else ""
 

@@ -1,4 +1,4 @@
-"""A run's process, seen from the one that started it, and the memory allocator it gets."""
+"""A run's process, as controlled by the one that started it, and its memory allocator."""
 
 import contextlib
 import dataclasses
@@ -41,18 +41,18 @@ from parallax.harness.train.stop_signals import (
 
 _LOG_TAIL_BYTES = 4096
 _LITTLE_ROOM = 2**18
-"""Bytes on a disk below which a run can fail for want of room."""
+"""Free bytes on a disk below which a run can fail because the disk is full."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-_lifelines: dict[int, int] = {}  # by process, since a fork is another sweep
+_lifelines: dict[int, int] = {}  # by process id: a fork is another sweep
 
 
 def _lifeline() -> int | None:
-    """Return the end to read of a pipe that closes when this process ends, however it ends.
+    """Return the reading end of a pipe that closes when this process ends in any way.
 
     None in a job of a batch system, which ends all processes of a job itself and may start it
-    again: its runs follow the job's signals only.
+    again: its runs react to the job's signals only.
     """
     if BatchJob.from_environment() is not None:
         return None
@@ -68,8 +68,8 @@ class RunOutcome:
     Attributes:
         spec: The run.
         folder: Its folder.
-        status: Its final status; `skipped` where another process completed it, `running`
-            where another process has it.
+        status: Its final status; `skipped` if another process completed it, `running`
+            if another process runs it.
         failure: What went wrong, if anything.
     """
 
@@ -80,7 +80,7 @@ class RunOutcome:
 
 
 class RunProcess:
-    """`parallax.harness.worker` on an initialised folder."""
+    """Process that executes `parallax.harness.worker` on an initialised folder."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class RunProcess:
         fork_servers: ForkServerPool | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Starts it; what it prints becomes `log.txt` once the run is its own.
+        """Starts the process; its output becomes `log.txt` once it owns the run.
 
         Args:
             spec: The run.
             folder: Its initialised folder.
-            fork_servers: Forks it from a warm process that has imported what it needs, if possible.
+            fork_servers: Fork the process, if possible, from one that has imported what it needs.
             variables: Added to its environment.
         """
         self._spec = spec
@@ -131,7 +131,7 @@ class RunProcess:
             raise
 
     def wait(self, seconds: float) -> bool:
-        """Waits at most so long; returns whether the process has ended."""
+        """Waits at most `seconds`; returns whether the process has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -144,7 +144,7 @@ class RunProcess:
         self._process.wait()
 
     def outcome(self) -> RunOutcome:
-        """Return the outcome of the run; one that could not write it itself is marked here."""
+        """Return the outcome of the run; records it if the run could not do so itself."""
         code = self._process.wait()
         reading = read_run(self._folder)
         if code in (EXIT_COMPLETE, EXIT_LOCKED):
@@ -152,10 +152,10 @@ class RunProcess:
             self._remove_log()
             if reading.complete:
                 return RunOutcome(self._spec, self._folder, "skipped")
-            # Not marked where nobody holds it: a successor waits for this process before it does.
+            # Not recorded, even if unlocked: a successor waits for this process before it locks.
             return RunOutcome(self._spec, self._folder, "running", failure)
         if reading.complete:
-            self._remove_log()  # still there where another process has completed the run
+            self._remove_log()  # it exists if another process has completed the run
             return RunOutcome(self._spec, self._folder, "completed")
         record = reading.record
         if record and record.status in ("failed", "interrupted") and not self._log.exists():
@@ -193,7 +193,7 @@ class RunProcess:
         return f"the process ended with exit code {code}" + (f": {last}" if last else "")
 
     def _full_disk(self, code: int) -> str:
-        """Return that the run's disk is full, if it is: the run itself can write it nowhere."""
+        """Return a message if the run's disk is full: the run itself cannot write one."""
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError:
@@ -222,7 +222,7 @@ def _format_signal_name(number: int) -> str:
 
 
 def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
-    """Writes how a run ended, where that can be written, unless it is complete.
+    """Records how a run ended, if its folder can be written and the run is not complete.
 
     Args:
         folder: The run folder.
@@ -248,7 +248,7 @@ def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = N
 
 
 SYSTEM_ALLOCATOR = "none"
-# What the packages of distributions and of conda install; the first that is there is taken.
+# Names in the packages of Linux distributions and of conda; the first that exists is used.
 _LIBRARY_NAMES = {"tcmalloc": ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc.so")}
 _PRELOAD_VARIABLE = "LD_PRELOAD"
 _LOAD_TIMEOUT_SECONDS = 30.0
@@ -259,10 +259,10 @@ _REMEDY = (
 
 
 def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
-    """Environment variables of runs that are to use an allocator; none for the system's own.
+    """Return the environment variables of runs with an allocator; none for the system's own.
 
     Args:
-        setting: What the user calls the setting.
+        setting: Name of the setting in messages.
         value: `none`, `tcmalloc`, or the path of a library.
 
     Raises:
@@ -286,7 +286,7 @@ def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
 
 
 def _find_load_error(variables: Mapping[str, str]) -> str:
-    """Return the loader's message on a library; the loader prints it and goes on without."""
+    """Return the loader's message on a library that it cannot load; it goes on without it."""
     before = os.environ.get(_PRELOAD_VARIABLE, "")
     plain, loaded = (
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Runs many runs on this machine, each in a process of its own.
+"""Executes many runs on this machine, each in a separate process.
 
 Their pending folders are written first: all of them or none.
 """
@@ -48,13 +48,13 @@ def run_sweep(
 ) -> list[RunOutcome]:
     """Checks all runs, then executes those that are not complete, `n_jobs` at a time.
 
-    Nothing is written before every run has passed its checks, and nothing stays written where
-    a folder cannot be made.
+    Nothing is written before every run has passed its checks, and everything is undone if a
+    folder cannot be created.
 
     Args:
         specs: The runs.
         results_dir: Where their folders are.
-        n_jobs: How many at a time; -1 is one per core.
+        n_jobs: Number of runs at a time; -1 is one per core.
         malloc: The allocator that they use; see `get_allocator_variables`.
 
     Raises:
@@ -99,17 +99,17 @@ def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
 
 
 def count_processes(n_jobs: int) -> int:
-    """Return the number of runs that go on at a time.
+    """Return the number of runs that are executed at a time.
 
     Args:
         n_jobs: The option `hydra.launcher.n_jobs`; -1 is one per core.
 
     Raises:
-        SpecError: It is no such number.
+        SpecError: It is not such a number.
     """
     if isinstance(n_jobs, int) and n_jobs > 0:
         return n_jobs
-    import joblib  # a fifth of a second, which one run does without
+    import joblib  # takes a fifth of a second, and one run does not need it
 
     try:
         return int(joblib.effective_n_jobs(n_jobs))
@@ -162,7 +162,7 @@ def _execute_runs(
 
 
 def _execute_run(spec: RunSpec, folder: Path, stop: _SweepStop, start: StartRun) -> RunOutcome:
-    """Runs one; whatever happens to its folder is its own failure, and no other run's."""
+    """Executes one run; an error with its folder is a failure of this run only."""
     if stop.event.is_set():
         return RunOutcome(spec, folder, "pending")
     try:
@@ -189,11 +189,11 @@ _MAX_RUN_FILE_BYTES = 2**24
 def initialize_runs(
     runs: Iterable[tuple[Path, PreparedRun]], silent: Collection[str] = ()
 ) -> tuple[dict[Path, PreparedRun], dict[Path, str | None]]:
-    """Writes a pending folder for each run that is neither complete nor under way.
+    """Writes a pending folder for each run that is neither complete nor running.
 
     Args:
         runs: Folder of each run, and what is to be run there.
-        silent: Tokens of holders on other machines that were watched and found silent.
+        silent: Tokens of lock owners on other machines that were watched and found silent.
 
     Returns:
         The runs to execute; and the folders of the others, with who runs them, or None for
@@ -232,10 +232,10 @@ def _read_run_file(folder: Path) -> bytes | None:
 
 
 def _find_missing_folders(folder: Path) -> list[Path]:
-    """The folders that making `folder` would make, innermost first."""
+    """Return the folders that creating `folder` would create, innermost first."""
     missing = []
     for place in (folder, *folder.parents):
-        # What cannot even be looked for, such as a name that is too long, will not be made.
+        # A path that cannot be checked, such as one with too long a name, will not be created.
         with contextlib.suppress(OSError):
             if place.exists():
                 break
@@ -244,7 +244,7 @@ def _find_missing_folders(folder: Path) -> list[Path]:
 
 
 def _restore_run_file(folder: Path, before: bytes | None) -> None:
-    """Puts back the `run.json` that was there, or none, unless the run was taken up since."""
+    """Restores the earlier `run.json`, or removes it, unless the run was started since."""
     with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lease:
         if read_run(folder).reason != "pending":
             return
@@ -275,7 +275,7 @@ def initialize_run(
 
     Raises:
         SpecError: The folder cannot be written or belongs to another run.
-        LockHeldError: The run is going on in another process.
+        LockHeldError: Another process executes the run.
     """
     _check_no_link(prepared.spec, path)
     reading = read_run(path)
@@ -303,7 +303,7 @@ def initialize_run(
 
 
 def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
-    """Removes what killed processes left in the folder of a complete run, if nobody holds it."""
+    """Removes what killed processes left in the folder of a complete run, unless it is locked."""
     if list_leftovers(folder):
         unless_locked = contextlib.suppress(OSError, LockHeldError, LockLostError)
         with unless_locked, RunLock.acquire(folder, silent or ()) as lease:
@@ -336,7 +336,7 @@ def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str
 
 
 def _check_no_link(spec: RunSpec, path: Path) -> None:
-    """Makes sure that whoever looks for runs finds this one: they follow no links."""
+    """Checks that searches for runs will find this one: they follow no links."""
     own = len(spec.folder(Path()).parts)
     for folder in (path, *path.parents)[:own]:
         if os.path.islink(folder):  # noqa: PTH114  # no error where a name is too long
@@ -382,9 +382,9 @@ _MAX_LISTED_NAMES = 3
 
 
 def describe_code_drift(folders: Iterable[Path]) -> str:
-    """Names complete runs that would come out of other code today; empty where there are none.
+    """Names complete runs whose adapter's code has changed since; empty if there are none.
 
-    Runs of before adapters' files were recorded say nothing of it, and neither does this.
+    Older runs, which did not record their adapter's files, are left out.
 
     Args:
         folders: Run folders.

@@ -1,7 +1,7 @@
 """Checkpoints of a training: their schedule, their parts, and resuming from one.
 
-The parts that no adapter knows are here: the state of environments in the middle of episodes, and
-of random generators.
+This module handles the parts that no adapter knows: the state of environments in the middle of
+episodes, and of random generators.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ from parallax.harness.train.prepare import PreparedRun, describe_translation
 from parallax.harness.train.stop_signals import StopRequest
 
 VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
-"""Whose versions decide what a state means, besides the packages that an adapter names."""
+"""Libraries whose versions a state depends on, besides the packages that an adapter names."""
 
 _IGNORED_FIELDS = (
     *("study", "python", "checkpoint_every", "diagnosis", "logger"),
@@ -64,8 +64,8 @@ def describe_run_identity(
 
     Args:
         prepared: The run.
-        adapter: Of its framework.
-        code: Identity of its code, from `describe_adapter_code`.
+        adapter: Adapter of its framework.
+        code: Identity of the adapter's code, from `describe_adapter_code`.
     """
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
@@ -94,8 +94,8 @@ def iterate_resume_points(
     """Yield the checkpoints to resume from, the best first; the last is None, the start.
 
     Args:
-        checkpoints: Of the run.
-        own: Its `identity` now.
+        checkpoints: Checkpoints of the run.
+        own: Its present identity, from `describe_run_identity`.
         say: Called with a sentence that says why one cannot be used.
     """
     for number in checkpoints.numbers():
@@ -127,15 +127,15 @@ def _describe_identity_difference(about: Mapping[str, Any], own: Mapping[str, An
 
 
 def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) -> float:
-    """Seconds between checkpoints.
+    """Return the seconds between checkpoints.
 
-    In a job that ends sooner there are some all the same, so that a run gets on even where a
-    warning finds it far from a place to go on from, or never comes.
+    A job that ends sooner gets some nevertheless, so that a run makes progress even if a
+    warning comes far from a safe point, or never comes.
 
     Args:
         every: Requested minutes; 0 is never.
-        job: That the run is part of.
-        now: By the machine's monotonic clock, in seconds.
+        job: Job that the run is part of.
+        now: Time by the machine's monotonic clock, in seconds.
     """
     if not every:
         return math.inf
@@ -194,15 +194,15 @@ class CheckpointManager:
         start: LoadedCheckpoint | None,
         say: Callable[[str], None],
     ) -> None:
-        """Saves nothing yet.
+        """Creates a manager that has saved nothing yet.
 
         Args:
             checkpoints: Where they are stored.
-            about: What is said of a checkpoint: the run's `identity`, and the `step`.
+            about: Returns a checkpoint's metadata: the run's `identity`, and the `step`.
             every: Minutes between checkpoints; 0 is never.
-            stop: Requests one more, and the end.
+            stop: Requests a stop, after one more checkpoint.
             start: Checkpoint to load at the first safe point.
-            say: Called with a sentence on what goes wrong.
+            say: Called with a sentence about each problem.
         """
         self._checkpoints, self._about, self._say = checkpoints, about, say
         self._schedule = CheckpointSchedule(
@@ -218,14 +218,14 @@ class CheckpointManager:
 
         Args:
             parts: All of them, by name, in the order in which they are restored.
-            lacking: Why it is not all of it, if it is not.
+            lacking: Why they are not the whole state, if they are not.
         """
         self._parts = parts
         if lacking and self._due < math.inf:
             self._disable_checkpoints(lacking)
 
     def request_checkpoint(self) -> None:
-        """Requests a checkpoint at the next safe point, whatever the time, if there are any."""
+        """Requests a checkpoint at the next safe point, unless checkpoints are off."""
         if self._due < math.inf:
             self._due, self._hurries = -math.inf, True
 
@@ -295,7 +295,7 @@ Environments = Sequence[gymnasium.Env[Any, Any]]
 
 
 def read_env_states(envs: Environments) -> State:
-    """Wrappers, tasks, simulations and generators of environments.
+    """Return the state of environments: wrappers, tasks, simulations and generators.
 
     Raises:
         UnsupportedStateError: One has an object whose state cannot be serialized.
@@ -308,7 +308,7 @@ def load_env_states(envs: Environments, state: State) -> None:
     """Load a state into environments that were made in the same way.
 
     Raises:
-        StateMismatchError: They were not.
+        StateMismatchError: They were made in another way.
     """
     if len(envs) != len(state):
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
@@ -320,7 +320,7 @@ def load_env_states(envs: Environments, state: State) -> None:
 def _own_types(envs: Environments) -> list[type[Any]]:
     """Return the classes that the modules of the environments and their wrappers define.
 
-    Objects of them may be made in the middle of an episode, so that a set-up has none yet.
+    Such objects may be created in the middle of an episode, and not exist in new environments.
     """
     modules = set()
     for layer in envs:
@@ -336,7 +336,7 @@ def _own_types(envs: Environments) -> list[type[Any]]:
 
 
 def _make_codecs() -> tuple[ObjectCodec, ...]:
-    # What is not imported is needed by no task that is in use.
+    # A library that is not imported is needed by no task that is in use.
     kinds: list[ObjectCodec] = []
     if (mujoco := sys.modules.get("mujoco")) is not None:
         kinds += [
@@ -365,7 +365,7 @@ def _write_simulation(live: Any, state: State, inner: Callable[[Any, State], Any
     ):
         raise StateMismatchError("a simulation is of another model than it was")
     mujoco.mj_setState(live.model, live, state["physics"], _get_physics_bits(mujoco))
-    # As they were, not computed anew: tasks look at results that lag behind by one substep.
+    # Restored, not computed again: tasks read results that lag behind by one substep.
     results = _get_computed_arrays(live)
     for name, array in state["results"].items():
         if name in results and results[name].shape == array.shape:
@@ -374,7 +374,7 @@ def _write_simulation(live: Any, state: State, inner: Callable[[Any, State], Any
 
 
 def _get_physics_bits(mujoco: Any) -> int:
-    # All that a step of the physics depends on: where it begins, and where its solver does.
+    # All that a step of the physics depends on: its start, and that of its solver.
     return int(mujoco.mjtState.mjSTATE_INTEGRATION)
 
 
@@ -399,7 +399,7 @@ def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any])
     ale: Any = sys.modules["ale_py"]
     game_state = ale.ALEState.__new__(ale.ALEState)
     game_state.__setstate__(state["game"])
-    # An emulator that has just been made keeps what is no part of a state until a game has begun.
+    # Until a game has begun, a new emulator has values that are not part of a state.
     live.reset_game()
     live.act(ale.Action.NOOP)
     live.restoreSystemState(game_state)
@@ -418,7 +418,7 @@ def read_rng_state() -> State:
 
 
 def load_rng_state(state: State) -> None:
-    """Restore these states."""
+    """Restore the states that `read_rng_state` returned."""
     python = state["python"]
     random.setstate((python["version"], tuple(python["words"]), python["gauss"]))
     np.random.set_state(state["numpy"])

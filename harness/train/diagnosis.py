@@ -24,17 +24,17 @@ RESUME_NOTICE = (
 
 
 class RunDiagnosis:
-    """One attempt's diagnosis, and what those before it had found.
+    """Diagnosis of one attempt, with the findings of earlier attempts.
 
     Attributes:
-        engine: This attempt's.
+        engine: Engine of this attempt.
     """
 
     def __init__(self, engine: DiagnosisEngine, mode: str, before: DiagnosisReading) -> None:
-        """Begins.
+        """Creates the diagnosis of an attempt.
 
         Args:
-            engine: This attempt's.
+            engine: Engine of this attempt.
             mode: `on` or `strict`.
             before: Contents of the run folder when this attempt began.
         """
@@ -48,11 +48,11 @@ class RunDiagnosis:
         return report
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint, whose report has the findings until then."""
+        """Continues from a checkpoint, whose report has the findings until then."""
         self._loaded_report = state
 
     def keep(self, folder: RunFolder) -> None:
-        """Writes the report by now."""
+        """Writes the current report."""
         try:
             folder.save_diagnosis(self._build_report())
         except (LockLostError, FolderDeletedError):
@@ -82,9 +82,9 @@ def start_diagnosis(
 
     Args:
         prepared: The run.
-        monitor: What it reports to.
+        monitor: Monitor of the training.
         folder: Where the report is stored.
-        begins: The step from which it goes on; 0 is its start.
+        begins: The step from which the training resumes; 0 is its start.
 
     Raises:
         SpecError: A name is that of no check, or no check is left.
@@ -142,7 +142,7 @@ def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder, failure
 def merge_findings(
     earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Findings of several attempts at a run, each once: first steps, and counts added up."""
+    """Merge findings of attempts at a run: each once, with its first step and the sum of counts."""
     found = {finding["id"]: dict(finding) for finding in earlier}
     for finding in now:
         before = found.get(finding["id"])
@@ -157,9 +157,9 @@ def merge_findings(
 def merge_undone_findings(
     found: Sequence[Mapping[str, Any]], undone: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Findings with those of steps that a killed attempt took and that are taken anew.
+    """Merge findings with those of steps that a killed attempt took and that are repeated.
 
-    What was found then and is found again counts once, from where it was found first.
+    A finding that occurs in both counts once, from the step where it occurred first.
     """
     steps = {finding["id"]: finding["first_step"] for finding in undone}
     ids = {finding["id"] for finding in found}
@@ -171,7 +171,7 @@ def merge_undone_findings(
 
 
 def merge_signal(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a signal of the report with its data from a checkpoint; the curve stays as short."""
+    """Return a signal of the report with its data from a checkpoint; the curve is thinned out."""
     if now is None:
         return dict(before)
     curve = [*before["curve"], *now["curve"]]
@@ -186,10 +186,10 @@ def collect_facts(prepared: PreparedRun) -> TrainingFacts:
     hp: Hyperparameters = prepared.hyperparameters
     known = {name: getattr(hp, name) for name in type(hp).__dataclass_fields__}
     exploration = known.get("exploration_initial"), known.get("exploration_final")
-    import gymnasium  # as late as the environments themselves
+    import gymnasium  # not before the environments need it
 
     module, _, name = spec.env.rpartition(":")
-    if module:  # a task of one's own, which its module registers
+    if module:  # a user's own task, which its module registers
         importlib.import_module(module)
     declared = gymnasium.spec(name)
     return TrainingFacts(

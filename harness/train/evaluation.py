@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 
 UNTRAINED_INDEX = 2**31
-"""Index of the evaluation at step 0: later ones have the initial states that they have without."""
+"""Index of the evaluation at step 0, so that it does not change later ones' initial states."""
 REFERENCE_INDEX = 2**31 + 1
 """Index of the episodes of policies without training."""
 MAX_CONSTANT_ACTIONS = 20
@@ -41,14 +41,14 @@ MAX_CONSTANT_ACTIONS = 20
 class PolicyEvaluator:
     """Evaluates on schedule.
 
-    If the study wants it, the untrained policy is evaluated at step 0 too, before the first step.
+    If configured, the untrained policy is evaluated at step 0 too, before the first step.
     An evaluation at step k sees the weights after every update that the first k steps led
     to: it takes place right before step k + 1, or after training. It draws no random number
     from a global generator and does not touch the training environment.
 
     Attributes:
-        seconds: Spent on it.
-        cpu_seconds: Of all cores, spent on it; NaN after a checkpoint that lacks them.
+        seconds: Seconds spent on evaluations.
+        cpu_seconds: The same of all cores; NaN after a checkpoint that lacks them.
         last_score: Mean return of the latest evaluation; None before the first.
     """
 
@@ -74,7 +74,7 @@ class PolicyEvaluator:
         return {"done": self._done, "next": self._next, **cost}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there."""
+        """Continues from the progress that `state` returned."""
         self._done, self._next = state["done"], state["next"]
         self.seconds = state["seconds"]
         self.cpu_seconds = state.get("cpu_seconds", math.nan)  # older states lack it
@@ -184,7 +184,7 @@ def evaluate_greedy_policy(
 
     Args:
         policy: Observations float32[N, observations] to actions [N, actions] or choices [N],
-            used as returned. One that remembers begins with nothing remembered.
+            used as returned. A recurrent one begins without memory.
         env: N copies of the task.
         seeds: One reset seed per copy.
         normalize: Frozen normalisation of observations [N, observations].
@@ -238,9 +238,9 @@ def get_seed_index(spec: RunSpec, row: int) -> int:
 def compute_episode_seeds(
     evaluation_seed: int, env_id: str, seed: int, evaluation: int, episodes: int
 ) -> list[int]:
-    """One reset seed per episode; nothing else decides about them.
+    """Return one reset seed per episode, which depend on nothing but the arguments.
 
-    The numbers must not be negative. Fewer episodes are the first of more.
+    The numbers must not be negative. Fewer episodes have the first seeds of more.
 
     Args:
         evaluation_seed: The study's choice of initial states.

@@ -1,6 +1,6 @@
-"""Limits of a run: what its framework can carry out, and what task and machine have room for.
+"""Limits of a run: what its framework supports, and what fits its task and the machine.
 
-A value with some zeros too many would otherwise fill the memory, and end the sweep with it.
+Without them a value with some zeros too many would fill the memory and end the sweep.
 """
 
 import contextlib
@@ -238,11 +238,11 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
     Args:
         spec: The run.
         task: Sizes of its environment.
-        machine: That trains it.
+        machine: Machine that trains it.
 
     Raises:
         SpecError: A value is too large; names it, the largest that is possible, and how to train
-            all the same.
+            nevertheless.
     """
     if os.environ.get(VARIABLE) == "off":
         return

@@ -1,4 +1,4 @@
-"""Writes all signals of a training at once to the files of other tools."""
+"""Writes all signals of a training immediately to the files of other tools."""
 
 import importlib
 import importlib.util
@@ -20,30 +20,30 @@ from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 
 LOGGER_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
-"""What each kind of file needs; both are optional extras of this project."""
+"""Package that each logger needs; both are optional extras of this project."""
 
 EVENTS_FILE = "events.out.tfevents.0.parallax"
 _MAX_BUFFERED_VALUES = 50_000
 
 
 class LogSink(Protocol):
-    """Something that values are written to, and that a resumed run goes on with."""
+    """Target that values are written to, and that a resumed run continues."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of one step."""
 
     def state(self) -> Any:
-        """Return the state for a checkpoint; what was logged by now is never discarded again."""
+        """Return the state for a checkpoint; values logged until now are never discarded later."""
 
     def load_state(self, state: Any) -> None:
-        """Goes on from there; what was logged since the start of this attempt does not count."""
+        """Continues from a state; discards what was logged since the start of this attempt."""
 
     def close(self, ended: bool) -> None:
         """Makes sure that all is on the disk; `ended` is whether the training is over."""
 
 
 def check_logger_installed(logger: str) -> None:
-    """Makes sure that what a logger needs is installed.
+    """Checks that the package of a logger is installed.
 
     Raises:
         SpecError: It is not; says how to install it.
@@ -57,14 +57,14 @@ def check_logger_installed(logger: str) -> None:
 
 
 class TrainingLogger:
-    """One training's values on their way to a sink; no result is made of them."""
+    """Passes the values of one training to a sink; they are not part of the results."""
 
     def __init__(self, sink: LogSink, events: TrainingEvents, say: Callable[[str], None]) -> None:
-        """Joins a training.
+        """Subscribes to a training.
 
         Args:
-            sink: What writes.
-            events: Of the training.
+            sink: Writes the values.
+            events: Events of the training.
             say: Called once if the sink fails; the training goes on.
         """
         self._sink: LogSink | None = sink
@@ -75,7 +75,7 @@ class TrainingLogger:
         events.subscribe(TrainingEnd, lambda _: self.close(ended=True))
 
     def signals(self, step: int, name: str, value: float) -> None:
-        """Takes a signal of the diagnosis."""
+        """Logs a signal of the diagnosis."""
         self._write({f"diagnosis/{name}": value})
 
     def state(self) -> Any:
@@ -86,12 +86,12 @@ class TrainingLogger:
         return states[-1]
 
     def load_state(self, state: Any) -> None:
-        """Goes on from a checkpoint."""
+        """Continues from a checkpoint."""
         if self._sink is not None:
             self._call_sink(lambda sink=self._sink: sink.load_state(state))  # type: ignore[misc]
 
     def close(self, ended: bool = False) -> None:
-        """Writes no more."""
+        """Closes the sink; nothing is written after that."""
         sink, self._sink = self._sink, None
         if sink is not None:
             self._call_sink(lambda: sink.close(ended))
@@ -113,7 +113,7 @@ class TrainingLogger:
             act()
         except (LockLostError, FolderDeletedError):
             raise
-        except Exception as error:  # another tool's trouble must not end a training
+        except Exception as error:  # an error of another tool must not end a training
             self._sink = None
             self._say(f"The logger has failed and writes no more: {type(error).__name__}: {error}")
 
@@ -129,10 +129,10 @@ def start_logging(
 
     Args:
         logger: `none`, `tensorboard` or `wandb`.
-        folder: The run's; files go into the folder `tensorboard` or `wandb` in it.
-        events: Of the training.
-        say: Called with what fails.
-        resumes: Whether the run goes on from a checkpoint.
+        folder: The run folder; files go into the folder `tensorboard` or `wandb` in it.
+        events: Events of the training.
+        say: Called with a sentence if logging fails.
+        resumes: Whether the run resumes from a checkpoint.
     """
     if logger == "none":
         return None
@@ -150,7 +150,7 @@ def start_logging(
 
 
 class _TensorBoardSink:
-    """An event file in TensorBoard's format; no library that trains is needed for it."""
+    """An event file in TensorBoard's format; it needs no framework."""
 
     def __init__(self, folder: RunFolder, resumes: bool) -> None:
         record_writer = importlib.import_module("tensorboard.summary.writer.record_writer")
@@ -184,9 +184,9 @@ class _TensorBoardSink:
 class _WandbSink:
     """Offline files, which `wandb sync` sends where a user wants; nothing is sent from here.
 
-    These cannot be shortened. Values are buffered until a checkpoint has them, so that a run
-    that is killed and resumed logs none twice; where there are too many to buffer, they are
-    written at once. A run that goes on has the same id, and a further folder.
+    These files cannot be truncated. Values are buffered until a checkpoint has them, so that a run
+    that is killed and resumed logs none twice; if there are too many to buffer, they are
+    written immediately. A resumed run has the same id, and another folder.
     """
 
     def __init__(self, folder: RunFolder, resumes: bool) -> None:
@@ -218,7 +218,7 @@ class _WandbSink:
         self._buffered_values.clear()
 
     def close(self, ended: bool) -> None:
-        if ended or not self._has_checkpoint:  # else the steps since the checkpoint are taken anew
+        if ended or not self._has_checkpoint:  # else the steps since the checkpoint are repeated
             self._flush_values()
         self._run.finish()
 

@@ -39,19 +39,19 @@ from parallax.harness.train.prepare import PreparedRun
 
 
 class BestPolicy:
-    """Policy with the largest mean return; of equal evaluations the latest.
+    """Policy with the largest mean return; the latest if several are equal.
 
     Attributes:
-        evaluation: Its index; None before the first.
-        policy: What was learned by then.
+        evaluation: Index of its evaluation; None before the first.
+        policy: The policy at that evaluation.
     """
 
     def __init__(self, events: TrainingEvents, learned: Callable[[], StoredPolicy]) -> None:
-        """Listens to evaluations.
+        """Subscribes to evaluations.
 
         Args:
-            events: What happens.
-            learned: Copies of what is learned as it is now.
+            events: Events of the training.
+            learned: Returns a copy of the current policy.
         """
         self._learned, self._count, self._mean = learned, 0, -np.inf
         self.evaluation: int | None = None
@@ -73,7 +73,7 @@ class BestPolicy:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there."""
+        """Continues from that state."""
         self._count, self._mean = state["count"], state["mean"]
         self.evaluation, policy = state["evaluation"], state["policy"]
         self.policy = None if policy is None else StoredPolicy(**policy)
@@ -82,7 +82,7 @@ class BestPolicy:
 class TrainingMonitor:
     """Monitor of a training, which publishes events and knows none of their subscribers.
 
-    It makes the environments, and sees that upstream takes the steps that were scheduled.
+    It creates the environments, and checks that upstream takes the scheduled number of steps.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class TrainingMonitor:
         folder: RunFolder,
         checkpoint_manager: CheckpointManager | None = None,
     ) -> None:
-        """Listens to nothing yet.
+        """Creates the monitor and subscribes the evaluator and the run folder to its events.
 
         Args:
             prepared: The run.
-            folder: What keeps what happens.
-            checkpoint_manager: What keeps the state of the training, if anything does.
+            folder: Stores evaluations and trace.
+            checkpoint_manager: Saves and loads the state of the training; None for no checkpoints.
         """
         self.events = TrainingEvents()
         self._spec = spec = prepared.spec
@@ -124,7 +124,7 @@ class TrainingMonitor:
         policy_io: PolicyIO | None = None,
         checkpointable: Checkpointable | None = None,
     ) -> None:
-        """Takes what follows the training."""
+        """See `parallax.harness.contract.adapter.Monitor.attach`."""
         self._weights = weights
         lacking = (
             "" if checkpointable else f"the adapter of {self._spec.framework} {_NO_STATE_REASON}"
@@ -136,11 +136,11 @@ class TrainingMonitor:
         self.events.tell(PolicyAttached(policy, weights))
 
     def safe_point(self) -> None:
-        """Keeps the state of the training, if it is time to; at first, may lay one in."""
+        """Saves the state of the training if that is due; the first call may load one."""
         self._boundary()
 
     def _make_checkpoint_parts(self, resumable: Checkpointable | None) -> dict[str, CheckpointPart]:
-        """All that a training goes on from; random generators come last."""
+        """Return all parts of the training's state; random generators come last."""
         return {
             "clock": CheckpointPart(lambda: self.steps, self._set_clock),
             "evaluations": CheckpointPart(self.evaluator.state, self.evaluator.load_state),
@@ -164,7 +164,7 @@ class TrainingMonitor:
         self.events.steps = steps
 
     def weights(self) -> Weights:
-        """All parameters as they are now."""
+        """Return the current values of all parameters."""
         if self._weights is None:
             raise TrainingError("the adapter has attached no weights")
         return self._weights()
@@ -178,15 +178,15 @@ class TrainingMonitor:
         self.events.tell(ReportedMetrics(metrics))
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
-        """Keeps what parts of the training have cost, for `run.json`."""
+        """Stores the cost of parts of the training, for `run.json`."""
         self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
 
     def normalizer(self) -> Callable[[Any], Any]:
-        """Today's normalisation of observations, as a function."""
+        """Return the current normalization of observations as a function."""
         return make_frozen_normalizer(self._envs[0])
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
-        """The next of the `n_envs` training environments."""
+        """Create the next of the `n_envs` training environments."""
         if len(self._envs) == self._spec.n_envs:
             raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
         gamma = self._spec.hyperparameters.gamma

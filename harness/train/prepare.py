@@ -71,12 +71,12 @@ def prepare_run(
         spec: The run.
         adapter: Adapter of its framework.
         on_this_machine: Whether this machine will train: its memory and devices are checked then.
-        must_learn: Whether a run that ends before its first update is refused. One that was made
-            before, or only tries whether it can begin, may be one.
+        must_learn: Whether a run that ends before its first update is refused. An existing run, or
+            one that only tests whether it can begin, may do so.
 
     Raises:
         SpecError: The framework or task is missing or cannot honour the run; proposes only what
-            the framework takes.
+            the framework accepts.
     """
     try:
         return _prepare_run(spec, adapter, on_this_machine, must_learn)
@@ -198,11 +198,11 @@ _CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
         {"alignment": "common"},
     ),
 )
-"""Changes of a run that may make a framework take it, in words and as fields of `RunSpec`."""
+"""Changes of a run that may make a framework accept it, in words and as fields of `RunSpec`."""
 
 
 def _list_accepted_changes(spec: RunSpec, adapter: Adapter) -> list[str]:
-    """List the changes, each alone, with which the framework takes a run that it refuses."""
+    """List the changes, each sufficient alone, with which the framework accepts a refused run."""
     return [
         words
         for words, fields in _CHANGES
@@ -212,7 +212,7 @@ def _list_accepted_changes(spec: RunSpec, adapter: Adapter) -> list[str]:
 
 
 def _change_run(spec: RunSpec, fields: Mapping[str, Any]) -> RunSpec:
-    """Return a run as it is when the user types other values of some fields."""
+    """Return a run as if the user had typed other values of some fields."""
     changed = dataclasses.replace(spec, **fields)
     if spec.hps != DEFAULTS_RECIPE or changed.alignment == spec.alignment:
         return changed
@@ -283,10 +283,10 @@ def resolve_library_recipe(
 
 
 def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple[Any, Any]]:
-    """List the recipe's values that `alignment=common` replaces although the framework takes them.
+    """List the recipe's values that `alignment=common` replaces though the framework accepts them.
 
     Returns:
-        By hyperparameter, the recipe's value and that of the framework which stands in its place.
+        By hyperparameter, the recipe's value and that of the framework which replaces it.
     """
     spec, used = prepared.spec, prepared.hyperparameters
     if spec.alignment != "common":
@@ -306,7 +306,7 @@ def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple
 
 
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
-    """Describe which values of their recipes runs under `alignment=common` do without.
+    """Describe which values of their recipes runs under `alignment=common` do not use.
 
     Returns:
         A sentence per framework, recipe and list of values.
@@ -341,7 +341,7 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
 
 
 def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:
-    """Check that a run is translated as when its `run.json` was written, maybe on another day.
+    """Check that a run is translated as it was when its `run.json` was written.
 
     Args:
         prepared: The run as the installed code translates it.
@@ -364,7 +364,7 @@ def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> Non
 
 
 def _round_trip_json(value: Any) -> Any:
-    """Return a value as it comes back from a file."""
+    """Return a value as it is after writing and reading JSON."""
     return msgspec.json.decode(msgspec.json.encode(to_plain_json(value)))
 
 

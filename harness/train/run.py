@@ -123,7 +123,7 @@ class _RunAttempt:
     ) -> None:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
         self.started, self._earlier, self._earlier_cpu = started, 0.0, 0.0
-        self._begun = time.monotonic()  # the clock of dates may be set while a run is going on
+        self._begun = time.monotonic()  # the wall clock may be changed during a run
         self._cpu_begun = time.process_time()
         self.monitor: TrainingMonitor | None = None
         self.diagnosis: RunDiagnosis | None = None
@@ -137,7 +137,7 @@ class _RunAttempt:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training behind the saved state, over all attempts that it comes from."""
+        """Seconds of training that led to the present state, over all attempts."""
         return self._earlier + time.monotonic() - self._begun
 
     @property
@@ -146,7 +146,7 @@ class _RunAttempt:
         return self._earlier_cpu + time.process_time() - self._cpu_begun
 
     def carry_out(self) -> dict[str, Any]:
-        """Trains to the end, from the best state that fits."""
+        """Trains to the end, from the best checkpoint that fits."""
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
@@ -196,7 +196,7 @@ class _RunAttempt:
                 monitor,
             )
         with silence_future_warnings(), changed.apply_replacement():
-            # The last evaluation acts with the code of the run, as those before it.
+            # The last evaluation runs with the run's changes of code, like those before it.
             monitor.finish(prepared.native.total_steps)
             learned = monitor.get_stored_policy()
         _check_weights_finite(learned.weights)
@@ -212,7 +212,7 @@ class _RunAttempt:
         }
 
     def close(self, failure: str = "") -> None:
-        """Writes what the diagnosis has found, and ends the logger's files."""
+        """Writes the findings of the diagnosis, and closes the logger's files."""
         finish_diagnosis(self.diagnosis, self._folder, failure)
         if self.logging:
             self.logging.close()
@@ -237,7 +237,7 @@ def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:
 
 
 def _check_weights_finite(weights: Weights) -> None:
-    # A greedy choice is finite whatever the values are, so that returns need not show it.
+    # A greedy choice is finite even if the values are not, so that returns need not show it.
     broken = [name for name, value in weights.items() if not np.isfinite(value).all()]
     if broken:
         raise TrainingError(
@@ -247,7 +247,7 @@ def _check_weights_finite(weights: Weights) -> None:
 
 
 def _close(attempt: _RunAttempt, outcome: dict[str, Any]) -> dict[str, Any]:
-    """Close what is written beside the record; a full disk must not keep the status from it."""
+    """Close the files beside the record; a full disk must not prevent writing the status."""
     try:
         attempt.close(outcome["failure"] if outcome["status"] == "failed" else "")
     except (LockLostError, FolderDeletedError):

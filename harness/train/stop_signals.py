@@ -23,7 +23,7 @@ EXIT_INTERRUPTED = 130
 """Exit code of a process that was stopped from outside."""
 
 SWEEP_FAILED_SIGNAL = signal.SIGUSR1
-"""Signals to a run that not the user but an error ended its sweep."""
+"""Signals to a run that its sweep was ended by an error, not by the user."""
 
 JOB_WARNING_SIGNAL = signal.SIGUSR2
 """Signals to a batch system's job, and each process of it, that it will end soon."""
@@ -58,14 +58,14 @@ def stop_on_signals() -> None:
 def stop_without_parent(lifeline: int, parent: int | None = None) -> None:
     """Stop this run once the process that started it is gone, however it ended.
 
-    A killed sweep sends its runs no signal, and they would go on for hours with nobody to wait for
-    them. They are stopped as if the sweep had ended with an error, so that a run that can be
-    resumed keeps its state first.
+    A killed sweep sends its runs no signal, and they would go on for hours although nobody waits
+    for them. They are stopped as if the sweep had ended with an error, so that a run that can be
+    resumed saves its state first.
 
     Args:
-        lifeline: The end to read of a pipe whose other end only that process has.
-        parent: Its process id where it is the parent of this one; looked at as well, since a
-            process that it has forked may have the other end, too.
+        lifeline: The reading end of a pipe whose writing end only that process has.
+        parent: Its process id if it is the parent of this one; it is checked as well, since a
+            process that it has forked may have the writing end, too.
     """
     watch = threading.Thread(target=_watch_parent, args=(lifeline, parent), daemon=True)
     watch.start()
@@ -84,9 +84,9 @@ _PARENT_SECONDS = 2
 
 
 def stop_launcher_on_signals() -> None:
-    """Lets a launcher end on SIGTERM and on a closed terminal as on Ctrl-C, its runs with it.
+    """Lets a launcher and its runs end on SIGTERM and on a closed terminal as on Ctrl-C.
 
-    What is ignored stays so: `nohup` keeps a sweep alive.
+    Ignored signals stay ignored: `nohup` keeps a sweep alive.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
@@ -95,7 +95,7 @@ def stop_launcher_on_signals() -> None:
 
 @contextlib.contextmanager
 def block_stop_signals() -> Iterator[None]:
-    """Ignores the signals of users and batch systems, for as long as a last word takes."""
+    """Ignores the signals of users and batch systems while a final status is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -108,7 +108,7 @@ def block_stop_signals() -> Iterator[None]:
 
 
 def get_stop_reason(number: int) -> str:
-    """The key of `STOP_REASONS` that a signal stands for."""
+    """Return the key of `STOP_REASONS` for a signal."""
     if number == SWEEP_FAILED_SIGNAL:
         return "sweep"
     job = BatchJob.from_environment()
@@ -121,23 +121,23 @@ def get_stop_reason(number: int) -> str:
 
 
 GRACE_SECONDS = 20.0
-"""Seconds for which a stop waits for a state that can be saved, outside a job."""
+"""Seconds for which a stop waits for the next safe point, outside a job."""
 
 
 def compute_grace_seconds(number: int) -> float:
-    """Seconds for which the stop that a signal requests waits for a state that can be saved."""
+    """Return the seconds for which a stop by a signal waits for the next safe point."""
     job = BatchJob.from_environment()
     if job is None or number == signal.SIGINT:
         return GRACE_SECONDS
-    # As much again is left to write the state, and as much to queue the job again. A job that
+    # The same time is left to write the state, and the same to queue the job again. A job that
     # receives a signal to end has 30 s by Slurm's default.
     return job.notice / 3 if number == JOB_WARNING_SIGNAL else GRACE_SECONDS / 2
 
 
 class StopRequest:
-    """A stop that waits, once it may, for the training to reach a place to go on from.
+    """A stop that waits, once that is allowed, for the training to reach a safe point.
 
-    A second signal but another warning, or the end of the patience, stops the training wherever
+    A second signal other than another warning, or the end of the wait, stops the training wherever
     it is.
     """
 
@@ -155,7 +155,7 @@ class StopRequest:
         self._may_wait = True
 
     def cancel_deadline(self) -> None:
-        """There is one: what is done here may take longer."""
+        """Cancel the deadline at a safe point, where saving the state may take longer."""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def carry_out(self) -> None:
@@ -170,7 +170,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def defer_stop_signals(self) -> Iterator[None]:
-        """Within, signals that would stop the process request a stop first."""
+        """Let signals that would stop the process request a stop first, within the context."""
         mine = threading.current_thread() is threading.main_thread()
         heard = [
             number

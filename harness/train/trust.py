@@ -1,4 +1,4 @@
-"""Folders of somebody else's name code; nobody's machine runs it before they have seen it."""
+"""Shows the code that folders from other people name, and requests consent before it runs."""
 
 import re
 import sys
@@ -102,12 +102,12 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
     """Show what a folder would run, and request consent; without anything to run, do nothing.
 
     Args:
-        folder: Where it is named.
-        code: What would run, a line each.
-        trust: Whether the user has said beforehand that it may.
+        folder: Folder that names the code.
+        code: Code that would run, a line each.
+        trust: Whether the user has consented beforehand.
 
     Raises:
-        SpecError: The user does not want it, or there is no terminal to confirm.
+        SpecError: The user does not consent, or there is no terminal to confirm.
     """
     if not code or trust:
         return
@@ -122,7 +122,7 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
 
 
 def confirm_on_terminal(question: str) -> bool:
-    """Return whether somebody at the terminal says so."""
+    """Return whether the user confirms a question on the terminal."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
