@@ -1,8 +1,8 @@
 """Division of runs into jobs and arrays, and records of submissions.
 
 A record of each array is stored in `<results>/<study>/slurm/`. It is written before the array is
-queued and found again by the array's unique name, so that a submission that is cut off in
-between leaves no job that nobody knows of.
+queued and found again by the array's unique name, so that a submission that is interrupted in
+between leaves no unknown job.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class JobResources:
 
     @property
     def minutes(self) -> int:
-        """Time limit of a job."""
+        """Time limit of a job, in minutes."""
         return self.run_minutes * self.runs_per_job
 
 
@@ -93,10 +93,10 @@ def plan_arrays(
 
 
 def divide_limit(limit: int, sizes: Sequence[int]) -> list[int]:
-    """Divide a number of jobs at a time among arrays, by their sizes.
+    """Divide a limit on simultaneous jobs among arrays, by their sizes.
 
-    Slurm limits each array by itself, so the shares have to add up to the limit; only where
-    there are more arrays than that does each get one.
+    Slurm limits each array separately, so the shares have to add up to the limit; if there are
+    more arrays than that, each gets one.
 
     Args:
         limit: Jobs at a time in all; 0 is no limit.
@@ -147,12 +147,12 @@ class SubmissionRecord:
     """One array.
 
     Attributes:
-        study_folder: Folder of the study; run folders lie below it.
+        study_folder: Folder of the study; run folders are below it.
         name: Slurm's name of the array; no other has it.
-        submitted: Seconds since 1970.
-        job_id: Slurm's number of the array; None if it was cut off before it was known.
+        submitted: Time of the submission, in seconds since 1970.
+        job_id: Slurm's number of the array; None if the submission was interrupted before.
         elements: Run folders of each job, in the order of the array's indices.
-        settings: What it was submitted with.
+        settings: Settings that it was submitted with.
     """
 
     study_folder: Path
@@ -187,7 +187,7 @@ class SubmissionRecord:
     def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
         """Save the specifications of the runs, in case a run.json gets lost."""
         from parallax.harness.contract.run_spec import (
-            spec_to_dict,  # not needed where one only looks
+            spec_to_dict,  # not needed for reading
         )
 
         content = {
@@ -248,9 +248,9 @@ def read_records(study_folder: Path) -> list[SubmissionRecord]:
 
 
 def _sort_records(records: Sequence[SubmissionRecord]) -> list[SubmissionRecord]:
-    """Oldest first: by Slurm's numbers, which grow, since machines' clocks differ.
+    """Sort oldest first: by Slurm's numbers, which grow, since machines' clocks differ.
 
-    An array whose number is not known stands where its time is among those of the others.
+    An array whose number is not known is placed by its time among those of the others.
     """
 
     def number(record: SubmissionRecord) -> int:
@@ -296,7 +296,7 @@ def _resolve_below_study(study_folder: Path, name: str) -> Path:
     """Return the folder `name` of a study.
 
     Raises:
-        ValueError: It lies elsewhere, or no file system can have it.
+        ValueError: It is elsewhere, or no file system can have it.
     """
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or b"\0" in os.fsencode(name):

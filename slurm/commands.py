@@ -148,7 +148,7 @@ def run_resubmit(options: argparse.Namespace) -> int:
         SpecError: An option cannot be used.
     """
     from parallax.harness.contract.algorithms import ALGORITHMS  # status does not need it
-    from parallax.slurm.resubmit import resubmit_runs  # a third of the time of `status`
+    from parallax.slurm.resubmit import resubmit_runs  # takes a third of the time of `status`
 
     only = RESUBMITTABLE_STATES if options.only is None else tuple(options.only.split(","))
     for state in only:

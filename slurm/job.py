@@ -26,7 +26,7 @@ from parallax.harness.sweep.run_process import (
 )
 from parallax.harness.train.stop_signals import get_stop_reason
 
-_WARNING_TOLERANCE = 60.0  # seconds by which Slurm may warn before it said it would
+_WARNING_TOLERANCE = 60.0  # seconds by which Slurm's warning may be early
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,19 +54,19 @@ def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
     """Return whether a job that is about to be preempted is queued again.
 
     Args:
-        restarts: How often it was already.
-        limits: How often it may be.
+        restarts: Number of times that it was queued again before.
+        limits: Largest number of times.
     """
     return restarts < limits.preemption_restarts
 
 
 def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
-    """Return whether a run has had its time so often that another start would end the same way.
+    """Return whether a run has used its time so often that another start would end the same way.
 
     Args:
-        seconds: How long it has been running.
-        stops: How often it was stopped by its time limit, this time included.
-        limits: How often it may be started again.
+        seconds: Seconds that it has been running.
+        stops: Number of times that its time limit stopped it, this time included.
+        limits: Largest number of restarts.
     """
     limit = limits.run_minutes * 60
     enough = min(0.8 * limit, _compute_earliest_warning(limit - limits.signal_seconds))
@@ -93,11 +93,11 @@ __all__ = ["JobFailedError", "JobLimits", "RunJob"]
 
 
 class JobFailedError(Exception):
-    """Some runs of a job did not complete; makes Slurm say so, too."""
+    """Some runs of a job did not complete; makes Slurm report the job as failed, too."""
 
 
 class RunJob:
-    """Called by submitit on a node; pickled to get there and when the job is queued again."""
+    """Job that submitit calls on a node; pickled when it is submitted and queued again."""
 
     def __init__(self, limits: JobLimits) -> None:
         self._limits = limits
@@ -106,13 +106,13 @@ class RunJob:
         self._last_checkpoint: LastCheckpoint | None = None
 
     def __call__(self, folders: list[str]) -> None:
-        """Run what is not complete.
+        """Execute the runs that are not complete.
 
         Args:
             folders: Run folders, in order.
 
         Raises:
-            JobFailedError: Something did not complete.
+            JobFailedError: Some did not complete.
         """
         _make_batch_job(self._limits).export_to_environment()
         with ForkServerPool(_read_specs(folders)) as fork_servers:
@@ -126,7 +126,7 @@ class RunJob:
         """Return the job that is queued again after a warning, or None; called by submitit.
 
         A run with a checkpoint beyond the one it started from is always queued again and resumes
-        there; any other starts anew, as often as the limits allow.
+        there; any other starts from the beginning, as often as the limits allow.
         """
         if self._current:
             self._stop_run(Path(self._current))
@@ -142,7 +142,7 @@ class RunJob:
         return DelayedSubmission(RunJob(self._limits), left) if left else None
 
     def _run_folder(self, folder: Path, fork_servers: ForkServerPool) -> str | None:
-        """Run the run of a folder; return why it is not complete after that, or None."""
+        """Execute the run of a folder; return why it is not complete after that, or None."""
         reading = read_run(folder)
         if not _is_runnable(folder):
             print(f"{folder}: {reading.reason or 'complete already'}", flush=True)
@@ -175,13 +175,13 @@ class RunJob:
         return outcome.failure
 
     def _stop_run(self, folder: Path) -> None:
-        """Wait until the run under way has said why it ends; Slurm has warned it, too."""
+        """Stop the current run and wait until it has recorded why; Slurm has warned it, too."""
         deadline = time.monotonic() + self._limits.signal_seconds * 2 / 3
         holder = read_lock_owner(folder)
         job = BatchJob.from_environment()
         if holder is None or job is None or holder.job != job.id:
             return
-        # Anybody who writes the folder can name a process there, and a group by its negative.
+        # Anybody who can write the folder can name any process in it, or a group as -id.
         if holder.pid <= 0 or not (holder.is_local and holder.is_running()):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):

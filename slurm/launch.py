@@ -100,7 +100,7 @@ def launch_sweep(
 
 
 def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, PreparedRun]:
-    """Return the runs that are neither complete nor under way; print the number of each kind.
+    """Return the runs that are not complete, queued or running; print the number of each kind.
 
     Raises:
         RunsFailedError: Slurm does not answer, and this is no dry run.
@@ -142,7 +142,7 @@ def _set_up_folders(todo: dict[Path, PreparedRun]) -> dict[Path, PreparedRun]:
     items = list(todo.items())
     existing = [folder for folder in todo if _path_exists(folder)]
     silent, _ = watch_heartbeats(existing, say=lambda text: print(text, file=sys.stderr))
-    # Some files each, which takes a while on a network's disk.
+    # Each folder gets several files, which takes a while on a network file system.
     ready, others = initialize_runs(
         track(items, "Setting up run folders", console=console, transient=True), silent
     )
@@ -179,7 +179,7 @@ def _print_plan(
 
 
 def _print_runs(array: JobArray, results_dir: Path, *, every_run: bool) -> None:
-    """The run folders of an array, each after the index of its job: the first ones and the last."""
+    """Print the first run folders of an array and the last, each after the index of its job."""
     runs = [(index, run) for index, element in enumerate(array.elements) for run in element]
     lines = [
         f"# {index}: {escape_unprintable(str(run.relative_to(results_dir)))}" for index, run in runs
@@ -205,18 +205,18 @@ def _print_submitted(records: list[SubmissionRecord], results_dir: Path) -> None
 
 _SPECS_FILE = "preflight-specs.json"
 _JOB_NAME = "preflight"
-_SLACK = 4  # a node may be slower than what costs were measured on
+_SLACK = 4  # a node may be slower than the one measured
 _MIN_MINUTES = 30
 
 
 class PreflightFailedError(Exception):
-    """Some settings cannot take a step; lets Slurm drop the jobs that wait for this one."""
+    """Some settings cannot take a step; makes Slurm drop the jobs that wait for this one."""
 
 
 class PreflightJob:
-    """Called by submitit on a node.
+    """Preflight that submitit calls on a node.
 
-    It has no `checkpoint`: preempted it begins anew, and out of time it has failed.
+    It has no `checkpoint`: it starts again after a preemption, and fails at its time limit.
     """
 
     def __init__(self, folder: Path, processes: int, seconds: float) -> None:
@@ -263,7 +263,7 @@ def submit_preflight(
         options: Number of trials at a time, and time limit of each.
 
     Returns:
-        Options of sbatch that let other jobs wait for it, and drop them should it fail.
+        Options of sbatch that let other jobs wait for it, and drop them if it fails.
 
     Raises:
         RunsFailedError: Slurm refused it.

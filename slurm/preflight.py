@@ -1,4 +1,4 @@
-"""Tries one step of everything that differs between runs, before anything is trained."""
+"""Tries one step with each distinct setting of runs, before anything is trained."""
 
 import collections
 import contextlib
@@ -31,7 +31,7 @@ DEFAULT_SECONDS = 180.0
 """Default time limit in seconds of one setting, loading its framework included."""
 
 _MAX_SECONDS = 1e6  # seconds; the system refuses to wait for more than some weeks
-_GRACE_SECONDS = 2.0  # seconds between the end of a process's answers and its own
+_GRACE_SECONDS = 2.0  # seconds from the end of a process's output to its exit
 _MAX_LOG_BYTES = 4096  # bytes of a process' output that are read to explain its end
 
 
@@ -80,8 +80,8 @@ def run_preflight(
 
     Args:
         specs: Runs that have passed all other checks.
-        processes: How many to use; -1 is one per core.
-        seconds: How long each setting may take.
+        processes: Number of processes; -1 is one per core.
+        seconds: Time limit of each setting.
 
     Returns:
         Number of settings that were tried.
@@ -119,7 +119,7 @@ def _check_temporary_folder() -> None:
 
 
 def estimate_cost(trials: Iterable[PreflightTrial], jobs: int) -> tuple[float, float]:
-    """CPU seconds and seconds that trials will about take."""
+    """Return the approximate CPU seconds and seconds that trials will take."""
     costs: dict[WorkerKey, float] = collections.defaultdict(float)
     for trial in trials:
         costs[trial.group] += trial.cost
@@ -164,7 +164,7 @@ def _run_trials(
 
 
 class _PreflightDisplay:
-    """A bar as long as what is left to compute, and what is being tried now."""
+    """Progress bar in units of computing time, with the trials that are running."""
 
     def __init__(self, trials: Sequence[PreflightTrial], console: Console) -> None:
         self._count, self._done = len(trials), 0
@@ -205,7 +205,7 @@ class _PreflightDisplay:
 
 
 class _WorkerPool:
-    """Processes that try what is left, each one framework; all end with the block."""
+    """Processes that try the settings left, each for one framework; all end with the block."""
 
     def __init__(
         self, trials: Sequence[PreflightTrial], jobs: int, seconds: float, scratch: Path
@@ -225,7 +225,7 @@ class _WorkerPool:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether anything is left to try; gives every process something to do."""
+        """Return whether trials are running, after starting as many processes as are useful."""
         while len(self._workers) < self._jobs and (queue := self._longest_queue()):
             folder, trial = self._prepare(queue.popleft())
             self._workers.append(_TrialWorker(trial))
@@ -259,7 +259,7 @@ class _WorkerPool:
         return outcomes
 
     def _longest_queue(self) -> collections.deque[PreflightTrial] | None:
-        """Return the queue that another process helps most; None if it only loaded a framework."""
+        """Return the queue that one more process helps most; None if loading it costs more."""
         members = collections.Counter(worker.trial.group for worker in self._workers)
         longest, queue = 0.0, None
         for group, left in self._left.items():
@@ -282,11 +282,11 @@ def _format_timeout(seconds: float) -> str:
 @dataclasses.dataclass(frozen=True)
 class _TrialOutcome:
     failure: str | None
-    is_over: bool  # the process tries nothing more
+    is_over: bool  # the process has ended
 
 
 class _TrialWorker:
-    """A `parallax.slurm.preflight_worker`, and the trial that it has."""
+    """A process of `parallax.slurm.preflight_worker`, and its current trial."""
 
     def __init__(self, trial: PreflightTrial) -> None:
         spec = trial.prepared.spec
@@ -301,7 +301,7 @@ class _TrialWorker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # All that it starts ends with it, and Ctrl-C reaches this process only.
+            # Its own session: all that it starts ends with it, and Ctrl-C does not reach it.
             start_new_session=True,
         )
 
@@ -315,7 +315,7 @@ class _TrialWorker:
         self.trial, self.deadline = trial, time.monotonic() + seconds
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, as `look` will find
-            # In ASCII, whatever bytes or ends of lines are in the name.
+            # JSON in ASCII: the name can contain any bytes or line breaks.
             self._process.stdin.write(f"{json.dumps(str(folder))}\n".encode())
             self._process.stdin.flush()
 
@@ -334,7 +334,7 @@ class _TrialWorker:
 
     def end(self) -> int:
         """Kill the process and everything that it started; return its exit code."""
-        # Before it is waited for: until then its number belongs to nobody else.
+        # Before it is waited for: until then its process id cannot be reused.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
@@ -345,11 +345,11 @@ class _TrialWorker:
         return code
 
     def _describe_end(self) -> str:
-        """Return why the process ended, by what can be observed from outside."""
+        """Return why the process ended, as far as can be observed from outside."""
         end = None
         deadline = time.monotonic() + _GRACE_SECONDS
         while end is None and time.monotonic() < deadline:
-            # It stays a zombie, for `end` to clear away with its group.
+            # It stays a zombie, which `end` removes together with its group.
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             end = os.waitid(os.P_PID, self._process.pid, options)
             time.sleep(0.01)

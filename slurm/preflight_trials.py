@@ -38,12 +38,12 @@ WorkerKey = tuple[str, str | None, int]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PreflightTrial:
-    """A short run that stands for one or several settings.
+    """A short run that represents one or several settings.
 
     Attributes:
         prepared: The run.
-        settings: Names of the settings that differ in nothing that a trial looks at.
-        is_whole: Whether PPO takes a rollout in its full length.
+        settings: Names of its settings, which differ in nothing that matters for a trial.
+        is_full_rollout: Whether PPO collects a rollout of full length.
     """
 
     prepared: PreparedRun
@@ -58,7 +58,7 @@ class PreflightTrial:
 
     @property
     def cost(self) -> float:
-        """About how many CPU seconds it takes, as measured on two busy cores."""
+        """Approximate CPU seconds that it takes, as measured on two busy cores."""
         spec = self.prepared.spec
         if self.is_full_rollout:
             return _FULL_COSTS.get(spec.framework, max(_FULL_COSTS.values()))
@@ -68,7 +68,7 @@ class PreflightTrial:
 def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
     """Return the trials that the settings of runs need; runs that differ in the seed share one.
 
-    PPO's rollout is taken in its full length once with each framework, and once on each task.
+    PPO's rollout has its full length in one trial per framework, and in one per task.
 
     Raises:
         SpecError: A run cannot be carried out as requested.
@@ -129,7 +129,7 @@ def _make_short_trial(run: PreparedRun, adapter: Adapter) -> PreparedRun:
 def _prepare_trial(
     run: PreparedRun, hyperparameters: Hyperparameters, steps: int, adapter: Adapter
 ) -> PreparedRun:
-    # All hyperparameters of the framework, spelled out: with alignment=common it would take those
+    # All hyperparameters are set explicitly: with alignment=common the framework would take those
     # shortened here from its own recipe. Equal trials of different recipes become one.
     spec = dataclasses.replace(
         run.spec,
@@ -148,7 +148,7 @@ def _prepare_trial(
     scheduled = trial.native.total_steps
     if scheduled == steps:
         return trial
-    # Rounded up to a whole update cycle, it would be evaluated again and again on its way.
+    # The steps were rounded up to whole update cycles: evaluate only once, at the new end.
     whole = dataclasses.replace(spec, steps=scheduled, eval_every=scheduled)
     return prepare_run(whole, adapter, must_learn=False)
 
@@ -156,7 +156,7 @@ def _prepare_trial(
 def shorten_hyperparameters(hyperparameters: Any, n_envs: int) -> tuple[Any, int]:
     """Return hyperparameters with as little to compute as possible, and the steps to take.
 
-    Whatever divides another value still does, and what is not shortened is as it was.
+    A value that divides another still does, and values that are not shortened do not change.
 
     Args:
         hyperparameters: Those set for the framework.

@@ -19,7 +19,7 @@ _MAX_EPISODE_STEPS = 100  # steps
 
 def main() -> None:
     """Answers until standard input ends."""
-    # Nothing that a framework prints or reads, in whatever language, may get in between.
+    # Nothing that a framework prints or reads, also in C, may mix with the protocol.
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -32,7 +32,7 @@ def _try_run(folder: Path) -> str | None:
     try:
         _shorten_episodes(read_run(folder).spec["env"])
         worker.main(folder)
-    except (Exception, SystemExit) as error:  # whatever it is, the next run is to be tried
+    except (Exception, SystemExit) as error:  # the next run is tried after any error
         return f"{type(error).__name__}: {error}"
     return read_run(folder).reason.removeprefix("failed: ") or None
 
@@ -40,7 +40,7 @@ def _try_run(folder: Path) -> str | None:
 def _shorten_episodes(env_id: str) -> None:
     """Lower a task's time limit in this process: an evaluation plays an episode to its end.
 
-    A task without a time limit stays without, since one that never ends would not be evaluated.
+    A task without a time limit does not get one: if it never ends, its runs cannot be evaluated.
     """
     module, _, name = env_id.rpartition(":")
     if module:

@@ -46,7 +46,7 @@ class SlurmJob:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it will still do something."""
+        """Return whether it has not ended."""
         return self.state not in _ENDED_STATES
 
 
@@ -56,7 +56,7 @@ def parse_squeue(text: str) -> JobsByIndex:
     for line in text.splitlines():
         fields = line.split("|", 4)
         if len(fields) < 5:
-            continue  # a word of the site's own, such as a notice of maintenance
+            continue  # other output of the site, such as a notice of maintenance
         job_id, index, state, reason, name = fields
         if index in ("N/A", ""):
             jobs[name, "0"] = SlurmJob(job_id, state, reason)
@@ -104,9 +104,9 @@ def parse_sacct(text: str) -> JobsByIndex:
 
 _TIMEOUT = 20  # seconds for a command of Slurm's to answer
 _NAMES_PER_COMMAND = 100  # of arrays on a command line
-# Arrays are queried by names that no others have, so that no clock has to agree with Slurm's.
+# Arrays are queried by unique names, so that no clock has to agree with Slurm's.
 _SACCT_START_TIME = "2000-01-01"
-# Users set these for what they want to see themselves, such as their own jobs only.
+# Users set these to filter what the commands show them, for example only their own jobs.
 _FILTER_VARIABLES = ("SQUEUE_", "SACCT_", "SCANCEL_")
 
 
@@ -115,13 +115,13 @@ class SlurmQueue:
     """Jobs of run folders according to Slurm.
 
     Attributes:
-        jobs: The job of each run folder that matters: the last one that is not over, else the
+        jobs: The relevant job of each run folder: the last one that has not ended, or else the
             last one.
         asked: Commands that answered; empty where Slurm is not available.
-        alive: Every job of each run folder that is not over; more than one only where a run
-            was submitted again while Slurm did not know, or hid, that a job had it.
-        over: Numbers of the jobs of each run folder that are over: Slurm says so, or it answered
-            and does not name what was submitted under that number.
+        alive: All jobs of each run folder that have not ended; more than one only if a run
+            was submitted again while Slurm did not know, or hid, the job that had it.
+        over: Numbers of the jobs of each run folder that have ended: Slurm says so, or it
+            answered and did not name the job with that number.
     """
 
     jobs: Mapping[Path, SlurmJob]
@@ -189,7 +189,7 @@ def _get_job_numbers(record: SubmissionRecord, index: int) -> frozenset[str]:
     """Return Slurm's numbers of a job of an array, as far as they are known."""
     if record.job_id is None:
         return frozenset()
-    alone = [record.job_id] if len(record.elements) == 1 else []  # then it is no array
+    alone = [record.job_id] if len(record.elements) == 1 else []  # then it is not an array
     return frozenset([f"{record.job_id}_{index}", *alone])
 
 
@@ -252,7 +252,7 @@ def run_slurm(*command: str) -> str | None:
 
 
 def make_slurm_environment() -> dict[str, str]:
-    """Return the environment for Slurm's commands, without what narrows what they look at."""
+    """Return the environment for Slurm's commands, without variables that filter their output."""
     variables = {
         name: value for name, value in os.environ.items() if not name.startswith(_FILTER_VARIABLES)
     }

@@ -1,4 +1,4 @@
-"""Sends again what is missing, and calls back what is under way."""
+"""Submits incomplete runs again, and cancels jobs that are queued or running."""
 
 import collections
 import subprocess
@@ -35,12 +35,12 @@ def resubmit_runs(
     """Submit the runs in some states again, with the settings they were submitted with.
 
     Args:
-        root: Folder to look through.
+        root: Folder to search.
         states: States to submit.
         overrides: Settings to change; None leaves one as it was.
         profile: Profile to use instead of the earlier settings.
         confirm: Function that prompts the user for confirmation.
-        dry_run: Whether to show only.
+        dry_run: Whether to only show the runs.
         trust: Whether code that the folder names may run without confirmation.
 
     Returns:
@@ -106,7 +106,7 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
     parts = [
         jobs[start : start + _JOBS_PER_COMMAND] for start in range(0, len(jobs), _JOBS_PER_COMMAND)
     ]
-    # One that fails, such as for the job of a colleague, says nothing of the others.
+    # A command may fail, for example for a colleague's job; the others still have to be run.
     errors = dict.fromkeys(error for part in parts if (error := _run_scancel(part)))
     if errors:
         raise RunsFailedError("; ".join(errors))
@@ -154,7 +154,7 @@ def _print_limits(
     records: Mapping[Path, Sequence[SubmissionRecord]],
     settings: Mapping[Path, SlurmSettings],
 ) -> None:
-    """Print the runs that used their whole time and get no more, so would end the same way.
+    """Print the runs that used their whole time and get no more, and so would end the same way.
 
     A run with a checkpoint resumes from there and is not among them.
     """
@@ -178,7 +178,7 @@ def _print_limits(
 def _find_time_limit(
     folder: Path, algorithm: str, records: Sequence[SubmissionRecord]
 ) -> int | None:
-    """Time limit that a run had last; None where that is not known."""
+    """Return the last time limit of a run; None if it is not known."""
     having = [r for r in records if any(folder in element for element in r.elements)]
     try:
         return settings_from_record(having[-1].settings, {}, having[-1].name).minutes(algorithm)
@@ -223,7 +223,7 @@ def _read_recorded_spec(folder: Path) -> RunSpec | None:
 
 
 def _match_spec_to_folder(spec: RunSpec, folder: Path) -> tuple[RunSpec, str]:
-    """Return the run as part of its folder's present study, and why it cannot be, if so."""
+    """Return the run as part of its folder's present study, and why it cannot be that, or ""."""
     for study in folder.parents[5:6]:
         try:
             spec = rename_study(spec, study.name)

@@ -28,7 +28,7 @@ class SlurmSettings:
 
     Attributes:
         time: Time limit of one run by algorithm, as `HH:MM:SS` or `D-HH:MM:SS`; `default`
-            holds for algorithms that are not named.
+            applies to algorithms that are not named.
         sbatch: Further options of sbatch by their long names, such as `mail-type`.
         setup: Shell lines before the run, such as `module load` or activating an environment.
         mem_gb: Memory of a job in GB.
@@ -68,12 +68,12 @@ class SlurmSettings:
         return self.time.get(algorithm, self.time["default"])
 
     def minutes(self, algorithm: str) -> int:
-        """Time limit of one run, in whole minutes, which is what Slurm counts in."""
+        """Time limit of one run, in whole minutes, which are Slurm's unit."""
         return -(-parse_time(self.limit(algorithm)) // 60)
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:
-    """Check values and make `Settings` of them.
+    """Check values and make `SlurmSettings` of them.
 
     Raises:
         SpecError: Names the setting, its value and what is allowed.
@@ -116,7 +116,7 @@ def _check_option(option: str, value: Any) -> None:
 
 
 def _check_shown(name: str, value: str) -> None:
-    # A line's end would begin another line of the script that is shown and queued.
+    # A line break would begin another line of the script that is shown and queued.
     if not value.isprintable():
         raise SpecError(
             f"{name}={value!r} holds characters that cannot be shown, such as a tab or a line's "
@@ -208,7 +208,7 @@ def _merge_settings(
 
 
 def _read_profile(profile: str) -> dict[str, Any]:
-    import yaml  # takes as long to load as a hundred runs to look at
+    import yaml  # importing it takes as long as reading a hundred runs
 
     path = Path(profile)
     if "/" not in profile and not profile.endswith(".yaml"):

@@ -36,7 +36,7 @@ RESUBMITTABLE_STATES = tuple(
     state for state in RUN_STATES if state not in (*ACTIVE_STATES, "completed")
 )
 
-_MAX_READS = 3  # at a folder that somebody takes or leaves meanwhile
+_MAX_READS = 3  # of a folder whose lock changes meanwhile
 _MAX_STEPS = 2**53
 _MAX_SECONDS = 1e12  # seconds; no run takes so long
 
@@ -56,14 +56,14 @@ class RunState:
         seed: Training seed; -1 where it is not known.
         step: Environment steps so far.
         steps: Environment steps that are due.
-        rate: Steps per second of a run that is going on; None where it is not known.
-        reason: Why it is not complete, in a line; empty where there is nothing to say.
-        job: Slurm's job that has or had it last.
-        resumed_from: Step of the checkpoint that its last attempt resumed from; None where that
-            began anew.
+        rate: Steps per second of a running run; None if it is not known.
+        reason: Why it is not complete, in a line; empty if there is nothing to say.
+        job: Slurm's job that runs it, or ran it last.
+        resumed_from: Step of the checkpoint that its last attempt resumed from; None if that
+            began at step 0.
         resumptions: Number of attempts that resumed from a checkpoint.
-        resume_step: Step of the checkpoint that the next attempt will resume from; None where it
-            will begin anew, or the run is going on or complete.
+        resume_step: Step of the checkpoint that the next attempt will resume from; None if it
+            will begin at step 0, or the run is running or complete.
     """
 
     folder: Path
@@ -110,7 +110,7 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
         step, steps = _get_step(beat) if beat else record.steps.taken, record.steps.scheduled
         job_id = job_id or record.job
         if state == "running":
-            # The job that has it is the holder's, and none where it is trained without one.
+            # The job is that of the lock's owner; there is none if it is trained outside of jobs.
             job_id = holder.job or None if holder else None
     checkpoint = None if state in ("running", "completed") else find_last_checkpoint(folder)
     if checkpoint is not None:
@@ -157,7 +157,7 @@ def _read_run_and_holder(folder: Path) -> tuple[RunReading, LockOwner | None]:
 def _determine_state(
     reading: RunReading, holder: LockOwner | None, job: SlurmJob | None, doubt: str | None
 ) -> tuple[str, str]:
-    """State and reason; `doubt` is what `_alive` says of the holder."""
+    """Return state and reason; `doubt` is the result of `_check_holder`."""
     if reading.complete:
         return "completed", "imported" if reading.record and reading.record.imported else ""
     record = reading.record
@@ -201,7 +201,7 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
 
 
 def _compute_rate(record: RunRecord, beat: Heartbeat | None) -> float | None:
-    # Both times are of the clock of the machine that runs it.
+    # Both times are by the clock of the machine that runs it.
     started = record.timings.started
     if beat is None or started is None or not 0 < beat.time - started < _MAX_SECONDS:
         return None
@@ -244,7 +244,7 @@ def query_runs(folders: Iterable[Path]) -> SlurmQueue:
 
 
 def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
-    """Make sure that it is known which runs are queued, where some may be.
+    """Check that Slurm has said which runs are queued, if some may be.
 
     Raises:
         RunsFailedError: None of Slurm's commands answered.
@@ -263,7 +263,7 @@ def find_study_folders(runs: Iterable[RunState]) -> list[Path]:
 
 
 class PreflightOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a preflight that was a job of its own.
+    """Outcome of a preflight that was submitted as a job.
 
     Attributes:
         state: `queued`, `under way`, `passed` or `failed`.
@@ -275,7 +275,7 @@ class PreflightOutcome(msgspec.Struct, frozen=True):
 
 
 def read_last_preflight(study: Path) -> tuple[Path, PreflightOutcome] | None:
-    """File and content of what became of a study's last preflight that was a job."""
+    """Return file and content of the outcome of a study's last preflight that was a job."""
     found = []
     for file in study.glob(f"{SLURM_FOLDER}/*/{PREFLIGHT_FILE}"):
         with contextlib.suppress(OSError, UnusableError, msgspec.MsgspecError, UnicodeDecodeError):

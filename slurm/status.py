@@ -60,7 +60,7 @@ def count_states(runs: Iterable[RunState]) -> dict[str, int]:
 
 
 def estimate_seconds_left(runs: Sequence[RunState]) -> float | None:
-    """Time until all that runs or is queued has ended, at the rates and width of now."""
+    """Estimate the time until all running and queued runs end, at present rates and parallelism."""
     going = [run for run in runs if run.state == "running"]
     speeds: dict[tuple[str, str], float] = {}
     for run in going:
@@ -74,7 +74,7 @@ def estimate_seconds_left(runs: Sequence[RunState]) -> float | None:
     ]
     if not speeds or not left:
         return None
-    # Many in parallel: not less than what the slowest has still to do.
+    # Runs are parallel: at least the time that the slowest still needs.
     longest = max(max(run.steps - run.step, 0) / run.rate for run in going if run.rate)
     seconds = max(longest, estimate_remaining_seconds(left, speeds, len(going)) or 0.0)
     return seconds if seconds < _MAX_SECONDS else None
@@ -168,7 +168,7 @@ def _render_running(runs: list[RunState], longest: int) -> list[Any]:
 
 
 def _has_reason(run: RunState) -> bool:
-    """Return whether there is more to say than how many there are: also of one that comes back."""
+    """Return whether a run is listed with its reason; also one that is queued to resume."""
     return run.state in _STATES_WITH_REASON or (
         run.state == "queued" and run.resume_step is not None
     )
@@ -197,12 +197,12 @@ def _render_omitted(runs: Sequence[RunState], longest: int) -> list[Text]:
 
 
 def _to_plain_text(text: object) -> Text:
-    """Return text that is shown as it is: neither rich nor the terminal finds an order in it."""
+    """Return text that is shown literally, without markup of rich or codes of the terminal."""
     return Text(escape_unprintable(str(text)))
 
 
 def _format_end_time(seconds: float) -> str:
-    """Return the time so many seconds from now; empty where no calendar has it."""
+    """Return the time `seconds` from now; empty if no date can represent it."""
     try:
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
         return end.strftime("%a %d %b %H:%M")

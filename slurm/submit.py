@@ -21,7 +21,7 @@ _DEFAULT_ARRAY_SIZE = 1001
 
 
 class _ArrayExecutor(SlurmExecutor):
-    """Submitit's, which can also write a script where there is no Slurm."""
+    """Submitit's executor, which can also write a script where there is no Slurm."""
 
     @classmethod
     def affinity(cls) -> int:
@@ -35,7 +35,7 @@ class _ArrayExecutor(SlurmExecutor):
 
 
 def get_max_array_size() -> int:
-    """Most jobs that this cluster takes in one array; Slurm's own default where unknown."""
+    """Return the largest number of jobs in an array here, or Slurm's default if that is unknown."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_slurm("scontrol", "show", "config") or "")
     return int(match[1]) if match else _DEFAULT_ARRAY_SIZE
 
@@ -47,7 +47,7 @@ def submit_arrays(
     specs: Mapping[Path, RunSpec],
     options: Mapping[str, Any] | None = None,
 ) -> list[SubmissionRecord]:
-    """Submit arrays; each is recorded before.
+    """Submit arrays; each is recorded before it is queued.
 
     Args:
         study_folder: Folder of the study.
@@ -79,7 +79,7 @@ def submit_arrays(
                 RunJob(_make_job_limits(array, settings)), _list_folders(array)
             )
         except (FailedJobError, FailedSubmissionError, OSError, RuntimeError) as error:
-            # The last where Slurm is missing here: submitit looks for srun.
+            # The last one if Slurm is missing here: submitit looks for srun.
             record.discard()
             words = str(error).strip()
             raise RunsFailedError(f"sbatch refused {record.name}: {words} {left}") from error
@@ -93,7 +93,7 @@ def submit_arrays(
 def submit_job(
     record: SubmissionRecord, array: JobArray, settings: SlurmSettings, job: Callable[[], None]
 ) -> str:
-    """Queue one job of another kind than runs, and return its number.
+    """Queue one job that is not a job of runs, and return its number.
 
     Raises:
         RunsFailedError: Slurm refused it.
@@ -126,7 +126,7 @@ def _list_folders(array: JobArray) -> list[list[str]]:
 def _make_executor(
     record: SubmissionRecord, array: JobArray, settings: SlurmSettings
 ) -> _ArrayExecutor:
-    # How often a job may come back is decided in `RunJob`, which knows why it ended.
+    # `RunJob` decides how often a job is queued again, since it knows why it ended.
     executor = _ArrayExecutor(record.folder, max_num_timeout=1_000_000, python=settings.python)
     executor.update_parameters(**_make_parameters(record, array, settings))
     return executor
