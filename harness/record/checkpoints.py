@@ -120,7 +120,7 @@ class CheckpointStore:
             state: Nested dicts by text, lists, plain values and arrays.
 
         Raises:
-            OSError: For example a full disk; the checkpoints are as they were.
+            OSError: For example a full disk; the earlier checkpoints are unchanged.
             LockLostError: The folder has another writer now.
         """
         self._make_folder()

@@ -119,7 +119,7 @@ def write_atomically(
         staging: Folder for the temporary file, on the same file system, if another one.
 
     Raises:
-        OSError: The disk is full or the folder cannot be written; `path` is as it was.
+        OSError: The disk is full or the folder cannot be written; `path` is unchanged.
     """
     temporary = (staging or path.parent) / f".{path.name[:200]}.{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -153,7 +153,7 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
         write: Receives the temporary name, which has the suffix of `path`.
 
     Raises:
-        OSError: The folder cannot be written to; `path` is as it was.
+        OSError: The folder cannot be written to; `path` is unchanged.
     """
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:

@@ -255,7 +255,7 @@ class RunFolder:
             self.content | changes | {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
         )
         content.pop(CHECKSUM_FIELD, None)
-        # Through the encoder and back, so that the hash is of what a reader will see.
+        # Encoded and decoded first: the hash must be of the values that a reader will see.
         content = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
         content[CHECKSUM_FIELD] = compute_checksum(content)
         self._lease.write(RUN_FILE, make_json_writer(content))

@@ -74,7 +74,7 @@ def write_imported_run(
     )
     raw = file.getvalue()
     record = _encode_record(_make_record(evaluations, spec, settings, source, failure, raw))
-    # Hidden folders hold no runs, so that nobody reads it before it is whole.
+    # Searches for runs skip hidden folders, so that nobody reads it before it is complete.
     temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)
     try:
@@ -123,7 +123,7 @@ def _make_record(
         "files": {EVALUATIONS_FILE: hashlib.sha256(raw).hexdigest()},
         "sizes": {EVALUATIONS_FILE: len(raw)},
     }
-    # Through the encoder and back, so that the hash is of what a reader will see.
+    # Encoded and decoded first: the hash must be of the values that a reader will see.
     encoded = msgspec.json.encode(to_plain_json(content))
     decoded = msgspec.json.decode(encoded, type=dict[str, Any])
     return {**decoded, CHECKSUM_FIELD: compute_checksum(decoded)}

@@ -168,7 +168,7 @@ def find_study_folder(folder: Path) -> Path | None:
 
 
 def find_results_dir(folder: Path, named: RunPath) -> Path | None:
-    """Return the folder above the study; None if the run's path differs from `named` elsewhere."""
+    """Return the folder above the study; None if more than study and variant is not as `named`."""
     place = parse_run_path(folder)
     if dataclasses.replace(place, study=named.study, variant=named.variant) != named:
         return None

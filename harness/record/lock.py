@@ -152,7 +152,7 @@ class RunLock:
 
         Raises:
             LockLostError: The folder has another writer now; nothing was changed.
-            OSError: For example a full disk; the file is as it was.
+            OSError: For example a full disk; the file is unchanged.
         """
         self._guard(lambda: write_atomically(self.folder / name, write, self.staging))
 
@@ -171,7 +171,7 @@ class RunLock:
 
         Raises:
             LockLostError: The folder has another writer now; nothing was changed.
-            OSError: For example a full disk; the file is as it was.
+            OSError: For example a full disk; the file is unchanged.
         """
         waypoint = self.staging / Path(name).name
 

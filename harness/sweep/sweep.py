@@ -200,7 +200,7 @@ def initialize_runs(
         those that are complete.
 
     Raises:
-        SpecError: A folder cannot be written or belongs to another run; all are as they were.
+        SpecError: A folder cannot be written or belongs to another run; all changes are undone.
     """
     pending: dict[Path, PreparedRun] = {}
     others: dict[Path, str | None] = {}
