@@ -1,8 +1,8 @@
-"""Many tasks at once: mean, median, interquartile mean, optimality gap, profiles, improvement.
+"""Aggregates over tasks: mean, median, interquartile mean, optimality gap, profiles, improvement.
 
-They are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice" (2021), with the stratified percentile bootstrap: seeds are drawn anew within each
-task, for many resamples at once. Tasks count alike everywhere, also with unequal numbers of seeds.
+Definitions are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice" (2021), with the stratified percentile bootstrap: seeds are resampled within each task,
+for many resamples at once. All tasks have the same weight, also with unequal numbers of seeds.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from parallax.analysis.stats.moments import FloatArray
 
-# Resamples drawn at a time: it bounds memory, and is part of what a seed stands for.
+# Resamples drawn at a time: this bounds memory. Another value changes the draws of a seed.
 CHUNK_SIZE = 10_000
 
 ResampleCounts = NDArray[np.uint8] | NDArray[np.uint16]
@@ -26,8 +26,8 @@ def draw_resample_counts(
 ) -> Iterator[ResampleCounts]:
     """Draw the number of occurrences of each value in each resample.
 
-    Counts take the place of the resamples themselves: means are products with them, and
-    sorting is done once for all resamples.
+    Counts replace the resamples themselves: means are matrix products with counts, and values are
+    sorted once for all resamples.
 
     Args:
         sizes: Values per task, at least 1 each.
@@ -45,7 +45,7 @@ def draw_resample_counts(
 def _draw_task_counts(size: int, columns: int, rng: np.random.Generator) -> ResampleCounts:
     kind = np.uint8 if size < 256 else np.uint16
     counts = np.zeros((size, columns), dtype=kind)
-    if size > 16:  # comparing every draw with every value would cost more than sorting out
+    if size > 16:  # comparing every draw with every value would be slower
         drawn = rng.multinomial(size, np.full(size, 1 / size), size=columns)
         return np.ascontiguousarray(drawn.T.astype(kind))
     drawn = rng.integers(size, size=(size, columns), dtype=kind)
@@ -68,7 +68,7 @@ class AggregateScores:
 
     Attributes:
         names: The k implementations.
-        point: float[k, 4], in the order of `NAMES`.
+        point: float[k, 4], in the order of `AGGREGATE_NAMES`.
         low: float[k, 4], lower ends of the intervals.
         high: float[k, 4], upper ends.
         seeds: Per implementation the number of seeds in each task.
@@ -97,9 +97,9 @@ def compute_aggregates(
     Args:
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         rng: Source of the resamples.
-        resamples: How many.
+        resamples: Number of resamples.
         level: Level of the intervals.
-        target: Score above which the optimality gap counts nothing.
+        target: Score from which on the optimality gap is 0.
     """
     points, ends = [], []
     for tasks in scores.values():
@@ -124,7 +124,7 @@ def compute_percentile_interval(values: FloatArray, level: float) -> tuple[Float
 
 
 def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float) -> FloatArray:
-    """float[4, resamples], in the order of `NAMES`."""
+    """float[4, resamples], in the order of `AGGREGATE_NAMES`."""
     starts = np.cumsum([0, *(len(task) for task in tasks)])
     means = np.stack(
         [
@@ -133,7 +133,7 @@ def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float
         ]
     )
     values = np.concatenate(list(tasks))
-    # Each value counts 1 / (its task's values x tasks), so that tasks count alike.
+    # Each value has the weight 1 / (its task's values x tasks), so that tasks weigh the same.
     share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
     gap = target - (np.minimum(values, target) * share) @ counts
     mean = (values * share) @ counts
@@ -142,18 +142,18 @@ def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float
     )
 
 
-_MAX_REPEATS = 2**40  # beyond that, tasks count alike but for rounding
+_MAX_REPEATS = 2**40  # above this, tasks weigh the same up to rounding
 
 
 def compute_interquartile_mean(tasks: TaskScores, counts: ResampleCounts) -> FloatArray:
     """Mean of the middle half of all values, after cutting whole values as scipy does.
 
-    Where tasks have unequal numbers of values, each value is taken as often as makes the tasks
-    equally large.
+    If tasks have unequal numbers of values, each value is repeated so that all tasks have equally
+    many.
 
     Args:
         tasks: One float[n] of values per task.
-        counts: int[all values, resamples], how often each occurs, as of `draw_resample_counts`.
+        counts: int[all values, resamples], how often each occurs, from `draw_resample_counts`.
 
     Returns:
         float[resamples].
@@ -166,9 +166,9 @@ def compute_interquartile_mean(tasks: TaskScores, counts: ResampleCounts) -> Flo
     cut = int(0.25 * n)
     kind = np.uint8 if n < 256 else np.uint32 if n < 2**32 else np.uint64
     often = often[order][:, None].astype(kind)
-    # Values up to each place; between the cuts, differences of it are how often each counts.
+    # Cumulative counts, clipped at the cuts: their differences are how often each value counts.
     upto = np.clip(np.cumsum(counts[order] * often, axis=0, dtype=kind), cut, n - cut)
-    # The sum by parts: every step up to the next value is weighted by what lies above it.
+    # Summation by parts: each step to the next value is weighted by the count of values above it.
     exact = np.float32 if n < 2**16 else np.float64
     above = ((n - cut) - upto[:-1].astype(exact)).astype(exact)
     steps = (np.diff(ordered) / (n - 2 * cut)).astype(np.float64)
@@ -230,7 +230,7 @@ def compute_profiles(
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         thresholds: float[m].
         rng: Source of the resamples.
-        resamples: How many.
+        resamples: Number of resamples.
         level: Level of the intervals.
     """
     rows = []
@@ -266,7 +266,7 @@ def compute_improvement(
     Args:
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.
         rng: Source of the resamples.
-        resamples: How many.
+        resamples: Number of resamples.
         level: Level of the intervals.
     """
     drawn = {
@@ -330,7 +330,7 @@ class SampleEfficiency:
     """Curves of several implementations.
 
     Attributes:
-        curves: By name; each has steps of its own.
+        curves: Curve by name; steps can differ between curves.
         level: Level of the intervals.
         resamples: Bootstrap resamples behind them.
     """
@@ -352,7 +352,7 @@ def compute_sample_efficiency(
         scores: Per implementation float[k] steps, and one float[n, k] of normalized scores per
             task, n at least 1.
         rng: Source of the resamples.
-        resamples: How many.
+        resamples: Number of resamples.
         level: Level of the intervals.
     """
     curves = {
@@ -382,11 +382,11 @@ def _compute_efficiency_curve(
 
 
 def thin_evaluations(count: int, most: int = MAX_CURVE_STEPS) -> list[int]:
-    """Return indices of at most so many of `count` evaluations, evenly spaced, with the last.
+    """Return indices of at most `most` of `count` evaluations, evenly spaced, with the last.
 
     Args:
-        count: Evaluations.
-        most: How many to take.
+        count: Number of evaluations.
+        most: Largest number of indices.
     """
     if count <= most:
         return list(range(count))

@@ -1,9 +1,9 @@
 """Variance of scores: between frameworks by levels of alignment, seeds, evaluation episodes.
 
-The variance of a score between frameworks is estimated at each level. What it loses from each
-framework's own hyperparameters to equal ones is ascribed to hyperparameters, what it loses from
-equal hyperparameters to equal updates to code. Frameworks are the six that were trained, not a
-sample: nothing here is a statement about others.
+The variance of a score between frameworks is estimated at each level. Its decrease from each
+framework's own hyperparameters to equal ones is attributed to hyperparameters, its decrease from
+equal hyperparameters to equal updates to code. The six trained frameworks are not a random sample:
+the results say nothing about other frameworks.
 """
 
 import dataclasses
@@ -38,9 +38,9 @@ class VarianceShares:
     """Shares of the variance of a score at each framework's own hyperparameters; they add up to 1.
 
     Attributes:
-        hyperparameters: What equal hyperparameters remove.
-        code: What equal updates remove after that.
-        residual: What is left between frameworks with equal updates.
+        hyperparameters: Share that equal hyperparameters remove.
+        code: Share that equal updates remove after that.
+        residual: Share that remains between frameworks with equal updates.
         seeds: Variance between seeds of one framework.
     """
 
@@ -66,8 +66,8 @@ class ShareIntervals:
         shares: The estimate.
         low: Lower bounds, float64[4], in the order of `SHARE_NAMES`.
         high: Upper bounds.
-        equal: What is left between frameworks at equal hyperparameters, code and residual
-            together: estimate, lower and upper bound.
+        equal: Share that remains between frameworks at equal hyperparameters (code and residual):
+            estimate, lower and upper bound.
     """
 
     shares: VarianceShares
@@ -153,8 +153,8 @@ def decompose_spread(
 ) -> ShareIntervals:
     """Estimate variance shares with bootstrap intervals over seeds.
 
-    Without scores at `lockstep`, nothing is known of the residual: all that equal hyperparameters
-    leave is ascribed to code, and the residual is 0.
+    Without scores at `lockstep` the residual is unknown: it is set to 0, and the whole variance
+    that remains at equal hyperparameters is attributed to code.
 
     Args:
         levels: Scores at `defaults` and `exact`, and at `lockstep` where there are some.
@@ -201,7 +201,7 @@ def compute_spread_interval(
         resamples: Number of bootstrap samples.
 
     Returns:
-        Its ends: square roots of those of the variance, 0 where these are below 0.
+        Lower and upper end: square roots of those of the variance, 0 where these are below 0.
     """
     found = _bootstrap_framework_variance(scores, generator, resamples)
     ends = _compute_basic_interval(found.estimate, found.world, found.draws, confidence)
@@ -211,15 +211,15 @@ def compute_spread_interval(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _BootstrappedVariance:
-    """Variance between and within frameworks: estimates, values of the world, draws from it.
+    """Variance between and within frameworks: estimates, bootstrap draws, and their true values.
 
-    In the resampled world the true means are the observed ones, which spread more than the
-    estimate says, by the noise of the seeds; so intervals are basic ones (Davison & Hinkley 1997,
-    section 5.2), of deviations from the values of that world and not from the estimate.
+    The bootstrap treats the observed means as the true ones. Noise of the seeds makes these vary
+    more than the estimate says. So basic intervals (Davison & Hinkley 1997, section 5.2) use the
+    deviations of draws from the variance of the observed means, not from the estimate.
 
     Attributes:
         estimate: float64[2], between and within.
-        world: float64[2].
+        world: float64[2], true values in the bootstrap.
         draws: float64[resamples, 2].
     """
 
@@ -244,8 +244,8 @@ def _bootstrap_framework_variance(
 ) -> _BootstrappedVariance:
     """Resample seeds within each task and framework.
 
-    Deviations of n seeds from their mean are drawn n / (n - 1) times as large in variance, which
-    is too small by that factor otherwise (Davison & Hinkley 1997, section 2.4).
+    Deviations of n seeds from their mean are scaled by sqrt(n / (n - 1)). Otherwise the variance
+    of resamples is too small by (n - 1) / n (Davison & Hinkley 1997, section 2.4).
     """
     estimate = estimate_framework_variance(scores)
     world, draws = np.zeros(2), np.zeros((resamples, 2))
@@ -285,8 +285,8 @@ class CrossedVariance:
 def estimate_crossed_variance(scores: NDArray[np.float64]) -> CrossedVariance:
     """Estimate the components of a balanced two-way layout by its expected mean squares.
 
-    Recipes and implementations are taken as random (Searle, Casella & McCulloch 1992, section
-    4.3), so that components are comparable; none is cut at zero.
+    Recipes and implementations are random effects (Searle, Casella & McCulloch 1992, section 4.3),
+    so that components are comparable; negative estimates are not set to zero.
 
     Args:
         scores: float64[recipes, implementations, seeds], at least two of each.
@@ -319,10 +319,10 @@ class VarianceComponents:
     Attributes:
         n: Number of seeds.
         episodes: Episodes per evaluation; the smallest number if seeds differ.
-        total: Variance of scores over seeds, s^2: what tests call the variance of seeds.
+        total: Variance of scores over seeds, s^2, which tests use.
         noise: Part of it that comes from the finite number of episodes.
-        between: `total - noise`, the variance of true scores between seeds; unbiased, and negative
-            where chance makes it so.
+        between: `total - noise`, the variance of true scores between seeds; unbiased, so it can be
+            negative.
     """
 
     n: int

@@ -1,7 +1,7 @@
-"""Effect sizes with intervals, and how many seeds would decide a comparison.
+"""Effect sizes with intervals, and the number of seeds needed to decide a comparison.
 
-Hedges' g and the probability of improvement; power takes the measured means and deviations for
-the true ones.
+Hedges' g and the probability of improvement; power assumes that the measured means and deviations
+are the true ones.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def compute_hedges_g(
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = np.sqrt(((n - 1) * first.sd**2 + (m - 1) * second.sd**2) / freedom)
         gap = first.mean - second.mean
-        # Rounding must not make an effect out of equal constants.
+        # Rounding errors must not turn equal constants into an effect.
         d = np.where((pooled == 0) & (gap == 0), 0.0, gap / pooled)
         correction = np.exp(
             special.gammaln(freedom / 2)
@@ -76,8 +76,8 @@ def compute_improvement_interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the 95% interval for a probability of improvement.
 
-    Newcombe's method 5 (Statistics in Medicine 25, 2006, 559-573): the ends are where the
-    estimate is 1.96 standard errors away, with the error that belongs to the end. It does
+    Newcombe's method 5 (Statistics in Medicine 25, 2006, 559-573): each end is 1.96 standard
+    errors from the estimate, with the standard error computed at that end. The interval does
     not shrink to a point where one sample lies wholly above the other.
 
     Args:
@@ -129,7 +129,7 @@ def compute_difference_power(
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(gap) / error
     shift = np.minimum(shift, 30.0)  # beyond that, scipy's series are slow and the power is 1
-    # scipy gives NaN for the far tail on the other side where that is next to nothing.
+    # scipy returns NaN for the tail on the other side where it is almost 0.
     wrong_side = np.nan_to_num(stats.nct.cdf(-critical, freedom, shift))
     power = stats.nct.sf(critical, freedom, shift) + wrong_side
     power = np.where(shift > critical + 8, 1.0, power)
@@ -153,9 +153,9 @@ def compute_equivalence_power(
         sds: The two true standard deviations, each float[...].
         n: float[...], seeds per framework, at least 2.
         alpha: float[...], level of the test.
-        margin: float[...], largest difference that counts as none.
-        rooms: Largest distance of an unobserved run from each mean, float[...] each; infinite where
-            nothing is known, 0 for two one-sided tests alone.
+        margin: float[...], largest difference that counts as equivalent.
+        rooms: Largest distance of an unobserved run from each mean, float[...] each; infinite if
+            unknown, 0 for two one-sided tests alone.
     """
     error, freedom = _compute_standard_error(sds, n)
     known = np.isfinite(rooms[0]) & np.isfinite(rooms[1])
@@ -163,9 +163,9 @@ def compute_equivalence_power(
     hidden = compute_unobserved_allowance(n, alpha, (lower, upper))
     with np.errstate(divide="ignore", invalid="ignore"):
         critical = np.where(error == 0, 0.0, stats.t.isf(np.asarray(alpha), freedom) * error)
-        # Quantiles of independent parts add up about as their squares do.
+        # The squares of quantiles of independent parts approximately add up.
         critical = np.maximum(critical, np.hypot(hidden, stats.norm.isf(alpha) * error))
-        # Seen from the nearer end; the chance to miss the farther one is taken off.
+        # Power at the nearer end of the margin, minus the chance to fail at the farther end.
         near = (np.asarray(margin) - np.abs(gap) - critical) / error
         far = (np.asarray(margin) + np.abs(gap) - critical) / error
     power = np.maximum(0.0, stats.t.cdf(near, freedom) + stats.t.cdf(far, freedom) - 1)
@@ -182,7 +182,7 @@ def estimate_seeds_needed(
     rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
     grid: FloatArray | None = None,
 ) -> FloatArray:
-    """Return seeds per framework after which a verdict, either way, is likely.
+    """Return seeds per framework at which a verdict (different or equivalent) is likely.
 
     Args:
         gap: float[k], differences of means.
@@ -191,7 +191,7 @@ def estimate_seeds_needed(
         margin: float[k], margins of equivalence.
         power: Requested probability of a verdict.
         rooms: Largest distance of an unobserved run from each mean, float[k] each.
-        grid: Sizes to choose from, increasing; every one up to 50, then in steps, if None.
+        grid: Sizes to choose from, increasing; if None, every size up to 50, then in steps.
 
     Returns:
         float[k], whole numbers up to `MAX_SEEDS`; infinite where more are needed, NaN
@@ -219,11 +219,11 @@ def estimate_seed_range(
 ) -> tuple[float, float]:
     """Estimate the 80% range of the seeds needed, from the uncertainty of the measured values.
 
-    Means and deviations are drawn as they may truly be, given normal samples of these sizes, and
-    the need is taken for each of them.
+    True means and deviations are drawn given the measured ones of normal samples, and the seeds
+    needed are estimated for each draw.
 
     Args:
-        pair: What was measured of the two frameworks, one number each.
+        pair: Moments of the scores of the two frameworks, one number each.
         alpha: Level of the tests.
         margin: Margin of equivalence.
         rng: Source of the draws.
@@ -231,8 +231,8 @@ def estimate_seed_range(
         rooms: Largest distance of an unobserved run from each mean.
 
     Returns:
-        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known. Equal
-        values in both samples do not tell the deviation.
+        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known, as if
+        the values of each sample are equal.
     """
     means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
     if not np.isfinite([*means, *sds]).all() or min(sizes) < 2 or not any(sds):
@@ -263,7 +263,7 @@ _COARSE_GRID = np.unique(np.round(np.geomspace(2, MAX_SEEDS, 60)))
 
 
 def _make_size_grid() -> FloatArray:
-    """Return every size up to 50, then steps of about 3%, rounded up: more is not known anyway."""
+    """Return every size up to 50, then steps of about 3%: estimates are not more precise."""
     coarse = np.unique(np.ceil(np.geomspace(50, MAX_SEEDS, 100)))
     return np.concatenate([np.arange(2.0, 50.0), coarse])
 

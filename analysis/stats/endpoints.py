@@ -1,10 +1,10 @@
-"""Endpoints: the one number of a run that verdicts are on, taken from its learning curve.
+"""Endpoints: the single score of a run that verdicts compare, computed from its learning curve.
 
 `final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
 under the curve divided by its length, that is the return averaged over training; normalized, it is
-the area under the normalized curve, since both are linear. An evaluation at step 0 is no part of
-it: whether the untrained policy was evaluated must not change what a training scores. `steps-P`
-asks when a run reached P% of the way to the published score, or a solved task without one.
+the area under the normalized curve, since both are linear. It leaves out an evaluation at step 0:
+the score must not depend on whether the untrained policy was evaluated. `steps-P` is the time at
+which a run reached P% of the way to the published score, or to a solved task without one.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Endpoint:
 
     @property
     def evaluations(self) -> int:
-        """Number of last evaluations that are averaged; 0 where that is not how it works."""
+        """Number of last evaluations that are averaged; 0 for `auc` and `steps-P`."""
         found = _LAST.fullmatch(self.name)
         return 1 if self.name == FINAL else int(found[1]) if found else 0
 
@@ -115,14 +115,14 @@ class Endpoint:
 
 
 def _find_first_trained(steps: NDArray[np.int64]) -> int:
-    """Return the index of the first evaluation of a policy that was trained, if there is one."""
+    """Return the index of the first evaluation after step 0, or 0 if there is none."""
     return int(len(steps) > 1 and steps[0] == 0)
 
 
 def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> float:
     """Average a curve over steps by the trapezoidal rule.
 
-    It goes from the first evaluation after step 0 to the last one.
+    The average runs from the first evaluation after step 0 to the last one.
 
     Args:
         steps: int64[E], increasing.

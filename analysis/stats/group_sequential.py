@@ -1,10 +1,10 @@
 """Group-sequential tests: p-values that stay valid when checked after every batch of seeds.
 
-An ordinary test that is repeated finds differences that are not there: six checks at 5% give about
-14% false positives. Here the level is spent gradually (Lan and DeMets, Biometrika 70, 1983), with
-linear spending: a share n / N of it by the time that n of at most N seeds are trained. The chance
-that a true null hypothesis is ever rejected stays below the level, however many checks there are,
-if N and the sizes at the checks do not depend on the scores.
+Repeating an ordinary test increases its false positive rate: six checks at 5% give about 14%. Here
+the level is spent gradually (Lan and DeMets, Biometrika 70, 1983), with linear spending: a share
+n / N of it once n of at most N seeds are trained. The probability that a true null hypothesis is
+ever rejected stays below the level, however many checks there are, if N and the sizes at the
+checks do not depend on the scores.
 """
 
 import functools
@@ -16,7 +16,7 @@ from scipy import stats
 
 from parallax.analysis.stats.moments import FloatArray
 
-# Levels between which sequential p-values are interpolated; beyond them they are 1 or the least.
+# Levels for the interpolation of sequential p-values; outside, they are the lowest level or 1.
 INTERPOLATION_LEVELS = np.geomspace(1e-10, 0.5, 100)
 _NODES = 121
 
@@ -34,8 +34,8 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
         alpha: float[a], chance of a false positive over all checks.
 
     Returns:
-        float[checks, a]. The first is the share of `alpha` spent; later ones are larger than
-        what they spend, since part of what they would find was found before.
+        float[checks, a]. The first is the share of `alpha` spent. Later ones are larger than the
+        share they spend, since earlier checks already rejected in part of the cases.
     """
     spent = np.atleast_1d(np.asarray(alpha, dtype=np.float64)) / most
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
@@ -59,12 +59,11 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
 def compute_sequential_p(p_values: ArrayLike, sizes: Sequence[int], most: int) -> FloatArray:
     """Compute the smallest level at which some check so far would have rejected.
 
-    Valid at any check, for whatever reason training stopped there, and usable as any p-value, for
-    instance in Holm's correction. Values above 0.5 are returned as 1.
+    It is valid at any check, whatever the reason to stop there, and can be used like any p-value,
+    for instance in Holm's correction. Values above 0.5 are returned as 1.
 
     Args:
-        p_values: float[checks, ...], ordinary two-sided p-values of all seeds up to each
-            check;
+        p_values: float[checks, ...], ordinary two-sided p-values of all seeds up to each check;
             NaN where a test could not be made.
         sizes: Seeds at each check, increasing.
         most: Seeds after which the study ends in any case.
@@ -105,12 +104,12 @@ def compute_one_sided_sequential_p(
 
 @functools.lru_cache(maxsize=256)
 def _compute_level_table(sizes: tuple[int, ...], most: int) -> FloatArray:
-    # Increasing in the level, as np.interp needs, but for rounding.
+    # np.interp needs increasing values, which rounding errors can violate.
     return np.maximum.accumulate(compute_nominal_levels(sizes, most, INTERPOLATION_LEVELS), axis=1)
 
 
 def _solve_bound(at: FloatArray, mass: FloatArray, step: float, chance: FloatArray) -> FloatArray:
-    """float[a], distance from 0 that the sum first goes beyond with the given chance."""
+    """Return float[a], the absolute value that the sum first exceeds with the given probability."""
     low = np.zeros(len(chance))
     high = np.abs(at).max(axis=1) + 12 * step
     for _ in range(60):

@@ -18,7 +18,7 @@ RESAMPLES = 10_000
 
 
 def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Means of `EFFICIENCY_RESAMPLES` resamples; the columns share their draws.
+    """Means of `RESAMPLES` resamples; the columns share their draws.
 
     Args:
         samples: float[n, ...], finite.
@@ -46,7 +46,7 @@ def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any
 
 
 def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> tuple[Any, Any]:
-    """Return the ends of the BCa interval (Efron 1987), each column on its own.
+    """Return the ends of the BCa interval (Efron 1987) of each column.
 
     Args:
         samples: float[n, ...], n at least 2.
@@ -54,13 +54,13 @@ def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> 
         level: Level of the interval.
     """
     centre, tail = samples.mean(axis=0), (1 - level) / 2
-    # Many resamples of few values have the very same mean; rounding must not split them.
+    # Many resamples of few values have the same mean; rounding errors must not break these ties.
     size = np.abs(samples).max(axis=0) + np.ptp(samples, axis=0)
     noise = 8 * len(samples) * np.finfo(np.float64).eps * size
     below = ((means < centre - noise).mean(axis=0) + (means <= centre + noise).mean(axis=0)) / 2
     bias = stats.norm.ppf(below)
     ordered = np.sort(means, axis=0)
-    away = samples - centre  # the jackknife's deviations, but for a factor
+    away = samples - centre  # proportional to the jackknife's deviations
     with np.errstate(divide="ignore", invalid="ignore"):
         acceleration = (away**3).sum(axis=0) / (6 * (away**2).sum(axis=0) ** 1.5)
         ends = []
@@ -73,7 +73,7 @@ def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> 
 
 
 def _compute_column_quantiles(ordered: FloatArray, share: FloatArray) -> FloatArray:
-    """Linear quantile of each column at a share of its own."""
+    """Return the linear quantile of each column, each at its own share."""
     place = np.nan_to_num(np.asarray(share)) * (len(ordered) - 1)
     lower = np.floor(place).astype(np.intp)
     upper = np.minimum(lower + 1, len(ordered) - 1)
@@ -96,7 +96,7 @@ class ConfidenceInterval:
         low: Lower end; NaN below two values.
         high: Upper end; NaN below two values.
         n: Number of values.
-        method: One of `METHODS`, or `welch`.
+        method: One of `INTERVAL_METHODS`, or `welch`.
     """
 
     mean: float
@@ -115,7 +115,7 @@ def compute_interval(
 
     Args:
         values: float[n], finite.
-        method: One of `METHODS`, see `bounds`.
+        method: One of `INTERVAL_METHODS`, see `compute_interval_bounds`.
         rng: Source of the resamples; needed for `bootstrap` and `bca` only.
     """
     samples = np.asarray(values, dtype=np.float64)
@@ -126,7 +126,7 @@ def compute_interval(
 def compute_interval_bounds(
     samples: FloatArray, method: str = "t", rng: np.random.Generator | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Means and the ends of their 95% intervals, each column on its own.
+    """Compute means and the ends of their 95% intervals for each column.
 
     `t` is mean +- t(0.975, n - 1) s / sqrt(n) with the sample deviation s (Student 1908);
     `thesis` is mean +- 1.96 d / sqrt(n) with the population deviation d, which covers less
@@ -136,7 +136,7 @@ def compute_interval_bounds(
 
     Args:
         samples: float[n, ...], finite.
-        method: One of `METHODS`.
+        method: One of `INTERVAL_METHODS`.
         rng: Source of the resamples; needed for `bootstrap` and `bca` only.
 
     Returns:

@@ -39,7 +39,7 @@ def compute_moments(values: FloatArray) -> SampleMoments:
     """
     n = len(values)
     mean = float(values.mean()) if n else math.nan
-    # The mean of equal values is rarely exact: without this, constant samples have a deviation.
+    # The mean of equal values is rarely exact: constant samples would get a deviation above 0.
     constant = n > 1 and float(np.ptp(values)) == 0
     sd = 0.0 if constant else float(values.std(ddof=1)) if n > 1 else math.nan
     if constant:

@@ -31,8 +31,8 @@ class KillResult:
 
     Attributes:
         n: Number of pairs.
-        weaker: Pairs that are left out, since the original fails more often than its mutant; by
-            the published code only those in which that is significant.
+        weaker: Pairs that are left out because the original fails more often than its mutant; in
+            the published code only if that is significant.
         killed: Number of the other pairs with a significant difference.
         rate: `killed` / pairs that are not left out; NaN if all are.
         is_killed: Whether the rate is at least one half.
@@ -63,7 +63,7 @@ def evaluate_kill(
     if len(original) != len(mutant):
         raise ValueError(f"{len(original)} originals and {len(mutant)} mutants are no pairs")
     p = np.array([_compute_pair_p(*pair) for pair in zip(original, mutant, strict=True)])
-    # Tests are equally many where the paper counts failures; shares are the same then.
+    # The paper counts failures of equally many tests, for which comparing shares is the same.
     weaker = np.array([o.mean() < m.mean() for o, m in zip(original, mutant, strict=True)], bool)
     if as_published_code:
         weaker &= p < ALPHA
@@ -88,9 +88,9 @@ class TrivialityResult:
     """Share of tests in which a mutant fails and its original does not.
 
     Attributes:
-        share: Mean over pairs; not a number where no original ever succeeds.
-        pairs: Pairs whose original succeeds at least once, which the mean is over.
-        is_trivial: Whether it is more than 90%.
+        share: Mean over pairs; NaN if no original ever succeeds.
+        pairs: Number of pairs in the mean: those whose original succeeds at least once.
+        is_trivial: Whether the share is above 90%.
     """
 
     share: float
@@ -101,7 +101,7 @@ class TrivialityResult:
 def evaluate_triviality(
     original: PairSuccesses, mutant: PairSuccesses, *, as_published_code: bool = False
 ) -> TrivialityResult:
-    """From the replay of the original's training configurations.
+    """Compute triviality from the replay of the originals' training configurations.
 
     Args:
         original: Successes.
@@ -158,7 +158,7 @@ def compute_sensitivity(weak: float, strong: float, *, as_published_code: bool =
 
     Args:
         weak: Mutation score of the weak test generator.
-        strong: That of the strong one.
+        strong: Mutation score of the strong test generator.
         as_published_code: Follow the published code: 0 also if both are 0; three decimals.
 
     Returns:
@@ -175,7 +175,7 @@ def compute_sensitivity(weak: float, strong: float, *, as_published_code: bool =
 def find_closest_value(
     values: Sequence[float], original: float, eligible: Sequence[bool]
 ) -> int | None:
-    """Return the index of the eligible value closest to the original's, the first of several."""
+    """Return the index of the eligible value closest to the original's; the first if tied."""
     distances = [
         (abs(value - original), number)
         for number, (value, fits) in enumerate(zip(values, eligible, strict=True))

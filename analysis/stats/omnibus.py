@@ -65,7 +65,7 @@ def simulate_counts(
 ) -> NDArray[np.int64]:
     """Simulate how many Welch tests are significant among normal samples of equal means.
 
-    Deviations of few values are rough; pass those of `shrink_deviations`.
+    Deviations estimated from few values are imprecise; pass those from `shrink_deviations`.
 
     Args:
         items: Moments of k samples; only deviations and sizes are used.
@@ -92,7 +92,7 @@ def shrink_deviations(items: SampleMoments) -> SampleMoments:
 
     Deviations estimated from few values scatter more than the true ones, and many comparisons
     then depend on one sample; equal deviations scatter less than the true ones. The false positive
-    rate of half-way is measured by `benchmarks/existence.py`.
+    rate of shrinking half-way is measured by `benchmarks/existence.py`.
 
     Args:
         items: Samples of one setting.

@@ -161,7 +161,7 @@ def compute_stratified_permutation_p(
         gap += (a.mean(axis=1) - b.mean(axis=1)) / k
         variance += a.var(axis=1, ddof=1) / (n * k**2) + b.var(axis=1, ddof=1) / (len(two) * k**2)
         scale = max(scale, float(np.abs(both).max()))
-    # Rounding noise in place of a zero difference or deviation must not decide.
+    # Rounding errors in place of a zero difference or deviation must not decide the test.
     noise = 1e-12 * max(scale, 1e-300)
     gap = np.where(np.abs(gap) <= noise, 0.0, gap)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -176,7 +176,7 @@ def compute_stratified_difference_p(
     """Compute the p-value of "the means over strata differ by the margin or more".
 
     Only the range is assumed, as in `stats.unobserved_failures`, with the runs of all strata as one
-    sample: K strata of n runs leave as little room for unobserved failures as K n runs of one.
+    sample: K strata of n runs bound unobserved failures as well as K n runs of one.
 
     Args:
         first: Scores of one framework.

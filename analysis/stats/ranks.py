@@ -44,7 +44,7 @@ def compute_mid_ranks(signs: FloatArray) -> FloatArray:
     be transitive: of three, the outer ones may be separated and both tie with the middle.
 
     Args:
-        signs: float[k, k] from `separation`.
+        signs: float[k, k] from `compute_separation_signs`.
     """
     k = len(signs)
     above = (signs < 0).sum(axis=1)
@@ -82,7 +82,7 @@ def bootstrap_means(
     Args:
         items: Moments of k samples.
         scores: The samples, None for those that only have moments.
-        resamples: How many.
+        resamples: Number of resamples.
         rng: Source of the draws.
 
     Returns:
@@ -139,7 +139,7 @@ def simulate_tied_orders(
     """Return the orders of resampled means of items whose true means are all the same.
 
     Args:
-        items: Moments of k samples; their means do not count.
+        items: Moments of k samples; their means are ignored.
         samples: Number of simulated samples.
         resamples: Resamples of each.
         rng: Source of the draws.
@@ -195,7 +195,7 @@ def compute_gap_p(
 def simulate_gap_changes(
     frameworks: Sequence[SampleMoments], alpha: float, resamples: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Simulate whether some gap is found to differ although items are the same in all rankings.
+    """Simulate whether a gap tests as different although each item has one mean in all frameworks.
 
     Args:
         frameworks: Moments of the same k items in each; an item's true mean is taken to be the
@@ -228,7 +228,7 @@ def simulate_gap_changes(
 
 
 def _compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray) -> FloatArray:
-    """Return Welch's p-values of squared standard errors and what their freedom is made of."""
+    """Return Welch's p-values; `error` is squared, and the freedom is `error**2 / small`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
     return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)

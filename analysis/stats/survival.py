@@ -25,7 +25,7 @@ class CensoredTimes:
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[tuple[float, bool]]) -> "CensoredTimes":
-        """Make it from a time and a flag per run."""
+        """Create an instance from one time and flag per run."""
         times = np.array([time for time, _ in pairs], dtype=np.float64)
         return cls(times, np.array([flag for _, flag in pairs], dtype=np.bool_))
 
@@ -35,7 +35,7 @@ class CensoredTimes:
         return CensoredTimes(times, np.concatenate([self.reached, np.zeros(count, dtype=bool)]))
 
     def to_scipy(self) -> stats.CensoredData:
-        """Return what scipy's functions take."""
+        """Convert the times to the type that scipy's functions take."""
         return stats.CensoredData.right_censored(self.times, ~self.reached)
 
 

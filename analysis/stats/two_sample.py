@@ -47,7 +47,7 @@ def compute_contrast(plus: Sequence[SampleMoments], minus: Sequence[SampleMoment
     difference = sum(item.mean for item in plus) - sum(item.mean for item in minus)
     total = np.asarray(sum(part for part, _ in parts), dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Shares instead of squares: the smallest variances would underflow.
+        # Shares are squared because squares of the smallest variances would underflow.
         freedom = 1 / np.asarray(sum((part / total) ** 2 / (n - 1) for part, n in parts))
     freedom = np.where(total == 0, np.inf, freedom)
     return MeanContrast(np.asarray(difference, dtype=np.float64), np.sqrt(total), freedom)
@@ -136,7 +136,7 @@ def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.
 
 
 def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float:
-    """Compute what scipy's `permutation_test` returns, with the splits cached over pairs.
+    """Compute the p-value of scipy's `permutation_test`, with splits cached between pairs.
 
     scipy enumerates all splits again for each pair, which took most of the time of a report.
     """
@@ -163,7 +163,7 @@ def _compute_welch_statistic(first: FloatArray, second: FloatArray, axis: int) -
     n, m = first.shape[axis], second.shape[axis]
     difference = first.mean(axis=axis) - second.mean(axis=axis)
     squared = first.var(axis=axis, ddof=1) / n + second.var(axis=axis, ddof=1) / m
-    # Rounding noise in place of a zero deviation must not change the order of the splits.
+    # Rounding errors in place of a zero deviation must not change the order of the splits.
     scale = np.abs(difference) + np.abs(first).max(axis=axis) + np.abs(second).max(axis=axis)
     noise = 1e-12 * scale
     clean = np.where(np.abs(difference) <= noise, 0.0, difference)

@@ -82,7 +82,7 @@ def compute_equal_means_p(
     second: FloatArray | SampleMoments,
     ends: tuple[float, float],
 ) -> float:
-    """Compute the two-sided p-value of "the means are equal", as twice that of the clearer side.
+    """Compute the two-sided p-value of "the means are equal": twice the smaller one-sided p-value.
 
     Args:
         first: float[n] values, or their moments.
@@ -98,12 +98,12 @@ def compute_unobserved_allowance(
 ) -> FloatArray:
     """Compute how much unobserved values can change a difference of means, at a level.
 
-    It is the upper quantile of the sum of both samples' shifts, each a share of its room that
-    follows the distribution of the unobserved share in `compute_exceedance_p`.
+    It is the upper quantile of the sum of both samples' shifts. Each shift is its room times a
+    share with the distribution of the unobserved share in `compute_exceedance_p`.
 
     Args:
         n: float[...], values in each sample.
-        level: float[...], chance that it is more.
+        level: float[...], probability of a larger change.
         rooms: Largest distance of an unobserved value from each mean, float[...] each.
 
     Returns:
@@ -113,8 +113,8 @@ def compute_unobserved_allowance(
         *(np.asarray(item, dtype=np.float64) for item in (n, level, *rooms))
     )
     more, less = np.maximum(a, b), np.maximum(np.minimum(a, b), 0.0)
-    less = np.minimum(less, more * (1 - 1e-6))  # two equal ones have a formula of their own
-    # Exponential in place of beta shares, which for one sample is put right at the end.
+    less = np.minimum(less, more * (1 - 1e-6))  # the formula divides by their difference
+    # Exponential shares replace beta shares; the last step makes this exact for one sample.
     start, stop = np.zeros(n.shape), more * (40.0 + np.log(1 / level)) / n
     for _ in range(60):
         middle = (start + stop) / 2
@@ -129,7 +129,7 @@ def compute_unobserved_allowance(
 
 
 def _draw_means(sample: FloatArray | SampleMoments, role: int) -> FloatArray:
-    """float[DRAWS], randomly weighted means of the values; normal ones around a mean alone."""
+    """float[DRAWS], randomly weighted means of the values; normal draws for moments alone."""
     if isinstance(sample, SampleMoments):
         n = int(sample.n)
         return np.asarray(sample.mean + sample.sd / np.sqrt(n) * _draw_normal(n, role))
