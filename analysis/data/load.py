@@ -21,7 +21,7 @@ from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
 
-# Besides hyperparameters. A setting that a record lacks, as old ones do, conflicts with none.
+# Compared besides hyperparameters. A setting that an old record lacks conflicts with no value.
 COMPARED_SETTINGS = (
     *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
     *("eval_every", "evaluation_seed", "intervention", "acceleration"),
@@ -58,7 +58,7 @@ def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
 def separate_conflicting_runs(
     runs: Sequence[CompletedRun],
 ) -> tuple[tuple[CompletedRun, ...], tuple[str, ...]]:
-    """Give runs of one path but different settings variants of their own.
+    """Assign separate variants to runs that have the same path but different settings.
 
     Settings must agree over a study and variant, hyperparameters over a task, algorithm and set
     of hyperparameters.
@@ -102,7 +102,7 @@ def _separate_by_settings(
 
 
 def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
-    """Return the settings with several values, sorted; a missing setting is no value."""
+    """Return the settings with several values, sorted; missing settings are ignored."""
     found: dict[str, str] = {}
     different = set()
     for item in values:

@@ -26,8 +26,8 @@ class GeneratorResults(msgspec.Struct, frozen=True):
     Attributes:
         original: Successes of the originals, a list per pair.
         mutant: Successes of the mutants.
-        reason: Why there are none; empty where there are.
-        predictor_accuracy: Of the strong generator's predictor, on what it did not learn from.
+        reason: Why there are no tests; empty if there are.
+        predictor_accuracy: Accuracy of the strong generator's predictor on data not trained on.
     """
 
     original: list[list[SuccessFlag]] = []
@@ -46,8 +46,8 @@ class MutantResults(msgspec.Struct, frozen=True):
 
     Attributes:
         operator: Its operator.
-        value: That it has; None where it has none.
-        original_value: That of the originals; None where that is no number.
+        value: Mutated value; None if it has none.
+        original_value: Value of the originals; None if it is not a number.
         mutant_seeds: Seeds of complete mutants.
         seeds: Seeds of pairs.
         tests: By generator.
@@ -68,9 +68,9 @@ class MutationSetting(msgspec.Struct, frozen=True):
         env: Task.
         algorithm: Algorithm.
         hps: Recipe of the originals.
-        framework: Whose code trains.
-        originals: Their seeds.
-        steps: They were trained for.
+        framework: Framework whose code trains.
+        originals: Seeds of the originals.
+        steps: Environment steps that originals were trained for.
         mutants: All configurations.
     """
 
@@ -94,7 +94,7 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
     """Return the settings in a file, or in a study's folder.
 
     Raises:
-        OutcomesError: Says what is wrong and what to do.
+        OutcomesError: The file is missing or invalid; the message says what to do.
     """
     file = path / OUTCOMES_FILE if path.is_dir() else path
     try:

@@ -1,4 +1,4 @@
-"""Runs to rows of a packed file and back, used or not."""
+"""Conversion of runs, used or excluded, to rows of a packed file and back."""
 
 import collections
 import dataclasses
@@ -41,13 +41,13 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
-    """Write runs to a file, whole or not at all.
+    """Write runs to a file atomically.
 
     Args:
-        found: What was read, of a folder or of another file.
+        found: Runs read from a folder or from another file.
         path: The file.
-        anonymize: Leaves out of records what only says where on a machine a run was made: names of
-            hosts, and of paths all but the last part. Done twice it gives the same bytes.
+        anonymize: Remove from records what only says where a run was made: host names, and all but
+            the last part of paths. Repeating it gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
@@ -112,7 +112,7 @@ def _format_folder(path: Path, root: Path) -> str:
 
 
 def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
-    """Return the text of the run's record; None where there is none that can be read."""
+    """Return the text of the run's record; None if there is none or it cannot be read."""
     if item.record is not None:
         return item.record
     try:
@@ -124,13 +124,13 @@ def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
 def read_packed(path: Path) -> RunCollection:
     """Read runs from a file, and check each as its folder would be checked.
 
-    A row that fails a check is no error: it is not used, and listed with the reason.
+    A row that fails a check does not raise: it is excluded, with the reason.
 
     Args:
         path: The file; folders of runs are named as if they were in it.
 
     Raises:
-        UnusableError: It is damaged, of a later version, or holds something else.
+        UnusableError: It is damaged, of a later version, or contains something else.
     """
     items = [_judge(row, path, number) for number, row in enumerate(read_rows(path), 1)]
     items = _judge_foreign_together(_without_repeated_folders(items))
@@ -139,7 +139,7 @@ def read_packed(path: Path) -> RunCollection:
 
 
 def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRun:
-    """Judge one row: a run, or a folder that is not used with its reason."""
+    """Convert one row to a run, or to an excluded folder with the reason."""
     named = translate_row(row)
     run_id = RunId(
         StudyCell(*(_shorten_name(named[name]) for name in _CELL)),
@@ -176,7 +176,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
 
 
 def _shorten_name(name: str | None) -> str:
-    """Return a name as pages and terminals can show it, also where it is none."""
+    """Return a name that pages and terminals can show; `?` if there is none."""
     return "?" if name is None else escape_unprintable(name[:_LONGEST_SHOWN])
 
 
@@ -200,7 +200,7 @@ def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun |
 def _without_repeated_folders(
     items: Sequence[CompletedRun | ExcludedRun],
 ) -> list[CompletedRun | ExcludedRun]:
-    """Uses one row of each folder: a packed file has one for each."""
+    """Exclude rows that repeat a folder: a packed file must have one row per folder."""
     seen: set[Path] = set()
     outcome: list[CompletedRun | ExcludedRun] = []
     for item in items:
@@ -215,7 +215,7 @@ def _without_repeated_folders(
 def _judge_foreign_together(
     items: Sequence[CompletedRun | ExcludedRun],
 ) -> list[CompletedRun | ExcludedRun]:
-    """Judge runs of other tools beside each other, in their places."""
+    """Exclude copies and short runs of other tools; the order of items does not change."""
     foreign = [item for item in items if isinstance(item, CompletedRun) and item.provenance is None]
     judged = iter(exclude_copies_and_short_runs(foreign))
     return [
@@ -233,10 +233,10 @@ def judge_foreign(
     """Judge a run of another tool by itself.
 
     Args:
-        run_id: Which run it is.
+        run_id: Identity of the run.
         folder: Its folder.
         evaluations: Its evaluations.
-        spec: What the Zoo's files say, as `parse_settings` allows it.
+        spec: Settings from the Zoo's files, as `parse_settings` returns them.
     """
     timesteps = evaluations.timesteps
     requested = spec.get("n_timesteps")
@@ -254,10 +254,10 @@ def judge_foreign(
 
 
 def parse_settings(text: str | None) -> dict[str, Any]:
-    """Read what the Zoo's files said of a run from a packed file.
+    """Parse the settings from the Zoo's files that a packed file stores for a run.
 
     Raises:
-        UnusableError: It holds something else than `n_timesteps` and `zoo_seed`, whole numbers.
+        UnusableError: The text contains anything but `n_timesteps` and `zoo_seed`, whole numbers.
     """
     try:
         settings = json.loads(text or "")
@@ -279,13 +279,13 @@ def parse_settings(text: str | None) -> dict[str, Any]:
 
 
 def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[CompletedRun | ExcludedRun]:
-    """Find foreign runs that only stand out beside the others: copies and short ones.
+    """Exclude foreign runs that only a comparison with others can find: copies and short runs.
 
-    A run is too short where another of the same task was evaluated at least one interval of
-    evaluations later.
+    A run is too short if another of the same task was evaluated at least one evaluation interval
+    later.
 
     Args:
-        runs: Every run of `judge_foreign` that can be used.
+        runs: All usable runs from `judge_foreign`.
     """
     ends: dict[tuple[StudyCell, str], int] = collections.defaultdict(int)
     for run in runs:
@@ -312,7 +312,7 @@ def _get_evaluation_interval(timesteps: Any) -> int:
 
 
 def _hash_evaluations(run: CompletedRun) -> str:
-    """Equal for copies; the folder where returns never vary, as a solved task's may not."""
+    """Return a key that copies share; the folder if returns never vary, as on a solved task."""
     if np.ptp(run.results) == 0:
         return str(run.path)
     parts = (run.id.cell, run.timesteps.tobytes(), run.results.tobytes(), run.ep_lengths.tobytes())

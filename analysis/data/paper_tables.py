@@ -18,12 +18,12 @@ from parallax.analysis.data.published import read_csv_rows
 IMP_SOURCE = "Zhang et al. 2020"
 IMP_MUJOCO_ALGORITHM = "ddpg"
 IMP_STRATEGIES = ("uniform", "per", "imp")
-"""Names here of uniform replay, Org-PER and Imp-PER, the columns of tables 6 to 8."""
+"""Our names of uniform replay, Org-PER and Imp-PER, the columns of tables 6 to 8."""
 
 MUPRL_VALUES = 5
 """Values that the paper draws of each operator."""
 MUPRL_RUNS = 10
-"""Originals, and mutants of each value."""
+"""Number of originals, and of mutants per value."""
 
 NumberRow = tuple[float, ...]
 
@@ -64,7 +64,7 @@ IMP_MUJOCO_SCORES: Mapping[str, NumberRow] = _read_columns(
 
 def game_from_env(env: str) -> str:
     """Return the paper's name of a task: `Pong` for `ALE/Pong-v5`, `Hopper` for `Hopper-v4`."""
-    if "," in env:  # a task that runs have changed
+    if "," in env:  # a task with changed parameters
         return env
     return env.rpartition("/")[2].partition("-v")[0].removesuffix("NoFrameskip")
 

@@ -1,6 +1,6 @@
 """Published scores: one CSV file per source in `published/`, one row per number.
 
-Tables of papers that are no scores of algorithms lie in its sub-folders (`paper_tables.py`).
+Tables of papers without scores of algorithms are in its sub-folders (`paper_tables.py`).
 """
 
 import contextlib
@@ -101,9 +101,9 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
 
 
 def _read_checked(name: str) -> bytes:
-    """Return the bytes of a table, with a warning where they are not those that were released.
+    """Return the bytes of a table, and warn if they differ from the released ones.
 
-    Nobody would notice another digit: every file has its SHA-256 in `SHA256SUMS`.
+    A changed digit would not be noticed, so `SHA256SUMS` has the SHA-256 of every file.
     """
     try:
         content = read_bounded(FOLDER / f"{name}.csv", _MAX_BYTES)
@@ -130,7 +130,7 @@ def list_tables() -> list[str]:
 def split_version(env: str) -> tuple[str, str]:
     """Split an environment's name into task and version: Hopper-v4 into Hopper and v4.
 
-    A task that runs have changed, such as `Pendulum-v1,g=9.81`, is no version of the published one.
+    A task with changed parameters, such as `Pendulum-v1,g=9.81`, is not a published version.
     """
     match = re.fullmatch(r"(.+)-(v\d+)", env)
     return (match[1], match[2]) if match else (env, "")
@@ -164,7 +164,7 @@ def get_random_score(env: str) -> tuple[float, str] | None:
 def get_do_nothing_score(env: str) -> tuple[float, str] | None:
     """Return the mean score of a policy that does nothing on a task, and its source.
 
-    Actions are 0, or the best single one of discrete actions, so that observations play no part.
+    Actions are 0, or always the best discrete action: observations are not used.
     """
     return _get_policy_score("do_nothing", env)
 
@@ -267,7 +267,7 @@ _SOLVED_SCORES: dict[str, tuple[float, str]] = {
 
 
 def get_top_score(algorithm: str, env: str) -> tuple[float, str] | None:
-    """Return the score that scales of a task end with, and its source.
+    """Return the score at the upper end of a task's scale, and its source.
 
     The published score of the algorithm, or the score at which the task counts as solved where
     nothing is published.

@@ -1,7 +1,7 @@
 """Reference runs that ship with the package: trainings of all frameworks at equal hyperparameters.
 
-They are a part of the published study. After it has changed,
-`python -m parallax.analysis.data.reference_runs docs/ladder/ladder.parquet` writes them again.
+They are a part of the published study. When it changes, write them again with
+`python -m parallax.analysis.data.reference_runs docs/ladder/ladder.parquet`.
 """
 
 import sys

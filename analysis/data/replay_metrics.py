@@ -22,15 +22,15 @@ _IGNORED_FIELDS = ("replay", "seed", "study", "framework")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReplayMetrics:
-    """One run folder.
+    """Replay metrics of one run folder.
 
     Attributes:
         item: The run, used or excluded.
         cell: The setting, its variant without the replay strategy.
         name: Replay strategy, with the options in which runs of one strategy differ.
         check_steps: Environment steps at which predicted priorities were compared, int64[k].
-        errors: Mean absolute relative error of the probabilities then, float64[k].
-        costs: CPU seconds by what they went to, and `minibatches`; empty where not recorded.
+        errors: Mean absolute relative error of the probabilities at these steps, float64[k].
+        costs: CPU seconds by operation, and `minibatches`; empty if not recorded.
         unread: Reason why there are no checks although there should be; empty otherwise.
     """
 
@@ -44,7 +44,7 @@ class ReplayMetrics:
 
 
 def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
-    """Return all run folders, in their order."""
+    """Return the replay metrics of all run folders, in order."""
     specs = [dict(read_run(item.path).spec) for item in loaded.folders]
     names = _name_strategies([_get_strategy(spec) for spec in specs])
     variants = _find_shared_variants(loaded.folders, specs, names)
@@ -76,7 +76,7 @@ def _read_run_metrics(
 
 
 def _name_strategies(strategies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the strategies' names; of several of one name also the fields in which they differ."""
+    """Name the strategies; those of the same name also by the fields in which they differ."""
     kinds: dict[str, set[str]] = collections.defaultdict(set)
     for one in strategies:
         kinds[one["name"]].add(json.dumps(one, sort_keys=True))
@@ -101,7 +101,7 @@ def _find_shared_variants(
 ) -> list[str]:
     """Return a variant for each folder that is the same for all replay strategies.
 
-    It is that of uniform replay where there is one, since long names are cut to a hash.
+    It is the variant of uniform replay if there is one, since long names are cut to a hash.
     """
     keys = [_serialize_shared_settings(spec) for spec in specs]
     best: dict[str, tuple[bool, str]] = {}
@@ -126,8 +126,8 @@ class RecurrentStateStrategy:
     """Strategy that gives a sequence its initial recurrent state.
 
     Attributes:
-        stored_state: Whether it starts from the one that the actor had; else from zeros.
-        burn_in: Steps that bring it up to date.
+        stored_state: Whether it starts from the state that the actor had; otherwise from zeros.
+        burn_in: Burn-in steps, which update the state.
     """
 
     stored_state: bool
@@ -135,7 +135,7 @@ class RecurrentStateStrategy:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Name of the strategy in words."""
         return f"{'stored' if self.stored_state else 'zero'} state, burn-in {self.burn_in}"
 
 
@@ -146,7 +146,7 @@ class RunStaleness:
     Attributes:
         run: The run.
         strategy: Its hyperparameters.
-        recorded: Of each place the environment steps, int64[n], and discrepancies, float64[n].
+        recorded: Environment steps, int64[n], and discrepancies, float64[n], by position.
     """
 
     run: CompletedRun

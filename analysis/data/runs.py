@@ -147,7 +147,7 @@ class LoadedRuns:
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
         conflicts: One sentence per place where runs of the same path have different settings;
-            these runs got variants of their own.
+            these runs got separate variants.
         folders: Used and unused run folders.
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.

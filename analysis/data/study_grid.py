@@ -50,13 +50,13 @@ class RequestedRun:
 
     @property
     def setting(self) -> tuple[str, ...]:
-        """All but the seed."""
+        """All fields except the seed."""
         return self.algorithm, self.env, self.hps, self.framework
 
 
 AxisValues = tuple[
     tuple[str, ...], ...
-]  # values of each name in `NAMES`; none: all that are requested
+]  # values of each name in `AXIS_NAMES`; empty for all that are requested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +74,10 @@ class StudyGrid:
     runs: frozenset[RequestedRun]
 
     def format_commands(self, found: Iterable[RequestedRun]) -> tuple[str, ...]:
-        """Command lines that make some runs of the grid, and no others.
+        """Return command lines that train some runs of the grid, and no others.
 
         Args:
-            found: The runs; those that the grid lacks are passed over.
+            found: The runs; those that are not in the grid are skipped.
         """
         made = self.runs & set(found)
         if made == self.runs:
@@ -95,12 +95,12 @@ class StudyGrid:
         return tuple(self._format_command(choice) for choice in choices)
 
     def _omit_all_seeds(self, setting: tuple[str, ...], seeds: set[int]) -> tuple[str, ...]:
-        """Return the seeds of a setting; none where they are all that are requested."""
+        """Return the seeds of a setting; an empty tuple if they are all that are requested."""
         requested = {run.seed for run in self.runs if run.setting == setting}
         return () if seeds == requested else tuple(map(str, sorted(seeds)))
 
     def _omit_all_frameworks(self, choice: AxisValues) -> AxisValues:
-        """Return the same without frameworks where they are all that are requested."""
+        """Return the choice, without frameworks if they are all that are requested."""
         *cell, frameworks, seeds = choice
         requested = {run.framework for run in self.runs if [(v,) for v in run.setting[:3]] == cell}
         return (*cell, () if set(frameworks) == requested else frameworks, seeds)
@@ -123,7 +123,7 @@ def _merge_axis(choices: Sequence[AxisValues], axis: int) -> list[AxisValues]:
 
 
 def requested_run_from_folder(item: CompletedRun | ExcludedRun) -> RequestedRun | None:
-    """Return the run of a grid that a folder stands for; None where its seed is unknown."""
+    """Return the requested run that a folder belongs to; None if its seed is unknown."""
     cell, seed = item.id.cell, item.id.seed
     if seed is None:
         return None
@@ -134,8 +134,8 @@ def read_grid(path: Path) -> StudyGrid:
     """Read the grid of a study.
 
     Raises:
-        UnusableError: The file holds none, one that sweeps something else than `NAMES`, or one
-            that is larger than any study.
+        UnusableError: The file has no grid, or the grid sweeps other names than `AXIS_NAMES` or is
+            larger than any study.
         OSError: It cannot be read.
     """
     try:
@@ -182,7 +182,7 @@ def _expand_part(part: Mapping[str, Any]) -> set[RequestedRun]:
 
 def _parse_sweep_values(part: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the values of each name, as Hydra reads them."""
-    # Loaded here: of all that reads runs, only this needs it.
+    # Imported here because no other code that reads runs needs it.
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import RangeSweep
     from hydra.errors import HydraException
@@ -208,7 +208,7 @@ def _parse_sweep_values(part: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _override(name: Any, value: Any) -> str:
-    """Return one line of the grid as Hydra reads it; a list in YAML is no sweep."""
+    """Return one line of the grid as Hydra reads it; a list in YAML is not a sweep."""
     if not isinstance(name, str) or not isinstance(value, str | int | float):
         raise UnusableError(
             f"{escape_unprintable(str(name)[:80])} is a {type(value).__name__}: write its "
@@ -231,10 +231,10 @@ def _override(name: Any, value: Any) -> str:
 
 
 def _check_range(name: str, sweep: Any) -> None:
-    """Refuse a range with too many values before they are listed.
+    """Reject a range with too many values before they are listed.
 
     Raises:
-        UnusableError: It has too many, or its step leads nowhere.
+        UnusableError: It has too many values, or its step never reaches the end.
     """
     start, stop, step = (float(one) for one in (sweep.start, sweep.stop, sweep.step))
     if not step or not abs((stop - start) / step) <= _MOST_VALUES:

@@ -1,4 +1,4 @@
-"""Plan of further seeds: how many would decide the inconclusive pairs, and what they cost."""
+"""Plan of further seeds: how many are needed to decide inconclusive pairs, and what they cost."""
 
 import collections
 import dataclasses
@@ -54,11 +54,11 @@ class RunInventory:
     """Costs and unfinished seeds of existing runs, from which further ones are planned."""
 
     def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
-        """Note costs and unfinished runs.
+        """Record costs and unfinished runs.
 
         Args:
             loaded: All runs.
-            replace_failed: Whether seeds whose runs failed are passed over.
+            replace_failed: Whether seeds whose runs failed are skipped.
         """
         self._hours = _estimate_core_hours(loaded.runs)
         self._begun = {item.id for item in loaded.excluded if not item.completed}
@@ -66,7 +66,7 @@ class RunInventory:
         self._failed, self._barred = failed, failed if replace_failed else set()
 
     def compute_need(self, group: ScoreGroup, size: int) -> SeedNeed:
-        """Return the seeds that a group lacks to have `size`: the lowest incomplete ones."""
+        """Return the seeds that a group still needs to have `size`: the lowest incomplete ones."""
         cell, name = group.cell, group.framework
         names = (RunId(cell, name, seed) for seed in itertools.count())
         free = (run for run in names if run.seed not in group.seeds and run not in self._barred)
@@ -84,13 +84,13 @@ class RunInventory:
 
 
 def _get_cost_keys(cell: StudyCell, framework: str) -> tuple[CostKey, CostKey]:
-    """Return a setting, and all tasks and hyperparameters of its algorithm."""
+    """Return an exact key, and one for all tasks and hyperparameters of the algorithm."""
     rough = framework, cell.algorithm, cell.variant
     return (*rough, cell.env, cell.hps), rough
 
 
 def _estimate_core_hours(runs: Sequence[CompletedRun]) -> dict[CostKey, float]:
-    """Mean core-hours of a run, by both places."""
+    """Return the mean core-hours of a run by both of its cost keys."""
     found: dict[CostKey, list[float]] = collections.defaultdict(list)
     for run in runs:
         hours = run.seconds * run.spec.get("threads", 1) / 3600
@@ -172,8 +172,8 @@ def plan_seeds(
         verdicts: All pairs.
         loaded: All runs.
         most: Seeds per framework that are never exceeded.
-        step: Seeds to add where the estimate is of no help.
-        replace_failed: Take new seeds in place of those whose runs failed.
+        step: Seeds to add if the estimate is not above the present number.
+        replace_failed: Plan new seeds instead of those whose runs failed.
         options: Level, margin and power behind the verdicts.
         rankings: All rankings.
     """
@@ -211,7 +211,7 @@ def plan_suite_seeds(
         needs: Of all pairs over all tasks.
         loaded: All runs.
         most: Seeds per framework and task that are never exceeded.
-        replace_failed: Take new seeds in place of those whose runs failed.
+        replace_failed: Plan new seeds instead of those whose runs failed.
     """
     groups: dict[tuple[str, ...], dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in group_runs(loaded):

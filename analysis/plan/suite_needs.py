@@ -1,6 +1,6 @@
-"""Power of verdicts over all tasks of an algorithm, and the seeds per task that would decide.
+"""Power of verdicts over all tasks of an algorithm, and the seeds per task that they need.
 
-Runs of all tasks count together, so that a suite needs far fewer seeds than each of its settings.
+Runs of all tasks are combined, so that a suite needs far fewer seeds than each of its settings.
 """
 
 import dataclasses
@@ -34,15 +34,15 @@ _RANGE_QUANTILES = (0.1, 0.9)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SuiteNeed:
-    """What a pair of frameworks needs for a verdict over all tasks.
+    """Seeds that a pair of frameworks needs for a verdict over all tasks.
 
     Attributes:
         verdict: The present one.
         size: Seeds that both have in every task.
-        power: Chance of a verdict at that size, if the measured values were the true ones; NaN
-            where no two runs of a framework and task differ, which does not tell the deviation.
+        power: Chance of a verdict at that size if the measured values are the true ones; NaN if
+            all runs of each framework and task are equal, so that deviations are unknown.
         needed: Seeds per task for the requested power; infinite above 1,000.
-        low: Lower end of its 80% range, given how little few seeds say; NaN as `power`.
+        low: Lower end of its 80% range, since few seeds are imprecise; NaN where `power` is.
         high: Upper end.
     """
 
@@ -92,7 +92,7 @@ def estimate_suite_needs(
     found = []
     for item in suites:
         if item.key not in samples:
-            continue  # library defaults: each framework has a recipe of its own
+            continue  # library defaults: each framework has its own recipe
         pairs = sum(other.key == item.key for other in suites)
         # Holm (1979): after k rejections of m, the next p-value must be below alpha / (m - k).
         level = options.alpha / max(1, pairs - decided[item.key])
@@ -123,7 +123,7 @@ def _estimate_need(
 def _draw_moments(
     pair: tuple[Sequence[FloatArray], Sequence[FloatArray]], rng: np.random.Generator
 ) -> _SuiteMoments:
-    """Return the measured moments first, then draws of what the true ones may be."""
+    """Return the measured moments, followed by draws of the possible true ones."""
     within, pooled, error, gap = [], [], np.zeros(_DRAWS + 1), 0.0
     for sign, strata in zip((1, -1), pair, strict=True):
         k = len(strata)
@@ -150,7 +150,7 @@ def _compute_power(
     margin: float,
     rooms: tuple[float, float],
 ) -> FloatArray:
-    """Return float[sizes, draws], the chance of a verdict, either way, with seeds per task."""
+    """Return float[sizes, draws], the chance of any verdict with so many seeds per task."""
     runs = tasks * sizes
     different = compute_difference_power(moments.gap, moments.within, runs, level)
     alike = compute_equivalence_power(moments.gap, moments.pooled, runs, level, margin, rooms)
@@ -189,7 +189,7 @@ def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOp
 
 
 def _format_seeds(need: SuiteNeed) -> str:
-    """Return a range: a pilot does not know the need better than that."""
+    """Format the seeds needed as a range, since a pilot study gives only a rough estimate."""
     if math.isnan(need.low):
         return f"{format_seeds_needed(need.needed)} ({NO_RANGE})"
     low, high = min(need.low, need.needed), max(need.high, need.needed)

@@ -13,9 +13,9 @@ from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan.planning import SeedNeed
 from parallax.harness.record.layout import RunPath, find_results_dir, format_task_name
 
-# What the command names by itself; every other entry of a run's spec is passed on as it is.
+# Fields that the command sets itself; all other fields of a run's spec are passed on unchanged.
 _EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
-_EXCLUDED_FIELDS |= {"checkpoint_every", "diagnosis", "logger"}  # where and how, not what
+_EXCLUDED_FIELDS |= {"checkpoint_every", "diagnosis", "logger"}  # how a run is recorded
 _HYPERPARAMETER_FIELDS = {"hyperparameters", "overridden"}
 
 _CHECK_SCRIPT = """\
@@ -150,7 +150,7 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
 
 
 def _find_script(need: SeedNeed) -> tuple[str, str] | None:
-    """Return name and first digits of the hash of the own script that a need is about."""
+    """Return the name of the user's script that is trained, and the first digits of its hash."""
     stem, _, digest = need.framework.partition("@")[2].rpartition("-")
     return (f"{stem}.py", digest) if stem else None
 
@@ -162,7 +162,7 @@ def _find_pattern(need: SeedNeed, runs: Sequence[CompletedRun]) -> CompletedRun:
 
 
 def _find_results_dir(run: CompletedRun) -> Path | None:
-    """Return the folder above the study, if the run lies where the harness puts it."""
+    """Return the folder above the study, if the run is where the harness puts it."""
     spec, folder = run.spec, run.path
     said = RunPath(
         spec["study"],
@@ -177,7 +177,7 @@ def _find_results_dir(run: CompletedRun) -> Path | None:
 
 
 def _format_seeds(seeds: Sequence[int]) -> str:
-    """Seeds as Hydra sweeps them; a row of them as its range, whose end is not part of it."""
+    """Format seeds for a Hydra sweep; consecutive seeds as a range, whose end is exclusive."""
     if len(seeds) > 3 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"range({seeds[0]},{seeds[-1] + 1})"
     return ",".join(map(str, seeds))

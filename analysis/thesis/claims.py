@@ -153,7 +153,7 @@ def _judge_td3_of_sb3(table: GroupTable, options: VerdictOptions) -> ThesisClaim
 def _compute_chance_of_involving(
     findings: Sequence[ClaimComparison], involved: int, alpha: float
 ) -> float:
-    """Chance that as many significant pairs involve any one framework, were names dealt anew."""
+    """Chance that as many significant pairs involve any one framework if names are permuted."""
     counts: dict[tuple[str, ...], collections.Counter[str]] = {}
     for item in findings:
         own = counts.setdefault(item.first[:3], collections.Counter(dict.fromkeys(FRAMEWORKS, 0)))
@@ -228,7 +228,7 @@ def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisC
         table, list_framework_pairs(table, "sac", lambda _t, hps, *_: hps in ("sb3", "torchrl"))
     )
     counts = [count_significant(table, items, options) for items in (findings, between)]
-    # Two readings, so half the level for each.
+    # The claim can be read in two ways: each is tested at half the level.
     verdicts = [
         judge_some_differ(items, count, alpha / 2)
         for items, count in zip((findings, between), counts, strict=True)
@@ -365,7 +365,7 @@ _MAX_SIMULATED_STUDIES = 2_000
 def _compute_recipe_chances(
     items: Sequence[RankingVerdict], changed: Sequence[bool], hps: str
 ) -> tuple[float, float]:
-    """Chances that a set of hyperparameters has as many or more, and fewer, of what changed."""
+    """Chances that a recipe has at least, and at most, as many changes as observed."""
     by_task: dict[str, list[bool]] = collections.defaultdict(list)
     own = 0
     for item, is_so in zip(items, changed, strict=True):

@@ -31,7 +31,7 @@ class ClaimComparison:
     Attributes:
         first: Algorithm, task, hyperparameters and framework.
         second: The same of the other side.
-        difference: Mean of the first less that of the second, in units of return.
+        difference: Mean of the first - mean of the second, in units of return.
         p: Welch's test.
         p_holm: The same after Holm's correction over the comparisons of the statement.
     """
@@ -45,12 +45,12 @@ class ClaimComparison:
 
 @dataclasses.dataclass(frozen=True)
 class ThesisClaim:
-    """A statement and what the tables say of it.
+    """A statement of the thesis and what the tables say about it.
 
     Attributes:
         section: Where the thesis makes it.
         claim: The statement, in other words.
-        reading: How it was put to the test.
+        reading: How it was tested.
         verdict: Whether the numbers support it at the corrected level.
         outcome: What was found.
         findings: The comparisons, if it is one about differences.

@@ -197,7 +197,7 @@ def make_deviations_section(groups: Sequence[ScoreGroup]) -> ReportSection:
 
 
 def _is_possible_deviation(group: ScoreGroup) -> bool:
-    """Return whether five returns in [0, TOP] can have this mean and deviation, up to rounding."""
+    """Return whether five returns in [0, MAX_RETURN] can have these moments, up to rounding."""
     n, half = float(group.moments.n), group.rounding
     population = float(group.moments.sd) * np.sqrt((n - 1) / n)
     least = max(0.0, population - half * np.sqrt(n) / 1.96)
