@@ -28,9 +28,9 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
 
 LEVELS = ("defaults", "exact", "lockstep")
-"""Levels of the decomposition, from the least to the most that is equal."""
+"""Levels of the decomposition, ordered by how much is equal between frameworks."""
 SECONDARY_ENDPOINT = "last-3"
-"""Endpoint that shares are computed for once more, as a check."""
+"""Endpoint for which shares are computed again, as a check."""
 MIN_SEEDS = 2
 REACHED_SHARE = 0.9
 """Share of the way from doing nothing (0) to a solved task (1) at which a run is nearly solved."""
@@ -61,11 +61,11 @@ class LevelSpread:
         task: The task.
         level: Level of alignment.
         cell: The setting of its runs.
-        scale: What 0 and 1 are; None where no solved score of the task is known.
+        scale: Scores that become 0 and 1; None if no solved score of the task is known.
         scores: Normalized scores by framework, float64[n]: 0 does nothing, 1 solves the task.
             A run that failed has 0.
         groups: The groups of runs behind them, by framework.
-        learned: Number of runs by framework whose final return is above that of each policy
+        learned: Number of runs by framework whose final return exceeds that of every policy
             without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
         interval: Bootstrap interval of `spread`; NaN without `variance`.
@@ -83,7 +83,7 @@ class LevelSpread:
 
     @property
     def spread(self) -> float:
-        """Standard deviation between the frameworks' expected scores, 0 where none is seen."""
+        """Standard deviation between the frameworks' expected scores; 0 if none is found."""
         return float(np.sqrt(max(self.variance.between, 0.0))) if self.variance else np.nan
 
     @property
@@ -107,7 +107,7 @@ class LevelDecomposition:
         tasks: Tasks with runs of the same frameworks at all levels.
         frameworks: Frameworks in any of these tasks.
         has_lockstep: Whether there are runs at `lockstep`; without them code is not separated
-            from what is left between frameworks whose updates are equal.
+            from what remains between frameworks with equal updates.
         shares: Over all tasks, with intervals.
         without_framework: Shares if one framework is left out.
         without_task: The same for tasks.
@@ -127,7 +127,7 @@ class LevelDecomposition:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LevelResults:
-    """Everything that is shown of the levels of alignment of one study.
+    """Results on the levels of alignment of one study, as pages and figures show them.
 
     Attributes:
         spreads: Every task and level with runs.
@@ -209,7 +209,7 @@ def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTi
         spread: Their task and level.
 
     Returns:
-        A run that did not get there is censored at its end, one that failed at the full length.
+        A run that was never nearly solved is censored at its end, a failed run at the full length.
         None without a known scale or without a run.
     """
     if spread.scale is None or not group.runs:
@@ -224,10 +224,10 @@ def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTi
 
 @dataclasses.dataclass(frozen=True)
 class ReachingTest:
-    """Whether frameworks differ in when their runs were first nearly solved.
+    """Test of whether frameworks differ in when their runs are first nearly solved.
 
     Attributes:
-        reached: Number of runs that were.
+        reached: Number of runs that were nearly solved.
         runs: Number of runs, failed ones included.
         p: p-value of the permuted log-rank test over all frameworks; NaN if too few have runs.
     """
@@ -258,7 +258,7 @@ def list_level_spreads(
 ) -> tuple[LevelSpread, ...]:
     """List the scores of all tasks and levels of studies with more than one level.
 
-    Runs with interventions of their own or with other replay strategies are no part of a level.
+    Runs with their own interventions or with other replay strategies belong to no level.
 
     Args:
         groups: Scores by setting and framework.
@@ -295,7 +295,7 @@ def _make_spread(
     task: LevelTask, level: str, groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> LevelSpread:
     scale = find_solved_scale(groups[0].cell, options)
-    # Shares of training, which endpoints of steps give, are on such a scale already.
+    # Endpoints of steps give shares of training, which are on a scale from 0 to 1 already.
     zero, width = (
         (0.0, 1.0) if options.chosen_endpoint.is_steps or not scale else (scale.zero, scale.width)
     )
@@ -342,10 +342,9 @@ def decompose_levels(
 ) -> LevelDecomposition | None:
     """Decompose the variance of scores over the tasks that were trained at all levels.
 
-    Where no task was trained at `lockstep`, tasks at `defaults` and `exact` are decomposed without
-    it. A framework without two seeds at each of the levels of a task is left out of that task; a
-    task with fewer than two thirds of its frameworks left, as while runs are missing, does not
-    count.
+    If no task was trained at `lockstep`, tasks at `defaults` and `exact` are decomposed without
+    it. A framework without two seeds at each level of a task is left out of that task. A task is
+    left out if fewer than two thirds of its frameworks remain, such as while runs are missing.
 
     Args:
         spreads: Of one study.
@@ -353,7 +352,7 @@ def decompose_levels(
         resamples: Number of bootstrap samples.
 
     Returns:
-        None where no task counts.
+        None if no task remains.
     """
     by_task = index_by_task(spreads)
     for levels in (LEVELS, LEVELS[:2]):
@@ -424,7 +423,7 @@ def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[st
         levels: Names of levels.
 
     Returns:
-        None of them where they are fewer than two, or than two thirds of those of the task.
+        Empty if there are fewer than two, or fewer than two thirds of those of the task.
     """
     every = list_frameworks(found)
     names = [

@@ -1,8 +1,8 @@
-"""Known differences between implementations: what is left of them in runs.
+"""Known differences between implementations, and which of them remain in runs.
 
-Lockstep training found the implementations of an algorithm equal to rounding in two forms, each a
-set of interventions per framework. What a run lacks of its framework's set still separates it from
-the others.
+Lockstep training found the implementations of an algorithm equal up to rounding in two forms. A
+form is a set of interventions per framework. Each intervention of its framework's set that a run
+lacks is a difference from the others.
 """
 
 import functools
@@ -28,7 +28,7 @@ _OFF: Mapping[str, tuple[Any, ...]] = {
     "policy_weight_decay": (0, None),
     "critic_weight_decay": (0, None),
 }
-# Parts of reference forms that change nothing where a hyperparameter has one of some values.
+# Parts of reference forms that have no effect at certain values of a hyperparameter.
 _DEPENDENT_PARTS = "lockstep/dependent_parts"
 
 
@@ -66,7 +66,7 @@ def list_remaining_differences(
     Args:
         algorithm: Algorithm of the runs.
         framework: Framework of the runs.
-        runs: Runs of one setting; none for the framework as it is.
+        runs: Runs of one setting; empty for the unchanged framework.
 
     Returns:
         Names in alphabetical order; None where no reference form of the framework was measured.
@@ -82,7 +82,7 @@ def list_remaining_differences(
 
 
 def _list_dependent(algorithm: str, framework: str, run: CompletedRun) -> frozenset[str]:
-    """Return parts of a reference form that only a run's unusual values need."""
+    """Return the dependent parts of a reference form that have an effect at a run's values."""
     values = run.effective_hyperparameters
     return frozenset(
         name
@@ -98,10 +98,10 @@ def _list_applied(run: CompletedRun) -> frozenset[str]:
 
 
 def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
-    """Return whether lockstep shows two groups of runs to compute the same updates.
+    """Return whether lockstep training shows that two groups of runs compute the same updates.
 
-    Both must have been trained in a form that lockstep found equal to rounding, with the same
-    value of every hyperparameter, and with none that lockstep training left out.
+    Both must have been trained in a form that lockstep training found equal up to rounding, with
+    the same value of every hyperparameter, and with none that lockstep training left out.
 
     Args:
         first: Runs of one framework.

@@ -63,20 +63,20 @@ class PairVerdict:
         second: The other; differences are first - second.
         verdict: `different`, `equivalent` or `inconclusive`.
         statement: What is shown, and whether of the means or of the distributions.
-        is_same_algorithm: Whether lockstep shows both to compute the same updates.
-        detectable: Whether a difference is significant, within the margin or not.
+        is_same_algorithm: Whether lockstep training shows that both compute the same updates.
+        detectable: Whether the difference is significant, even if it is within the margin.
         difference: Of the means, in units of return.
         low: Lower end of Welch's 95% interval; NaN if either has fewer than two seeds.
         high: Upper end.
         p_welch: p-value of Welch's test.
-        p_log_rank: p-value of the log-rank test, which takes its place for endpoints of steps; NaN
+        p_log_rank: p-value of the log-rank test, which replaces it for endpoints of steps; NaN
             for others.
         p_permutation: p-value of the permutation test; NaN for published numbers.
-        p_holm: Its p-value after Holm's correction over the family.
+        p_holm: p-value of Welch's or the log-rank test after Holm's correction over the family.
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
         p_unobserved_failures: p-value of the same hypothesis that assumes only the range of
             returns, so that failures too rare to be observed are allowed for.
-        p_equivalence: The larger of the two.
+        p_equivalence: The larger of `p_tost` and `p_unobserved_failures`.
         p_equivalence_holm: `p_equivalence` after Holm's correction over the family.
         margin: Equivalence margin and its source.
         range: Range of scores that a run can end with.
@@ -88,9 +88,9 @@ class PairVerdict:
         hedges_g: Difference in pooled standard deviations, with the ends of its interval.
         improvement: Probability that a seed of the first beats one of the second, with the ends
             of its interval.
-        is_rounding_sensitive: Whether other digits behind the printed ones could change the
+        is_rounding_sensitive: Whether the rounding of published numbers could change the
             verdict.
-        caveats: Differences between the runs in spite of equal settings: seeds, versions.
+        caveats: Differences between the runs despite equal settings: seeds, versions.
     """
 
     cell: StudyCell
@@ -182,7 +182,7 @@ def run_tests(
         second: Moments of the second framework of each pair.
         margins: float[pairs], margins of equivalence.
         p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
-        p_log_rank: float[pairs], p-values that take the place of Welch's where they are known.
+        p_log_rank: float[pairs], p-values that replace those of Welch's test where they are known.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (
@@ -202,7 +202,7 @@ def check_rounding_sensitivity(
     words: list[str],
     alpha: float,
 ) -> list[bool]:
-    """Return whether means and intervals at the ends of their rounding give another verdict.
+    """Return whether the rounding of means and intervals could change each verdict.
 
     Published numbers have few digits: the means are moved apart and together, and the intervals
     made wider and narrower, by half a unit of the last digit.
@@ -240,11 +240,11 @@ def judge_consistency(
     """Judge every pair of frameworks in every setting in which two have a run.
 
     - `equivalent`: two one-sided tests are significant after Holm's correction over the family,
-      and so is the bound on possible unobserved failures. This goes before `different`: a
-      difference can be significant and still lie within the margin.
+      and so is the bound on possible unobserved failures. This takes precedence over `different`:
+      a difference can be significant and still lie within the margin.
     - `different`: Welch's test is significant after the correction, and the permutation test is
-      significant without one. Five seeds each cannot give a permutation p-value below 0.008,
-      which no correction survives. Published numbers have no permutation test.
+      significant without one. With five seeds each its p-value cannot be below 0.008, which is
+      never significant after a correction. Published numbers have no permutation test.
     - `inconclusive`: neither.
 
     Args:
@@ -283,7 +283,7 @@ def judge_by_family(
 def name_family(cell: StudyCell, kind: str) -> str:
     """Return the name of the family of Holm's correction that a setting belongs to.
 
-    Variants have families of their own, and so has the comparison under library defaults.
+    Each variant has its own family, and so has the comparison under library defaults.
     """
     under = f" under {cell.variant}" if cell.variant else ""
     own = f" ({LIBRARY_DEFAULTS})" if cell.hps == LIBRARY_DEFAULTS else ""
@@ -371,7 +371,7 @@ def judge_family(
 
 
 def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[float]:
-    """Return the level that Holm's procedure requires of the next p-value of each one's family."""
+    """Return for each pair the level that Holm's procedure requires of the next p-value."""
     open_pairs = collections.Counter(item.family for item in items if item.verdict == INCONCLUSIVE)
     return [alpha / max(1, open_pairs[item.family]) for item in items]
 
@@ -379,7 +379,7 @@ def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[floa
 def estimate_pair_seed_range(
     item: PairVerdict, level: float, options: VerdictOptions
 ) -> tuple[float, float]:
-    """Estimate the 80% range of `seeds_needed`, given how little few seeds say.
+    """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds.
 
     Args:
         item: A pair.
@@ -424,8 +424,8 @@ def judge_library_defaults(
 ) -> tuple[PairVerdict, ...]:
     """Judge every pair of frameworks that were each run under their library defaults.
 
-    The rules are those of `judge_consistency`, with families of their own: hyperparameters differ,
-    so that this does not answer RQ2.
+    The rules are those of `judge_consistency`, with separate families: hyperparameters differ, so
+    that this does not answer RQ2.
 
     Args:
         groups: Final scores.

@@ -1,7 +1,7 @@
 """Crossed design: the recipes of several frameworks, each trained in several frameworks.
 
-It tells the effect of a recipe from that of an implementation, and says how much of both depends
-on the other, which levels of alignment cannot.
+It separates the effect of a recipe from that of an implementation and measures their interaction,
+which levels of alignment cannot.
 """
 
 import collections
@@ -49,9 +49,9 @@ class CrossedDesign:
 def judge_crossed_designs(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[CrossedDesign, ...]:
-    """Judge every task on which two recipes of frameworks or more were run at `exact`.
+    """Judge every task on which two or more recipes of frameworks were run at `exact`.
 
-    Each cell is cut to the seeds of the smallest one, so that the layout is balanced.
+    Each cell is cut to the number of seeds of the smallest one, so that the layout is balanced.
 
     Args:
         groups: Scores by setting and framework.
@@ -78,7 +78,7 @@ def _judge_design(
     cell = next(iter(cells.values())).cell
     scale = find_solved_scale(cell, options)
     size = min(group.n for group in cells.values())
-    # A cell without runs leaves the layout unbalanced: its recipe or framework is still to run.
+    # A cell without runs makes the layout unbalanced: its recipe or framework has yet to be run.
     if scale is None or min(len(recipes), len(frameworks)) < 2:
         return None
     if len(cells) < len(recipes) * len(frameworks):
@@ -102,8 +102,8 @@ def _bootstrap_components(
 ) -> tuple[FloatArray, FloatArray]:
     """Return basic bootstrap intervals over seeds (Davison & Hinkley 1997, section 5.2).
 
-    Deviations from the means of cells are widened by n / (n - 1) in variance, which resampling n
-    of them makes too small. In the resampled world the observed means of cells are the true ones.
+    Deviations from the means of cells are scaled so that their variance grows by n / (n - 1), since
+    resampling n values makes it too small. The bootstrap treats the observed means as true ones.
     """
     n = scores.shape[2]
     means = scores.mean(axis=2, keepdims=True)
@@ -115,7 +115,7 @@ def _bootstrap_components(
             estimate_crossed_variance(np.take_along_axis(wide, places, axis=2))
         )
     estimate = _to_array(estimate_crossed_variance(scores))
-    # Between true means, nothing but noise is missing: what seeds add to mean squares is put back.
+    # The bootstrap's true means are the observed ones, whose interaction includes seed noise.
     world = estimate + estimate[3] * np.array([0.0, 0.0, 1 / n, 0.0])
     below, above = np.quantile(draws - world, [0.025, 0.975], axis=0)
     return estimate - above, estimate - below

@@ -25,10 +25,10 @@ def get_recorded_endpoints(loaded: LoadedRuns) -> dict[str, int]:
 
 
 def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptions:
-    """Return options with an endpoint, and the reason why it is this one.
+    """Return options with an endpoint and the reason for this choice.
 
-    An endpoint fixed before the runs is a plan; one that is chosen when results are known is a
-    look for what is significant, and every page says which of the two it is.
+    An endpoint fixed before the runs is part of the plan. One chosen when results are known is a
+    search for significant results. Every page says which of the two it is.
 
     Args:
         loaded: Runs of studies.
@@ -53,7 +53,7 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
     chosen = dataclasses.replace(
         options, endpoint=options.endpoint or recorded, endpoint_source=source
     )
-    _ = chosen.chosen_endpoint  # a name that is not known is an error here, not later
+    _ = chosen.chosen_endpoint  # raises here, not later, if the name is unknown
     return chosen
 
 
@@ -107,8 +107,8 @@ def find_score_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | N
 def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
     """Return the scale on which 0 is doing nothing and 1 a solved task; None if unknown.
 
-    0 is the better score of a policy that does nothing and of random actions, 1 the published score
-    of the algorithm, or that of a solved task where nothing is published. A range given for the
+    0 is the better of the scores of doing nothing and of random actions, 1 the published score of
+    the algorithm, or that of a solved task if nothing is published. A range given for the
     task takes precedence: its upper end is 1, and 0 is the largest of its lower end and the two
     policies' scores.
 
@@ -120,9 +120,9 @@ def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | No
 
 
 def find_solved_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
-    """Return the same with 1 = the score at which the task counts as solved, for any algorithm.
+    """Return the scale on which 1 is the solved score of the task, whatever the algorithm.
 
-    The published score of the algorithm is taken where no such score is known.
+    0 is as in `find_task_scale`. If no solved score is known, the published score is used.
 
     Args:
         cell: The setting.

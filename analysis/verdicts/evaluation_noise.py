@@ -1,4 +1,4 @@
-"""Evaluation noise: how much of what is called the variance of seeds comes from few episodes."""
+"""Evaluation noise: how much of the variance over seeds comes from evaluating few episodes."""
 
 import collections
 import dataclasses
@@ -46,7 +46,7 @@ def measure_evaluation_noise(
 
     Args:
         groups: Scores and their runs.
-        options: The endpoint; steps to a threshold have no such model and give nothing.
+        options: The endpoint; the result is empty for steps to a threshold, which have no model.
     """
     found: dict[StudyCell, list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]] = (
         collections.defaultdict(list)
@@ -83,7 +83,7 @@ def _combine_components(
     shares = [share for _, runs in parts for run in runs if not math.isnan(share := _get_cost(run))]
     cost = float(np.mean(shares)) if shares else math.nan
     needed = both.propose_episodes(NEGLIGIBLE_NOISE)
-    # Of a run's time, `cost` went to `episodes` per evaluation: seconds are proportional to both.
+    # Evaluations took `cost` of a run's time, and their time is proportional to their episodes.
     most = math.floor(episodes * MAX_COST * (1 - cost) / cost) if cost > 0 else math.inf
     limited = max(most, episodes) < needed
     return EvaluationNoise(

@@ -1,4 +1,4 @@
-"""Failed runs: an endpoint of their own, and counted at the bottom of the range of returns."""
+"""Failed runs: a separate endpoint, and scored at the bottom of the range of returns."""
 
 import collections
 import dataclasses
@@ -103,9 +103,9 @@ def _make_comparison(
 
 
 def find_bottom_score(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float | None:
-    """Return the score that a failed run of a setting counts as; None if nothing is known of it.
+    """Return the score that is used for failed runs of a setting; None if there is none.
 
-    It is the lower end of the task's range, without a known range the lowest score of the setting.
+    It is the lower end of the task's range; if that is unknown, the lowest score of the setting.
 
     Args:
         groups: All groups of one setting.

@@ -226,8 +226,8 @@ def find_step_threshold(cell: StudyCell, options: VerdictOptions) -> float:
 
 def average_episodes(run: CompletedRun) -> FloatArray:
     """Return float[E], the mean return of each evaluation of a run."""
-    # NumPy adds up the values of a contiguous row as it adds them up for a row alone, so that the
-    # last mean is the final score to the last digit.
+    # NumPy sums a contiguous row in the same order as a single row, so that the last mean equals
+    # the final score exactly.
     means: FloatArray = np.ascontiguousarray(run.results).mean(axis=1)
     return means
 

@@ -66,10 +66,10 @@ class OperatorVerdict:
     Attributes:
         name: Of the operator.
         configurations: In the order of their values.
-        weak: Mutation score of the weak generator: mean killing rate over what counts.
-        strong: That of the strong one.
-        sensitivity: How much the strong one gains; not a number where a score is none.
-        paired: The same over the configurations for which both generators have tests.
+        weak: Mutation score of the weak generator: mean killing rate of configurations that count.
+        strong: Mutation score of the strong generator.
+        sensitivity: Relative gain of the strong one over the weak one; NaN if a score is NaN.
+        paired: Sensitivity over the configurations for which both generators have tests.
         closest_to_original: The configuration that enters scores and is closest to the original
             value; None if there is none.
     """
@@ -95,14 +95,14 @@ class OperatorVerdict:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MutationVerdict:
-    """Everything about one setting.
+    """Verdict on all mutants of one setting.
 
     Attributes:
-        setting: Originals and what was played.
-        published: Whether the numbers are those of the published code.
-        operators: By the order of their names.
+        setting: Originals and mutants with their test results.
+        published: Whether the definitions are those of the published code.
+        operators: Verdicts on operators, sorted by name.
         weak: Mean mutation score of the weak generator over operators.
-        strong: That of the strong one.
+        strong: Mean mutation score of the strong generator.
         sensitivity: Mean of the operators' sensitivities, as in the paper's Table III.
     """
 
@@ -118,8 +118,8 @@ def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False)
     """Judge all mutants of a setting.
 
     Args:
-        setting: What was played.
-        as_published_code: Whether by the published code where it departs from the paper.
+        setting: Originals and mutants with their test results.
+        as_published_code: Whether to follow the published code where it differs from the paper.
     """
     names = list(dict.fromkeys(item.operator for item in setting.mutants))
     operators = tuple(_judge_operator(name, setting, as_published_code) for name in names)

@@ -21,13 +21,13 @@ class VerdictOptions:
         power: Power that plans of further seeds should reach.
         resamples: Bootstrap resamples for the ranking.
         seed: Seed of resamples and permutations: equal inputs give equal results.
-        margin_of: `scale`: the margin is a share of the way from the score of random actions to
-            the published score; `score`: of the published score's size.
-        failed_share: A run fails that ends below this share of the same way.
-        ranges: Task, least and largest score that a run can end with, for tasks of which nothing
-            is published, or in place of what is.
+        margin_of: `scale`: the margin is a share of the distance from the score of random actions
+            to the published score; `score`: a share of the absolute published score.
+        failed_share: A run that ends below this share of the same distance has failed.
+        ranges: Task, least and largest score that a run can end with, for tasks without published
+            scores, or to replace these.
         endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
-            configuration fixed, `final` where it fixed none.
+            configuration fixed, or `final` if it fixed none.
         endpoint_source: Who chose it, in words.
         range_by_env: The same ranges by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
@@ -48,7 +48,7 @@ class VerdictOptions:
     margin_description: str = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Look up ranges by task, of two for one task the first, and describe the margin."""
+        """Index ranges by task, where the first of several counts, and describe the margin."""
         ranges = {env: (low, high) for env, low, high in reversed(self.ranges)}
         given = "the range given for a task, elsewhere of " if self.ranges else ""
         way = "" if self.margin_of == "score" else "the way from random actions to "

@@ -42,7 +42,7 @@ class OverallScores:
         aggregates: Per framework; normalized scores.
         profiles: Per framework, at 81 thresholds from 0 to 2.
         improvement: Per pair of frameworks.
-        efficiency: Interquartile mean after so many steps, for frameworks whose runs share
+        efficiency: Interquartile mean over environment steps, for frameworks whose runs share
             evaluations.
         scales: Scale of each task.
         left_out: Tasks and frameworks that are not included, with the reason.

@@ -79,8 +79,8 @@ def compute_reference_spread(
     """Compute the interval in which the mean score of one more framework is expected.
 
     The prediction interval of a normal sample, `m +- t(k - 1) s sqrt(1 + 1/k)`, of the means of k
-    frameworks: their deviation s has both the differences between frameworks and the noise of a
-    mean over seeds in it.
+    frameworks: their deviation s includes the differences between frameworks and the noise of a
+    mean over seeds.
 
     Args:
         scores: Scores of the runs of each framework.
@@ -169,7 +169,7 @@ def _compute_both_sides(changes: FloatArray) -> tuple[float, float]:
 
 
 def _compute_one_sample_p(values: FloatArray, limit: float, side: str) -> float:
-    """Return the p-value of a one-sided t test; equal values decide by their place alone."""
+    """Return the p-value of a one-sided t test; 0 or 1 if all values are equal."""
     error = values.std(ddof=1) / math.sqrt(len(values))
     distance = (values.mean() - limit) * (1 if side == "greater" else -1)
     if error == 0:

@@ -65,8 +65,8 @@ class ReplayStrategyResult:
         name: Replay strategy.
         group: Its runs, scored at their last evaluation.
         stages: Mean return at the end of each third of the run.
-        errors: Mean absolute relative error of predicted priorities in each third, over runs, of
-            each run's mean; of no values if nothing was recorded.
+        errors: Mean absolute relative error of predicted priorities in each third, averaged within
+            and then over runs; without values if nothing was recorded.
         seconds: CPU seconds of a minibatch by part of `COST_PARTS`, over runs.
         sweeps: CPU seconds of sweeps of the whole memory, spread over all minibatches.
         utilisation: Steps until the final mean score of uniform replay; None without that.
@@ -268,7 +268,7 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
 
 
 def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAgreement, ...]:
-    """Compare each pair of frameworks in a setting, of any variants.
+    """Compare each pair of frameworks in a setting, whatever their variants.
 
     Variants are ignored because a framework may lack an option that is part of the other's.
     """
@@ -355,7 +355,7 @@ class StalenessSetting:
     """All recurrent-state strategies of one framework in one setting.
 
     Attributes:
-        cell: The setting; its variant leaves out what the strategies differ in.
+        cell: The setting; its variant leaves out the hyperparameters in which strategies differ.
         framework: The framework.
         strategies: Zero states before stored ones, short burn-ins before long ones.
     """
@@ -366,7 +366,7 @@ class StalenessSetting:
 
 
 STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in")
-"""Hyperparameters that say which strategy it is."""
+"""Hyperparameters that identify the strategy."""
 _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 

@@ -40,7 +40,7 @@ class ReproductionVerdict:
         low: Lower end of the 95% interval of the test.
         high: Upper end.
         p: p-value of the test.
-        caveats: Why the two numbers are not of one kind, such as another task version.
+        caveats: Why the two numbers are not comparable, such as another task version.
         has_stopped_early: Whether our runs ended before half of the published steps.
     """
 
@@ -111,7 +111,7 @@ def judge_reproduction(
 def find_reproduction_caveats(
     group: ScoreGroup, row: PublishedScore, same_statistic: str = "last evaluation"
 ) -> tuple[str, ...]:
-    """Return reasons why the two numbers are not of one kind; empty if they are.
+    """Return reasons why the two numbers are not comparable; empty if they are.
 
     Args:
         group: Our scores.

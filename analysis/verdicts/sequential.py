@@ -60,11 +60,11 @@ class SequentialVerdict:
         first: A framework, with all its seeds.
         second: The other.
         verdict: `different`, `equivalent` or `inconclusive`; valid whenever training stops.
-        check_sizes: Seeds per framework at each check so far; more seeds wait for the next.
+        check_sizes: Seeds per framework at each check so far; others are used at the next one.
         p: Group-sequential p-value of "no difference" after Holm's correction over the family.
         p_equivalence: The same for "differs by the margin or more".
         p_permutation: Group-sequential p-value of the permutation test; NaN where not needed.
-        family: What was corrected over.
+        family: Name of the family of Holm's correction.
         next_check_size: Seeds per framework at the next check; 0 if decided or at the end.
     """
 
@@ -84,8 +84,8 @@ def judge_sequentially(
 ) -> tuple[SequentialVerdict, ...]:
     """Judge every pair of frameworks in every setting at the checks that its seeds allow.
 
-    Each check takes the first seeds by number. Corrected levels lie far out in the tails, where
-    Welch's approximation is too liberal; the degrees of freedom of the smaller sample are used.
+    Each check uses the first seeds by number. Corrected levels lie far out in the tails, where
+    Welch's approximation is too liberal, so the degrees of freedom of the smaller sample are used.
 
     Args:
         groups: Final scores of runs.

@@ -1,8 +1,8 @@
-"""Statements on a pair of frameworks: what is shown, and of what it is shown.
+"""Statements on a pair of frameworks: what is shown, and whether of means or distributions.
 
-`different` alone does not say of what. Welch's and a permutation test reject that two frameworks
-have one distribution of returns; if runs can fail without one having been observed, this does not
-show that their means differ. So the statement is about means only where a bound that assumes
+`different` alone does not say what differs. Welch's and a permutation test reject that two
+frameworks have the same distribution of returns. As failures can be possible but unobserved, this
+does not show that their means differ. So the statement is about means only if a bound that assumes
 nothing but the range of returns shows it too.
 """
 
@@ -28,8 +28,8 @@ DIFFERENT_IN_DISTRIBUTION = "different in distribution"
 EQUIVALENT_UNLESS = "equivalent unless more than {rate} of runs fail"
 CONDITIONAL_PREFIX = "equivalent unless"
 UNEQUAL_FAILURES = "inconclusive with different failure rates"
-# Fisher's test is a second chance for "different in distribution", at this share of the level.
-# Together with the first, at the whole level, false ones come in at most 1 + FISHER_SHARE times it.
+# Fisher's test is a second way to find "different in distribution", at this share of the level. The
+# first uses the whole level, so the false positive rate is at most (1 + FISHER_SHARE) times it.
 FISHER_SHARE = 0.2
 
 
@@ -41,8 +41,7 @@ class PairStatement:
         text: One of the constants above; the conditional one has its rate filled in.
         p_mean: p-value of "the means are equal" that assumes only the range of returns.
         tolerated_failures: Share of runs of one framework that may end unlike all observed ones,
-            failed or far better, with means still within the margin; NaN where the statement is
-            another one.
+            failed or far better, with means still within the margin; NaN for other statements.
         failure_limit: One-sided upper limit of the failure rate of a framework of which no run
             failed, at the level of the tests; NaN where a run failed or it is unknown.
     """
@@ -110,7 +109,7 @@ def state_pairs(
         if clean:
             limit = 1 - options.alpha ** (1 / min(group.n for group in pair))
         if verdict == DIFFERENT:
-            # As for permutations, no correction: few seeds cannot give less than some percent.
+            # Uncorrected, as permutation tests: with few seeds p-values are at least a few percent.
             in_mean = p_mean[i] < options.alpha
             text = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
         elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * options.alpha:

@@ -99,7 +99,7 @@ class StudyVerdicts:
         main_defaults: Pairs under library defaults, of main variants.
         main_rankings: Rankings of main variants; all rankings if there are none.
         group_by_key: Group of each setting and framework.
-        groups_by_cell: Groups of each setting, among the settings those under library defaults.
+        groups_by_cell: Groups of each setting, including settings under library defaults.
         vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
         learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
         omnibus_by_variant: Omnibus verdict of each study, algorithm and variant.
@@ -181,7 +181,7 @@ def is_ranking_of(item: RankingVerdict, variants: frozenset[VariantKey]) -> bool
 def _index_by_cell(
     items: Iterable[tuple[ScoreGroup, Item]],
 ) -> dict[StudyCell, tuple[Item, ...]]:
-    """Group items by the settings of their groups: its own, and that of library defaults."""
+    """Group items by setting: that of an item's group, and its setting under library defaults."""
     found: dict[StudyCell, list[Item]] = collections.defaultdict(list)
     for group, item in items:
         for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}:
@@ -263,11 +263,11 @@ def _judge_groups(
 def _judge_intention_to_treat(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[PairVerdict, ...]:
-    """Judge pairs with failed runs at the bottom; the others of a family only correct them."""
+    """Judge pairs with failed runs, these at the bottom; other pairs only enter corrections."""
     if not any(group.failed for group in groups):
         return ()
-    # Under library defaults the frameworks that are compared have recipes of their own: the bottom
-    # is that of all of them together.
+    # Under library defaults each framework has its own recipe: the bottom is that of all of them
+    # together.
     defaults = count_failed_as_bottom(collect_library_defaults(groups), options)
     pairs = (
         *judge_consistency(count_failed_as_bottom(groups, options), options),
@@ -287,8 +287,8 @@ class StudyVariant:
         cells: The settings with a used run, in order.
         suffix: Study and variant for a file name, as far as needed to make it unique.
         context: Study and variant in words, for captions.
-        pairs: Pairs of frameworks under equal hyperparameters; none of a part of all algorithms.
-        overall: Aggregates over tasks by hyperparameters; none of a part of all algorithms.
+        pairs: Pairs of frameworks under equal hyperparameters; empty if it has all algorithms.
+        overall: Aggregates over tasks by hyperparameters; empty if it has all algorithms.
     """
 
     study: str
@@ -303,10 +303,10 @@ class StudyVariant:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudyResults:
-    """Everything that reports, figures and commands show of a study.
+    """All results of a study that reports, figures and commands show.
 
-    Sections and figures only read this; what more than one of them needs is a field here or in
-    `verdicts`.
+    Sections and figures only read this. Values that more than one of them needs are fields here or
+    in `verdicts`.
 
     Attributes:
         loaded: Runs and excluded folders.
@@ -324,8 +324,8 @@ class StudyResults:
         framework_cells: Frameworks with a used or failed run in each setting with a used one, and
             the setting each was run in: the two differ under library defaults, where each framework
             has its own recipe.
-        means_with_failed_runs: Mean score of each group with a failed training, with these at the
-            bottom of the task's range.
+        means_with_failed_runs: Mean score of each group with a failed training, with failed runs at
+            the bottom of the task's range.
     """
 
     loaded: LoadedRuns
@@ -403,9 +403,9 @@ def _list_framework_cells(results: StudyResults) -> dict[StudyCell, dict[str, St
 
 
 def _compute_means_with_failed_runs(verdicts: StudyVerdicts) -> dict[GroupKey, float]:
-    """Return the mean of each group with a failed training, these at the bottom of the range.
+    """Return the mean of each group with a failed training, with failed runs at the bottom.
 
-    A group without any comparison, whose bottom is not known, has none.
+    Groups for which no bottom of the range is known are left out.
     """
     defaults = count_failed_as_bottom(collect_library_defaults(verdicts.groups), verdicts.options)
     own = count_failed_as_bottom(verdicts.groups, verdicts.options)
@@ -421,7 +421,7 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
 
     Args:
         loaded: The study's runs.
-        options: Settings of the verdicts; their seed is that of all resampling.
+        options: Settings of the verdicts; their seed is used for all resampling.
         method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for drawn intervals.
     """
     verdicts = judge_runs(loaded, options)

@@ -1,7 +1,7 @@
 """Suite-level verdicts: pairs of frameworks over all tasks of an algorithm, and all frameworks.
 
-One setting has too few runs to exclude failures that none of them shows. All tasks together have
-enough: 7 tasks of 10 runs bound the failure rate as 70 runs do.
+One setting has too few runs to exclude unobserved failures. All tasks together have enough: 7 tasks
+of 10 runs bound the failure rate as 70 runs do.
 """
 
 import collections
@@ -81,7 +81,7 @@ class SuiteVerdict:
         p_permutation: p-value of permutations within tasks.
         p_mean: p-value of "equal means" that assumes only the range of scores.
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
-        p_equivalence: The larger of it and the bound on unobserved failures.
+        p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
         p_equivalence_holm: `p_equivalence` after the correction.
         margin: Margin of equivalence, in normalized score.
         unlearned: Tasks in which not both frameworks are shown to have learned.
@@ -232,7 +232,7 @@ def judge_suites(
     Args:
         groups: Scores per setting and framework.
         options: Level, share that makes the margin, ranges and seed.
-        learning: Which frameworks have learned in which settings; None to take it for granted.
+        learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     samples = collect_suites(groups, options)
     found = [item for sample in samples for item in judge_suite(sample, options)]
@@ -244,14 +244,14 @@ def judge_suites_with_failed_runs(
     options: VerdictOptions,
     learning: Sequence[LearningVerdict] | None = None,
 ) -> tuple[SuiteVerdict, ...]:
-    """Judge the pairs in which a training failed, failed runs at the bottom (intention to treat).
+    """Judge the pairs in which a training failed, with failed runs at the bottom of the range.
 
-    A framework whose runs all failed is judged here, and here alone.
+    This is an intention-to-treat analysis. Only here is a framework judged if all its runs failed.
 
     Args:
         groups: Scores per setting and framework.
         options: Level, share that makes the margin, ranges and seed.
-        learning: Which frameworks have learned in which settings; None to take it for granted.
+        learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     failed = {
         (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, group.framework)
@@ -291,7 +291,7 @@ def _mark_unlearned(
 def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]]:
     """Return study, algorithm, recipe, variant, task and framework of all that have learned.
 
-    A framework's own recipe stands in `library defaults` as well.
+    A framework's own recipe is also listed under `library defaults`.
     """
     return {
         (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, name)
@@ -379,7 +379,7 @@ def judge_all_alike(
         pairs: Verdicts on pairs in settings.
         suites: Verdicts on pairs over tasks.
         options: Level.
-        learning: Which frameworks have learned in which settings; None to take it for granted.
+        learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     learned = _collect_learned(learning or ())
     tasks = {suite.key: suite.tasks for suite in suites}
