@@ -1,7 +1,7 @@
-"""Makes names and values from runs harmless in Markdown and CSV: once, where a text is finished.
+"""Escapes names and values from runs in Markdown and CSV, once, when a text is complete.
 
-Whoever writes a run folder or a packed file chooses names of studies, tasks and settings, and these
-stand on pages and in tables. HTML is escaped by the template's autoescaping, and LaTeX by
+The authors of run folders and packed files choose the names of studies, tasks and settings, which
+pages and tables show. HTML is escaped by the template's autoescaping, and LaTeX by
 `parallax.analysis.report.sections.scores.escape_latex`.
 """
 
@@ -14,13 +14,13 @@ from tabulate import tabulate
 
 from parallax.harness.record.files import escape_unprintable
 
-# The only tags that pages of ours have.
+# The only tags that our pages have.
 _TAGS = ("<details>", "</details>", "<summary>", "</summary>")
 _FENCE = "```"
 _TICKS = re.compile(r"`+")
 _BACKTICKS = re.compile(r"\\.|`+")
 _HTML = re.compile(r"\\.|<(?=[A-Za-z/!?])")
-# A link or picture, and where links of ours lead: to files beside the page, and to its sections.
+# A link or picture, and the targets of our links: files beside the page, and its sections.
 _LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
 _DEFINITION = re.compile(r"^(\s*)\[(?=[^\]]*\]:)", re.MULTILINE)
 _PIPE = re.compile(r"\\.|\|")
@@ -29,10 +29,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def finish_markdown(text: str) -> str:
-    """Escape raw HTML and links that lead elsewhere, in a whole page that is finished.
+    """Escape raw HTML and links to other places in a complete page.
 
-    Code stays as it is: nothing in it is taken for HTML. Tags that pages of ours have
-    (`<details>`, `<summary>`) stay, and so do links to files beside the page and to its sections.
+    Code is not changed, since nothing in it is read as HTML. Tags that our pages have (`<details>`,
+    `<summary>`) are not changed, nor are links to files beside the page and to its sections.
 
     Args:
         text: The page; blocks of code are fenced.
@@ -51,7 +51,7 @@ def finish_markdown(text: str) -> str:
                 code = None
         else:
             plain_lines.append(line)
-    if code is not None:  # a block without an end: it is none of ours
+    if code is not None:  # a block without an end, which our pages do not have
         plain_lines = code
     parts.append(_escape_lines(plain_lines))
     return "\n".join(part for i, part in enumerate(parts) if part or i or len(parts) == 1)
@@ -74,7 +74,7 @@ def _escape_line(line: str) -> str:
 
 
 def _escape_spans(text: str) -> str:
-    """Escape what is not between backticks; as many open a span of code as close it."""
+    """Escape text outside spans of code, which begin and end with equally many backticks."""
     done, at, start = [], 0, 0
     while opening := _BACKTICKS.search(text, at):
         at = opening.end()

@@ -43,7 +43,7 @@ def format_number(value: float) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Return text in which nothing is taken for Markdown."""
+    """Escape text so that nothing in it is read as Markdown."""
     for sign in "\\`*_|<[":
         text = text.replace(sign, f"\\{sign}")
     return text
@@ -74,7 +74,7 @@ def format_seeds_needed(value: float) -> str:
 
 
 def format_order_probability(same_order: float, chance: SameOrderChance) -> str:
-    """Return a probability of the same order, and what it is where all algorithms tie."""
+    """Return a probability of the same order, and its value if all algorithms tie."""
     ends = f"{chance.low:.2f} to {chance.high:.2f}"
     return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
 
@@ -91,13 +91,13 @@ def make_file_suffix(
 
     Args:
         cells: All settings of the study.
-        study: Of the file.
-        variant: Of the file.
-        algorithm: Of the file; None where it holds all.
+        study: Study of the file.
+        variant: Variant of the file.
+        algorithm: Algorithm of the file; None if it contains all.
 
     Returns:
-        The study, empty if there is but one, and what stands in this variant and not in all
-        variants of the algorithm.
+        The study, empty if there is only one, and the settings of this variant that not all
+        variants of the algorithm have.
     """
     known = list(cells)
     own = [c for c in known if c.study == study and algorithm in (None, c.algorithm)]
@@ -107,13 +107,13 @@ def make_file_suffix(
 
 
 def get_recipe_order(name: str) -> tuple[int, str]:
-    """Return the sort key of a recipe: the thesis' order, others by name behind them."""
+    """Return the sort key of a recipe: the thesis' order, then others by name."""
     order = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx", "original")
     return (order.index(name) if name in order else len(order), name)
 
 
 def sort_recipes(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the sets of hyperparameters in the thesis' order, others by name behind them."""
+    """Return the sets of hyperparameters in the thesis' order, then others by name."""
     return tuple(
         sorted(set(names), key=lambda name: (name == LIBRARY_DEFAULTS, get_recipe_order(name)))
     )
@@ -191,7 +191,7 @@ def format_p_value(value: float) -> str:
 
 
 def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
-    """A setting in words: its study if there are several, and what is special in its variant.
+    """Return a setting in words: its study if there are several, and its variant's own settings.
 
     Args:
         cell: The setting.
@@ -208,11 +208,11 @@ def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
 def group_by_variant(
     items: Iterable[Item], cells: Sequence[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> list[tuple[str, list[Item]]]:
-    """Return items by algorithm and variant, each with these in words.
+    """Group items by algorithm and variant, which are given in words.
 
     Args:
-        items: What is grouped.
-        cells: All settings; what their variants have in common is left out.
+        items: Items to group.
+        cells: All settings; options that all their variants have are left out.
         cell_of: The setting of an item.
     """
     found: dict[tuple[str, str, str], list[Item]] = {}
@@ -238,13 +238,13 @@ def split_main_variants(
     """Return the items of main variants, and all items by algorithm and variant.
 
     Args:
-        items: What is grouped.
+        items: Items to group.
         main_cells: Settings of main variants.
         cell_of: The setting of an item.
 
     Returns:
-        The items of main variants, or all where there are none; and all items in parts, each with
-        how its sentence begins.
+        The items of main variants, or all if there are none; and all items in parts, each with the
+        start of its sentence.
     """
     cells = [cell_of(item) for item in items]
     sides: tuple[list[Item], list[Item]] = ([], [])

@@ -1,1 +1,1 @@
-"""The report: one page that needs nothing but itself. `page` renders what the others gather."""
+"""The report: sections make a document, which renderers turn into HTML, Markdown or text."""

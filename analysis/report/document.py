@@ -1,4 +1,4 @@
-"""Model of a page: a document of sections, each of blocks. Renderers read it and word nothing.
+"""Model of a page: a document of sections, each of blocks. Renderers add no text to it.
 
 A block is a paragraph, a list, a table, a figure, an answer or a section. Text is plain: renderers
 escape it, and `Code`, `Strong` and `Link` are the only markup in it.
@@ -36,9 +36,9 @@ class Link:
 
     Attributes:
         text: Its text.
-        target: Address beside the page, section of a page after `#`, or a file anywhere, which
-            only pages that lie beside it link to.
-        kind: What the page's script does on a click; empty for nothing.
+        target: Address relative to the page, section of a page after `#`, or path of a file, which
+            only the HTML page links to.
+        kind: Class that makes the page's script handle clicks; empty for none.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Listing:
 
     Attributes:
         items: Its items.
-        lead: Sentence before it, without its end; it stands alone where there are no items.
+        lead: Sentence before the list, without its end; shown alone if there are no items.
         is_numbered: Whether items are numbered.
         summary: Line under which pages fold the list; empty where they show it.
     """
@@ -102,14 +102,14 @@ class CodeBlock:
 
 @dataclasses.dataclass(frozen=True)
 class Remark:
-    """A remark that stands out."""
+    """A highlighted remark."""
 
     words: Words
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkedSentence:
-    """A sentence with the runs that it rests on.
+    """A sentence with the runs that it is based on.
 
     Attributes:
         text: The sentence.
@@ -130,7 +130,7 @@ class QuestionAnswer:
 
     Attributes:
         question: The question.
-        headline: The answer in one sentence; with the runs.
+        headline: The answer in one sentence, with its runs.
         parts: Answers for parts of the study.
         findings: Single findings, the clearest first.
     """
@@ -204,7 +204,7 @@ class ReportSection:
     Attributes:
         heading: The heading.
         blocks: The blocks, in order; empty ones are left out.
-        anchor: Name that links lead to; empty for none of its own.
+        anchor: Name that links refer to; empty for none.
     """
 
     heading: str
@@ -232,7 +232,7 @@ class Document:
 
     Attributes:
         title: Its heading.
-        blocks: What stands below it.
+        blocks: Blocks below the heading.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """A study as a folder of a repository: its page in Markdown, its tables, a section of a README.
 
-All of it is text, and the same runs and options give the same bytes on every machine: neither
-versions nor dates of what made it stand in it, and tables have ten significant digits.
+All of it is text, and the same runs and options give the same bytes on every machine: it contains
+no versions or dates of tools, and tables have ten significant digits.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ class StudyPublication:
         material: Runs, verdicts and curves.
         sheets: Figures; the overview, and that of library defaults, if there is one.
         grid: The planned runs; None where no file lists them.
-        causes: Effects of single changes, from files of their own.
+        causes: Effects of single changes, from separate files.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
         note: Remark for readers below the title.
     """
@@ -279,7 +279,7 @@ def splice_readme_section(text: str, section_text: str) -> str | None:
 
     Args:
         text: The README.
-        section_text: What goes between the marks.
+        section_text: Text between the marks.
     """
     before, begun, rest = text.partition(SECTION_BEGIN)
     _, ended, after = rest.partition(SECTION_END)
@@ -344,7 +344,7 @@ def _list_findings(findings: Sequence[Words]) -> list[Block]:
 
 
 def _warn_of_equal_runs(study: StudyPublication) -> str:
-    """Return a warning where all runs of a mean are equal, as at the most that a task allows."""
+    """Return a warning if all runs of a mean are equal, such as at a task's maximum."""
     groups = study.material.verdicts.groups
     count = sum(group.n > 1 and not group.moments.sd for group in groups)
     if not count:

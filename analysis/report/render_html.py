@@ -1,4 +1,4 @@
-"""Renders a document as one HTML file that loads nothing; all text is escaped."""
+"""Renders a document as one HTML file that loads no other file; all text is escaped."""
 
 import base64
 import dataclasses
@@ -42,7 +42,7 @@ from parallax.analysis.report.document import (
 from parallax.analysis.report.tables import RUNS_TABLE, Table, TableCell
 from parallax.analysis.verdicts.groups import ScoreGroup
 
-PAGE_DPI = 130  # pixels of an inch of a figure on the page
+PAGE_DPI = 130  # pixels per inch of a figure on the page
 _ASSETS_FOLDER = Path(__file__).parent
 _LONG_CELL = 40  # characters; longer cells of small tables may break
 _OPEN_ROWS = 12  # tables with more rows are folded
@@ -51,7 +51,7 @@ _OPEN_ITEMS = 8
 
 @dataclasses.dataclass(frozen=True)
 class PageContext:
-    """What links and figures of a page are made from.
+    """Data for the links and figures of a page.
 
     Attributes:
         numbers: Number of each group of runs, by setting and framework.
@@ -91,7 +91,7 @@ def make_page_context(
 
 
 def render_page(document: Document, context: PageContext) -> str:
-    """Return the whole page, which loads nothing from anywhere."""
+    """Return the whole page, which loads no other files."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_ASSETS_FOLDER),
         autoescape=True,
@@ -368,7 +368,7 @@ def _render_rows(table: Table[Any], context: PageContext) -> Markup:
 
 
 def _render_run_rows(table: Table[Any], context: PageContext) -> Markup:
-    """Render rows that links to groups of runs lead to: the first of each has an anchor."""
+    """Render rows of runs; the first row of each group has an anchor for links."""
     rows, before = [], -1
     for cells, groups in table.make_page_rows():
         (group,) = context.number_groups(groups)
@@ -383,7 +383,7 @@ def _render_run_rows(table: Table[Any], context: PageContext) -> Markup:
 
 
 def _render_cell(cell: TableCell, is_numeric: bool, context: PageContext) -> Markup:
-    """Return a cell as HTML, with its sort key where its text is another.
+    """Return a cell as HTML, with its sort key if that differs from its text.
 
     A page has some 20,000 cells: `Markup.format` would take seconds for them.
     """

@@ -1,7 +1,7 @@
 """Renders a document as Markdown, for readers in a repository.
 
-Tables with typed columns are named with their number of rows: a page in HTML and CSV files have
-them whole.
+Of tables with typed columns only the title and number of rows appear: the HTML page and CSV files
+have the rows.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -39,7 +39,7 @@ def render_markdown(
 
     Args:
         document: The document.
-        figures: Names of the figures that there are files of; None for all.
+        figures: Names of the figures that have files; None for all.
         folder: Folder of the figures, seen from the page, which are named `<name>.png`.
     """
     blocks = [f"# {escape_markdown(document.title)}"] if document.title else []

@@ -19,7 +19,7 @@ from parallax.analysis.report.document import (
 
 
 def print_document(console: Console, document: Document) -> None:
-    """Print a document; of its blocks those that a terminal can show."""
+    """Print the blocks of a document that a terminal can show."""
     title = Text(document.title, style="bold")
     for block in document.blocks:
         if isinstance(block, Grid):

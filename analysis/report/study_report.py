@@ -75,7 +75,7 @@ FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
 def list_consistency_pairs(verdicts: StudyVerdicts) -> list[FrameworkPair]:
-    """Return every pair of frameworks of the main settings, as far apart as its verdict says."""
+    """Return every pair of frameworks with runs, with the difference in its verdict."""
     return [
         FrameworkPair(
             item.cell,
@@ -112,7 +112,7 @@ def make_report_document(
         figures: Figures of each family, and those that there are no data for.
         command: Command that makes the page again.
         versions: Versions that it is made with.
-        ablations: Effects of single changes, from files of their own.
+        ablations: Effects of single changes, from separate files.
     """
     verdicts, loaded = results.verdicts, results.loaded
     answers = (
@@ -208,7 +208,7 @@ def make_report_document(
 def _make_section(
     heading: str, anchor: str, first: Sequence[Block], *blocks: Block
 ) -> list[ReportSection]:
-    """Return a section without its empty tables; none where nothing is left."""
+    """Return a section without its empty tables, or no section if nothing is left."""
     shown = [block for block in (*first, *blocks) if not isinstance(block, Table) or block.items]
     return [ReportSection(heading, tuple(shown), anchor)] if shown else []
 

@@ -24,7 +24,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 
 Item = TypeVar("Item")
 
-RUNS_TABLE = "runs-table"  # links to groups of runs lead to its rows
+RUNS_TABLE = "runs-table"  # links to groups of runs refer to its rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -84,7 +84,7 @@ class AblationRow:
         verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
-        alone: Of several, whether one does it alone, in words; empty where that is not known.
+        alone: Of several, whether one alone has the effect, in words; empty if not known.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -106,7 +106,7 @@ class AblationReport:
         item: The verdicts.
         where: Framework, algorithm, task, recipe and steps.
         in_study: Whether the study has the setting.
-        base: Runs of the framework as it is, and of others; how many of them the study has.
+        base: Runs of the unchanged framework and of others, and how many of them the study has.
         changes: A row for each change.
     """
 
@@ -124,7 +124,7 @@ class AblationReport:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The setting and the framework, whatever the study was called."""
+        """The setting and the framework, without the name of the study."""
         return (*_get_setting_key(self.item.cell), self.item.framework)
 
     @property
@@ -277,15 +277,15 @@ def find_explanations(
 ) -> tuple[tuple[str, AblationRow], ...]:
     """Find changes that explain a part of a gap in the study, largest shares first.
 
-    That is, their effect is decided and the whole interval of its share is above 0. Of each gap
-    that one which explains most, and of changes of one thing that which explains most.
+    Their effect is decided, and the whole interval of its share is above 0. For each gap these are
+    the change with the largest share, and the single intervention with the largest share.
 
     Args:
         found: All settings.
         is_short: Leave sizes of effects and p-values out.
 
     Returns:
-        What each does in words, and the change.
+        Effect of each change in words, and the change.
     """
     describe = _format_short_explanation if is_short else _format_explanation
     best = [
@@ -347,7 +347,7 @@ def _format_short_explanation(
 def list_explanations(
     found: Sequence[AblationReport], page: str = "", *, is_short: bool = False
 ) -> Listing | None:
-    """Return these changes as a list; None where there are none.
+    """Return the changes of `find_explanations` as a list; None if there are none.
 
     Args:
         found: All settings.

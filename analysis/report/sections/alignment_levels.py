@@ -176,7 +176,7 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
 
 
 def _measure_separation(row: tuple[LevelTask, LevelSpread, LevelSpread]) -> float:
-    """Return how far the spread at own hyperparameters is above that at equal ones, at least."""
+    """Return the distance from the interval at equal hyperparameters up to that at own ones."""
     _, own, equal = row
     distance = own.interval[0] - equal.interval[1]
     return -math.inf if math.isnan(distance) else distance
@@ -386,7 +386,7 @@ def _list_recipes(results: LevelResults) -> str:
 
 
 def _describe_overrides(results: LevelResults) -> str:
-    """Return what frameworks do not have of their own at `defaults`."""
+    """Return the settings at `defaults` that the study sets for all frameworks."""
     fields = sorted(
         {
             str(field)
@@ -426,7 +426,7 @@ def _describe_control(results: LevelResults) -> str:
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
-    """Return the runs requested, completed and used of every task and level, and what lacks."""
+    """Return the runs requested, completed and used of every task and level, and missing ones."""
     rows: list[tuple[Words, ...]] = []
     for task, levels in results.by_task.items():
         for level in LEVELS:
@@ -523,7 +523,7 @@ def _count_runs(spread: LevelSpread) -> tuple[int, int, int]:
 
 
 def _describe_unused_tasks(results: LevelResults) -> str:
-    """Return the tasks that are in no share, or empty."""
+    """Return the tasks that no share includes; empty if there are none."""
     found = results.decomposition
     left = [task for task in results.by_task if found is None or task not in found.tasks]
     if not left:
@@ -535,7 +535,7 @@ def _describe_unused_tasks(results: LevelResults) -> str:
 
 
 def make_crossed_section(design: CrossedDesign) -> ReportSection:
-    """Return the mean scores of all recipes in all frameworks, and what their variance is made of.
+    """Return the mean scores of all recipes in all frameworks, and their variance components.
 
     Args:
         design: Of one task.

@@ -46,7 +46,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_r
 from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
-"""Name of what an imported run does not state."""
+"""Value of names that an imported run does not state."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +137,9 @@ def get_alignment(groups: Iterable[ScoreGroup]) -> str:
 
 
 def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
-    """Return the command that says why the most different pair differs; empty where there is none.
+    """Return the command that explains the difference of the most different pair; empty if none.
 
-    Returns have other units on every task, so the difference counts in widths of its interval.
+    Returns have different units on each task, so differences are divided by widths of intervals.
 
     Args:
         pairs: Pairs of frameworks in all settings.
@@ -192,11 +192,11 @@ def compare_frameworks(
 def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifference | None:
     """Return the pair of frameworks with the largest difference of means.
 
-    The interval belongs to this pair alone: it is not widened for the pair having been
-    chosen because it differs most.
+    The interval is for this pair alone: it is not corrected for choosing the pair with the
+    largest difference.
 
     Args:
-        scores: float[n] scores by framework; empty ones are passed over.
+        scores: float[n] scores by framework; empty ones are skipped.
     """
     present = {name: values for name, values in sorted(scores.items()) if len(values)}
     if len(present) < 2:
@@ -226,7 +226,7 @@ def _compare_cell(
         name = group.framework
         mean = compute_interval(found[name], method, rng)
         known = name in treated and len(treated[name]) > group.n
-        # A generator of its own, so that failed runs change no other interval.
+        # A separate generator, so that failed runs do not change other intervals.
         own = np.random.default_rng(0)
         lower = compute_interval(treated[name], method, own) if known else None
         final = float(np.mean([run.final_score for run in group.runs])) if group.runs else math.nan
@@ -265,7 +265,7 @@ def make_notes(
     Args:
         loaded: What was found.
         comparisons: Rows of the table.
-        options: Those that it was made with.
+        options: Options that the table was made with.
         method: Method of the intervals.
     """
     found: dict[str, list[StudyCell]] = {}
@@ -403,7 +403,7 @@ def make_comparison_document(
 
 
 def _format_title(cells: Sequence[StudyCell], endpoints: Collection[str]) -> str:
-    """Return a heading with what all settings have in common of study and variant."""
+    """Return a heading with the study and the parts of the variant that all settings share."""
     title = "Final score" if set(endpoints) <= {FINAL} else f"Score: {', '.join(endpoints)}"
     studies = {cell.study for cell in cells}
     parts = [f"study {study}" for study in studies] if len(studies) == 1 else []
@@ -412,7 +412,7 @@ def _format_title(cells: Sequence[StudyCell], endpoints: Collection[str]) -> str
 
 
 def _format_setting(cell: StudyCell, cells: Sequence[StudyCell], notes: ComparisonNotes) -> str:
-    """Return a setting without what the title says already, and the numbers of its notes."""
+    """Return the parts of a setting that are not in the title, and the numbers of its notes."""
     study = [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
     parts = [cell.env, get_label(cell.algorithm), cell.hps, *study, *find_own_parts(cell, cells)]
     marks = "".join(f" [{mark}]" for mark in notes.note_numbers[cell])

@@ -191,7 +191,7 @@ def describe_statements(items: Sequence[PairVerdict]) -> str:
     counts = collections.Counter(
         conditional if item.statement.is_conditional else name_statement(item)
         for item in items
-        # Equivalent and inconclusive stand in the counts of verdicts.
+        # Equivalent and inconclusive pairs are in the counts of verdicts.
         if item.statement.text not in (EQUIVALENT, INCONCLUSIVE)
     )
     words = ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
@@ -203,7 +203,7 @@ def describe_statements(items: Sequence[PairVerdict]) -> str:
 
 
 def _describe_tolerated_failures(items: Sequence[PairVerdict]) -> str:
-    """Return the words of pairs that are equivalent unless runs fail, with all of their rates."""
+    """Describe the pairs that are equivalent unless runs fail, with the range of their rates."""
     rates = format_tolerated_failures(item.statement for item in items)
     return EQUIVALENT_UNLESS.format(rate=rates)
 
@@ -245,7 +245,7 @@ def _format_result(item: PairVerdict) -> str:
 
 
 def link_intention_to_treat(verdicts: StudyVerdicts) -> list[LinkedSentence]:
-    """Return these sentences with their runs."""
+    """Return the sentences of `describe_intention_to_treat` with their runs."""
     texts = describe_intention_to_treat(verdicts)
     return [
         LinkedSentence(text, _link_pairs([item]), "t-intention-to-treat")
@@ -297,14 +297,14 @@ def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> s
 
 
 def _is_unlearned(item: PairVerdict, verdicts: StudyVerdicts) -> bool:
-    """Return whether a pair is equivalent and not both have learned: they may score alike at 0."""
+    """Return whether a pair is equivalent and not both have learned: both may score 0."""
     learned = {one.group.key for one in verdicts.learning if one.is_learned}
     alike = item.verdict == EQUIVALENT or item.statement.is_conditional
     return alike and not {item.first.key, item.second.key} <= learned
 
 
 def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
-    """Return how many equivalent pairs have not both learned: what learns nothing scores alike."""
+    """Return how many equivalent pairs have not both learned, since such scores may be equal."""
     own = [item for item in items if _is_unlearned(item, verdicts)]
     sure = sum(item.verdict == EQUIVALENT for item in own)
     parts = [f"{sure} of the equivalent pairs"] if sure else []
@@ -395,7 +395,7 @@ def _describe_finding(
 
 
 def _format_evidence(item: PairVerdict) -> str:
-    """Return the number that decides: a p-value, or how many failures may have gone unseen."""
+    """Return the decisive number: a p-value, or how many unobserved failures are possible."""
     kind = _name_finding(item)
     if kind == CONDITIONAL_PREFIX:
         limit = item.statement.failure_limit
@@ -408,10 +408,10 @@ def _format_evidence(item: PairVerdict) -> str:
 
 
 def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, list[PairVerdict]]]:
-    """Return the pairs that one framework's standing apart explains, together, the clearest first.
+    """Group the pairs that one outlying framework explains, the clearest first.
 
-    Within a task and algorithm, the framework that most of the different pairs have on the same
-    side takes these, then the next one. Other pairs of one kind stay together by task.
+    Within a task and algorithm, the framework that is on the same side of the most different pairs
+    gets these pairs, then the next one. Other pairs of one kind are grouped by task.
 
     Args:
         items: Pairs with a finding, the clearest first.
@@ -596,7 +596,7 @@ def make_setting_sections(
 
     Args:
         verdicts: Those of the study.
-        pairs: Which of them it is about: `main_consistency` or `main_defaults`.
+        pairs: Pairs to describe: `main_consistency` or `main_defaults`.
     """
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
     treated = describe_intention_to_treat(verdicts)
@@ -627,7 +627,7 @@ def format_setting_with_recipe(
     Args:
         cell: The setting.
         groups: Its groups.
-        cells: All settings; what is the same in all of the algorithm's is left out.
+        cells: All settings; values that all settings of the algorithm share are left out.
     """
     parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
     parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
@@ -702,7 +702,7 @@ def _describe_setting(
 
 
 def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return a sentence on pairs that only possible unobserved failures keep from equivalence."""
+    """Return a sentence on pairs that would be equivalent without possible unobserved failures."""
     found = [
         f"{get_label(item.first.framework)} and {get_label(item.second.framework)}"
         for item in pairs
@@ -773,7 +773,7 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
 
 
 def _format_code_differences(item: PairVerdict) -> str:
-    """Return what each framework lacks of the reference form, in which all are equal."""
+    """Return the interventions of the reference form, which makes all equal, that each lacks."""
     sides = [group.runs for group in (item.first, item.second) if group.runs]
     return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
 

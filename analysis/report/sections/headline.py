@@ -69,7 +69,7 @@ def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
 
 
 def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
-    """Two frameworks that learned nothing score alike: only learned runs are called equivalent."""
+    """Find the closest pair; only frameworks that have learned are called equivalent."""
     learned = {item.group.key for item in verdicts.learning if item.verdict == LEARNED}
     both = [item for item in pairs if {item.first.key, item.second.key} <= learned]
     own = [item for item in both if item.verdict == EQUIVALENT]

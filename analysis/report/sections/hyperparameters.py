@@ -37,9 +37,7 @@ _COUNT_PHRASES = {
     "policy_updates": "updates of the policy",
     "target_updates": "updates of the target",
 }
-_MIN_COUNT_DIFFERENCE = (
-    0.02  # counts that differ by less differ in when learning starts or ends only
-)
+_MIN_COUNT_DIFFERENCE = 0.02  # smaller differences only come from when learning starts or ends
 
 
 def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> Words:
@@ -249,7 +247,7 @@ def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> di
 def _format_equal_field(
     field: str, values: Mapping[str, Sequence[str]], requested: Mapping[str, str]
 ) -> tuple[Inline, ...]:
-    """Return a field that is alike, and its value where the recipe has another."""
+    """Return an equal field, with its value if the recipe has another value."""
     own = next(iter(values.values()))
     if field not in requested or list(own) == [requested[field]]:
         return (Code(field),)
@@ -271,7 +269,7 @@ def _count_updates_by_setting(
 def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int]]]:
     """Return each run's counts by name of the count and framework.
 
-    Without updates of the policy where each gradient step is one, or where there is no policy.
+    Policy updates are left out if each gradient step is one, or if there is no policy.
     """
     of: dict[str, dict[str, list[int]]] = {}
     for run in runs:
@@ -287,7 +285,7 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
 def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:
     """Return the values by algorithm, recipe and variant, then by field and framework.
 
-    Only where there are several frameworks; library defaults are a recipe too.
+    Settings with a single framework are left out; library defaults are a recipe too.
     """
     found: dict[SettingKey, ValuesByFramework] = {}
     for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):

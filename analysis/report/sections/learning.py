@@ -61,8 +61,8 @@ def describe_learning(
 
     Args:
         learning: All frameworks of the setting.
-        vs_random: The same against random actions; none where these were not measured.
-        pairs: Its pairs; it is said where some are equivalent that may both have learned nothing.
+        vs_random: The same against random actions; empty if these were not measured.
+        pairs: Its pairs; equivalent ones in which neither is shown to have learned are counted.
     """
     tested = [item for item in learning if item.verdict != NOT_TESTED]
     found: list[Block] = []
@@ -114,7 +114,7 @@ def remark_on_pair(item: PairVerdict, learning: Sequence[LearningVerdict]) -> st
 
 
 def _select_not_learned(items: Sequence[LearningVerdict]) -> set[tuple[StudyCell, str]]:
-    # By key: their scores are final returns, whatever endpoint the pairs have.
+    # By key, since these groups have final returns as scores, whatever the endpoint of the pairs.
     return {item.group.key for item in items if item.verdict == NOT_SHOWN}
 
 

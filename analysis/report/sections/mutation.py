@@ -47,7 +47,7 @@ def make_mutation_rows(item: MutationVerdict) -> list[TableRow]:
 
 
 def _make_paper_columns(paper: MuprlTaskResults | None, operator: str) -> TableRow:
-    """Return the operator's row in the paper, the same beside each of its values."""
+    """Return the operator's row in the paper, which is repeated for each of its values."""
     cell = paper.operators.get(operator) if paper else None
     names = [field.name for field in dataclasses.fields(MuprlOperatorScores)]
     values = dataclasses.astuple(cell) if cell else (math.nan,) * len(names)
@@ -70,7 +70,7 @@ def _blank_if_none(value: float | None) -> float | str:
 
 
 def format_mutation_table(item: MutationVerdict) -> Iterator[str]:
-    """A table like the paper's Table III, for a terminal, with the paper's own beside."""
+    """Format a table like the paper's Table III for a terminal, next to the paper's numbers."""
     setting = item.setting
     paper = find_muprl_results(setting.env, setting.algorithm)
     yield (
@@ -167,7 +167,7 @@ def _format_sensitivity(value: float) -> str:
 
 
 def _format_remarks(item: MutationVerdict) -> Iterator[str]:
-    """List what is missing and why; a reason of many configurations is given once."""
+    """List what is missing and why; a reason that many configurations share is given once."""
     why_not: dict[str, list[str]] = {}
     for operator in item.operators:
         if 0 < operator.strong.n < operator.weak.n:

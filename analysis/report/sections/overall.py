@@ -45,7 +45,7 @@ from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, Poo
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 MIN_CORRELATION_PAIRS = 4
-"""Pairs of seeds below which a correlation is close to -1 or 1 whatever the scores."""
+"""With fewer pairs of seeds, a correlation is close to -1 or 1 whatever the scores."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ MIN_USEFUL_CORRELATION = 0.3  # correlation from which pairing gains power, by b
 
 
 def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
-    """Do frameworks differ seed by seed, where seeds share initial states?"""
+    """Answer whether frameworks differ seed by seed, where seeds share initial states."""
     items, question = verdicts.paired, "Do frameworks differ seed by seed?"
     if not items:
         text = (
@@ -363,7 +363,7 @@ class PooledTask:
 
     @property
     def scale(self) -> float:
-        """Return that counts as 1: the way from random actions to the published score."""
+        """Units of return that count as 1: from random actions to the published score."""
         return self.pair.scales[self.index]
 
 
@@ -427,7 +427,7 @@ def make_omnibus_table(items: Sequence[OmnibusVerdict]) -> Table[OmnibusVerdict]
 
 
 def format_omnibus(item: OmnibusVerdict) -> str:
-    """Return the same as a line."""
+    """Format an omnibus verdict as a line."""
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; "

@@ -89,7 +89,7 @@ def answer_ranking(verdicts: StudyVerdicts) -> QuestionAnswer:
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
     causes: dict[tuple[str, str, str], list[RankingVerdict]] = {}
-    for item in broken:  # the same task under several configurations has one cause, it may be
+    for item in broken:  # one task under several configurations may have one cause
         causes.setdefault((item.study, item.variant, item.env), []).append(item)
     findings = [_describe_finding(own, several) for own in causes.values()]
     headline = LinkedSentence(head, _link_rankings(items), "t-ranking")
@@ -253,7 +253,7 @@ def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
 
 
 def describe_unranked(verdicts: StudyVerdicts) -> str:
-    """Return a sentence on algorithms that stand in no ranking; empty where there are none."""
+    """Return a sentence on algorithms that are in no ranking; empty if there are none."""
     ranked = {name for item in verdicts.rankings for name in item.algorithms}
     others = sorted({group.cell.algorithm for group in verdicts.groups if group.n} - ranked)
     if not others:
@@ -265,7 +265,7 @@ def describe_unranked(verdicts: StudyVerdicts) -> str:
     )
 
 
-_MIN_RUNS_FOR_BOOTSTRAP = 10  # runs per mean; of fewer a bootstrap's means lie too close together
+_MIN_RUNS_FOR_BOOTSTRAP = 10  # runs per mean; with fewer, bootstrap means vary too little
 _RANKING_PHRASES = {
     PRESERVED: "The ranking holds",
     MAGNITUDE_CHANGED: "No reversal is shown, but distances differ",

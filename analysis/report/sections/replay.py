@@ -293,7 +293,7 @@ def summarize_replay(study: ReplayVerdicts, effects: Sequence[AblationVerdict]) 
 
 
 def format_staleness_lines(setting: StalenessSetting) -> Iterator[str]:
-    """A head, and a line for each strategy."""
+    """Yield a heading, and a line for each strategy."""
     cell = setting.cell
     yield (
         f"{setting.framework} {cell.algorithm} {cell.env} {cell.hps} {cell.variant}: Q-value "

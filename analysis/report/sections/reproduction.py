@@ -1,4 +1,4 @@
-"""Reproduction on the page: do the frameworks reach the published scores?"""
+"""Reproduction (RQ1): words and tables on whether frameworks reach the published scores."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ _VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
 
 
 def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
-    """Do the frameworks reach the published scores?"""
+    """Answer whether the frameworks reach the published scores."""
     items = [item for item in verdicts.reproduction if item.published.table == TARGETS_TABLE]
     question = "Do they reach what the original papers report?"
     if not items:

@@ -132,8 +132,8 @@ def describe_missing_runs(
     )
 
 
-# Packages whose versions matter to results; others stand in each run.json.
-# Of the packages that a run recorded, these are listed, and those that bear its framework's name.
+# Packages whose versions matter to results; others are in each run.json.
+# Of a run's recorded packages, these are listed, and those named after its framework.
 REPORTED_PACKAGES = (
     *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
     *("sbx", "jax", "flax", "optax"),
@@ -223,7 +223,7 @@ def _list_facts(found: run_json.RunProvenance, framework: str) -> list[tuple[str
 
 def find_videos(root: Path) -> tuple[Path, ...]:
     """Return every video below the results folder."""
-    # Unlike rglob, walk passes over folders that a run has just given up.
+    # Unlike rglob, walk skips folders that a run has just removed.
     return tuple(
         sorted(
             Path(top, name)
@@ -282,7 +282,7 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
 
 
 def describe_equal_runs(loaded: LoadedRuns) -> str:
-    """Return runs under a framework's own recipe that are those under another, in a sentence."""
+    """Return a sentence on runs under library defaults that equal runs under another recipe."""
     of: dict[tuple[object, ...], list[CompletedRun]] = collections.defaultdict(list)
     for run in loaded.runs:
         cell = run.id.cell
@@ -334,7 +334,7 @@ def _list_count_columns(grid: StudyGrid | None) -> list[str]:
 
 
 def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
-    """Return the same, a row for each algorithm, task and recipe; own recipes together."""
+    """Return the counts of runs for each algorithm, task and recipe; own recipes are combined."""
     rows: dict[tuple[str, str, str], list[CountRow]] = {}
     for row in count_runs_by_setting(loaded, grid):
         hps = LIBRARY_DEFAULTS if row["hps"] == row["framework"] else str(row["hps"])
@@ -425,7 +425,7 @@ class RunFolder:
     group: ScoreGroup
 
     def get_score(self) -> float:
-        """Return the final score, as far as pages show it."""
+        """Return the final score, rounded as on pages."""
         used = isinstance(self.item, CompletedRun)
         return round(self.item.final_score, 2) if used else math.nan  # type: ignore[union-attr]
 
@@ -435,7 +435,7 @@ class RunFolder:
         return float(self.item.timesteps[-1]) if used else math.nan  # type: ignore[union-attr]
 
     def get_hours(self) -> float:
-        """Return the duration, as far as pages show it."""
+        """Return the duration in hours, rounded as on pages."""
         used = isinstance(self.item, CompletedRun)
         return round(self.item.seconds / 3600, 2) if used else math.nan  # type: ignore[union-attr]
 
@@ -500,7 +500,7 @@ DIAGNOSIS_TABLE = "t-diagnosis"
 
 
 def describe_diagnosis(found: DiagnosisSummary) -> tuple[str, ...]:
-    """In sentences; empty where no run was watched."""
+    """Describe the diagnosis in sentences; empty if no run was watched."""
     if not found.watched and not found.unread:
         return ()
     touched = ", ".join(

@@ -1,6 +1,6 @@
 """Scores in the layout of the thesis' Tables 9 to 11: one table per algorithm.
 
-The best are marked, and those tied with them; as CSV and LaTeX too.
+The best scores and those tied with them are marked. Tables can also be written as CSV and LaTeX.
 """
 
 import dataclasses
@@ -179,7 +179,7 @@ _LATEX_ESCAPES = {
 
 
 def _add_text(cell: ScoreCell | None, usual: Sizes, method: str) -> ScoreCell | None:
-    """Add mean and interval as text; also the numbers of runs where they are not the usual."""
+    """Add mean and interval as text; also the numbers of runs if they are unusual."""
     if cell is None:
         return None
     parts = [] if cell.sizes == usual else [f"n {'/'.join(map(str, cell.sizes))}"]

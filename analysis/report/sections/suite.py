@@ -1,4 +1,4 @@
-"""Tables of what is judged beside single pairs: suites, learning, failed runs, evaluation noise."""
+"""Tables of verdicts besides those on pairs: suites, learning, failed runs, evaluation noise."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -88,7 +88,7 @@ def _count_statements(items: Sequence[SuiteVerdict]) -> str:
 
 
 def _describe_failed_trainings(items: Sequence[SuiteVerdict]) -> str:
-    """Return what is shown of the pairs in which a training failed, where these count."""
+    """Return what is shown of the pairs in which a training failed if failed runs are counted."""
     several = len(items) > 1
     return (
         f" With failed trainings at the bottom of the tasks' ranges, over "
@@ -119,7 +119,7 @@ def make_suite_table(
 
     Args:
         items: The pairs.
-        with_failed_runs: They are judged with failed trainings at the bottom.
+        with_failed_runs: Whether failed trainings were counted at the bottom of the range.
     """
     columns: tuple[Column[SuiteVerdict], ...] = (
         *_make_suite_columns(lambda i: i.key),
@@ -206,7 +206,7 @@ def make_noise_table(items: Sequence[EvaluationNoise]) -> Table[EvaluationNoise]
 
 
 def make_further_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
-    """Return these tables by the names of their files."""
+    """Return the tables of this module by the names of their files."""
     return {
         "suite.csv": make_suite_table(verdicts.suites),
         "suite_intention_to_treat.csv": make_suite_table(
