@@ -53,7 +53,7 @@ def make_ablation_figure_spec(item: AblationVerdict) -> FigureSpec:
 
 
 def draw_ablation_figure(item: AblationVerdict) -> Figure:
-    """Draw a row for each effect; those of several interventions stand below a line."""
+    """Draw a row for each effect; those of several interventions are below a line."""
     effects = (*item.single_effects, *item.joint_effects)
     longest = max(len(_format_effect_name(effect)) for effect in effects)
     left = min(0.25 + 0.068 * longest, 0.55 * PAGE_WIDTH)

@@ -1,6 +1,6 @@
 """Actions after clipping and after tanh, from the same normal distribution (thesis Figure 14).
 
-Densities and means are computed, not sampled. No run enters.
+Densities and means are computed, not sampled. No runs are used.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.study import StudyResults
 
 MEANS, VARIANCES = (0.0, -0.6), (1.0, 0.4, 0.1)
-# No framework's and no algorithm's colours: both ways occur in several frameworks.
+# Colours of no framework or algorithm: both methods occur in several frameworks.
 _CLIP, _TANH = "#444444", "#AA4499"
 
 
@@ -72,9 +72,9 @@ def compute_action_distributions(
     """Return both distributions of actions.
 
     Args:
-        mean: Of the normal distribution.
-        variance: Of the normal distribution.
-        points: At how many actions densities are given.
+        mean: Mean of the normal distribution.
+        variance: Variance of the normal distribution.
+        points: Number of actions at which densities are computed.
     """
     normal = stats.norm(mean, np.sqrt(variance))
     inside = np.linspace(-1, 1, points + 2)[1:-1]

@@ -1,4 +1,4 @@
-"""All tasks in one figure.
+"""Aggregates over all tasks in one figure.
 
 Performance profiles (the share of runs above each normalized score), and median, interquartile
 mean, mean and optimality gap with intervals.
@@ -52,7 +52,7 @@ NO_DATA = (
     "no set of hyperparameters has two tasks with a scale that all of several frameworks have a "
     "run in"
 )
-MIN_TASKS = 2  # scores over all tasks of one task are its own figures, drawn again
+MIN_TASKS = 2  # with a single task they would repeat the figures of that task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +65,10 @@ class AggregateFamily:
         description: What the figure shows, and which interval, with resamples as `{:,}`.
         get_data: Takes what is drawn from the aggregates under one recipe.
         draw: Draws the titles and data of all recipes.
-        lacks: What is not there where there is no figure.
+        lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Says in the caption what is not drawn; empty for nothing.
-        is_curve: Scores are those of single evaluations, whatever the endpoint is.
+        is_curve: Whether scores are those of single evaluations, whatever the endpoint is.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Scores of all frameworks at each level of alignment, and the shares of what makes them differ."""
+"""Scores of all frameworks at each level of alignment, and the shares of causes of differences."""
 
 import functools
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ LEVEL_LABELS = {
     "exact": "equal hyperparameters",
     "lockstep": "equal updates too",
 }
-_WIDTH = 5.2  # inches: narrower than a page, so that it can be read on a telephone
+_WIDTH = 5.2  # inches: narrower than a page, so that it can be read on a phone
 _STRIP, _HEAD, _BAR = 0.44, 0.22, 0.24  # heights in inches
 _LEFT, _RIGHT = 1.4, 1.05
-_LOWEST, _HIGHEST = -0.6, 1.3  # of the axis, however far intervals go
+_LOWEST, _HIGHEST = -0.6, 1.3  # limits of the axis, even if intervals are longer
 
 
 def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
@@ -80,7 +80,7 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
 
 
 def draw_level_figure(results: LevelResults) -> Figure:
-    """Draw it."""
+    """Draw the figure of one study."""
     rows, styles = results.by_task, get_framework_styles(results.frameworks)
     shares = results.decomposition
     heights = {task: _HEAD + len(levels) * _STRIP for task, levels in rows.items()}
@@ -279,5 +279,5 @@ def format_share(value: float, low: float, high: float) -> str:
 
 
 def name_share(name: str, found: LevelDecomposition) -> str:
-    """Return what a share is called on pages."""
+    """Return the name of a share on pages."""
     return "code and all else" if name == "code" and not found.has_lockstep else SHARE_LABELS[name]

@@ -1,7 +1,7 @@
-"""Pages of learning curves: one row per task, return axes shared within it.
+"""Pages of learning curves: one row per task, with a shared return axis.
 
-Of all frameworks, hyperparameters across (thesis Figures 18-20); of all algorithms, frameworks
-across (Figures 21-25); without and with wrappers (12); with one and several copies (13).
+Columns are hyperparameters, with all frameworks (thesis Figures 18-20); frameworks, with all
+algorithms (21-25); without and with wrappers (12); one and several parallel environments (13).
 """
 
 import dataclasses
@@ -85,8 +85,8 @@ class CurveGrid:
     Attributes:
         rows: Label of each row.
         columns: Label of each column.
-        panels: Lines of each panel by row and column; none where nothing was run.
-        kind: What lines stand for: `frameworks` or `algorithms`.
+        panels: Lines of each panel by row and column; empty if nothing was run.
+        kind: What lines represent: `frameworks` or `algorithms`.
         marks: Scores beside the curves, by row.
     """
 
@@ -215,7 +215,7 @@ def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) ->
 
 
 def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
-    """Return the line of a framework in a setting, called by its own name or by its algorithm's."""
+    """Return the line of a framework in a setting, named after it or its algorithm."""
     at = (cell, framework)
     group = material.groups[at]
     if at in material.curves:
@@ -375,8 +375,8 @@ def make_variant_figure_specs(
     """One page per value of a setting: left without it, right with it.
 
     Args:
-        material: What there is.
-        name: Of the family.
+        material: The judged runs.
+        name: Name of the family.
         key: Name of the setting in variants.
         title: What the pages show.
         headings: Titles of the columns for a value.
@@ -417,7 +417,7 @@ def make_wrapper_figure_specs(material: StudyResults) -> list[FigureSpec | Missi
 
 
 def make_parallel_env_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per number of copies."""
+    """One page per number of parallel environments."""
     title = "Training with one and with several copies of the environment"
     pages = make_variant_figure_specs(
         material, "vectorised", "n_envs", title, lambda value: ("1 copy", f"{value} copies")
@@ -537,7 +537,7 @@ def arrange_panels(panels: Sequence[CurvePanel]) -> list[list[CurvePanel | None]
         rows.setdefault(key, {}).setdefault(panel.cell.algorithm, []).append(panel)
     grid: list[list[CurvePanel | None]] = []
     for key in sorted(rows):
-        # Variants of an algorithm stand below each other.
+        # Variants of an algorithm are placed below each other.
         variants = [rows[key].get(column, []) for column in columns]
         grid += [list(row) for row in itertools.zip_longest(*variants)]
     return grid
@@ -557,7 +557,7 @@ def _draw_learning_curve_panel(
     marks = _list_panel_marks(panel)
     low, high, cut = compute_return_limits(panel.curves, marks)
     for curve in panel.curves:
-        # Intervals that fill the panel lie over each other: paler, they leave lines readable.
+        # Intervals that fill the panel overlap: a paler shade leaves lines readable.
         shade = 0.07 if cut else 0.14
         _draw_seed_curves(axis, curve, styles[curve.framework], shade, panel.cell.env)
     axis.set_ylim(low, high)

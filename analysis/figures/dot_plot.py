@@ -1,6 +1,6 @@
-"""Final scores across: a dot per seed, the mean of them, and its interval.
+"""Final scores on a horizontal axis: a dot per seed, their mean, and its interval.
 
-An arrow stands where an interval leaves the frame, and numbers of runs stand beside all of them.
+An arrow marks an interval that leaves the frame, and unusual numbers of runs are at the right.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ def compute_score_axis_limits(
 
     Args:
         lines: At least one with a used run.
-        usual: Number of runs that needs no words.
+        usual: Usual number of runs; other numbers are written beside the scores.
         marks: Scores beside them; those far from all others do not widen the axis.
     """
     used = [line for line in lines if line.size[0]]
@@ -69,11 +69,11 @@ def draw_score_dots(
     """Draw final scores, each at its height.
 
     Args:
-        axis: Where to.
+        axis: Axes to draw on.
         spots: Heights and scores.
-        styles: Looks by name.
-        frame: What the axis shows.
-        usual: Number of runs that needs no words.
+        styles: Styles by name.
+        frame: Limits of the axis.
+        usual: Usual number of runs; other numbers are written beside the scores.
     """
     axis.set_xlim(frame.low, frame.edge)
     axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -108,7 +108,7 @@ def draw_score_dots(
 
 
 def describe_failed_runs(lines: Iterable[CurveLine]) -> str:
-    """Return a caption's sentence on crosses, with a blank before it; empty where no run failed."""
+    """Return a caption's sentence on crosses, with a space before it; empty if no run failed."""
     if not any(np.isfinite(line.with_failed_runs) for line in lines):
         return ""
     return (

@@ -23,7 +23,7 @@ class FigureFamily:
     """Figures that show the same thing of different parts of a study.
 
     Attributes:
-        name: What it is called on the command line.
+        name: Name on the command line.
         summary: What it shows.
         sheets: Lists its figures, and those that have no data.
     """

@@ -1,4 +1,4 @@
-"""A figure before it is drawn, many drawn at once, and their files: the same bytes each time."""
+"""Figures before they are drawn, parallel drawing, and files with the same bytes each time."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ class FigureSpec:
         title: What it shows, in a few words.
         caption: What its parts mean, which interval, how many runs.
         cells: Settings of the runs behind it.
-        draw: Draws it; takes nothing.
+        draw: Draws it; takes no arguments.
         is_main: Whether pages in Markdown show it.
     """
 
@@ -48,8 +48,8 @@ class MissingFigure:
     """A figure for which there are no data.
 
     Attributes:
-        name: What its files would be called.
-        reason: What is not there.
+        name: Name that its files would have.
+        reason: What is missing.
     """
 
     name: str
@@ -68,7 +68,7 @@ def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     """Return the content of a file.
 
     Args:
-        figure: To be called with the settings in force that the figure was drawn with.
+        figure: The figure; the rc settings that it was drawn with must still be active.
         kind: `png` or `pdf`, for print; `webp`, for a page, with few colours.
         dpi: Resolution of an image.
     """
@@ -89,7 +89,7 @@ def _draw_image(figure: Figure, dpi: int) -> PIL.Image.Image:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if not axis.get_label_text():
-                # Or Matplotlib measures all tick labels to find the place of an empty label.
+                # Otherwise Matplotlib measures all tick labels to place an empty label.
                 axis.set_label_coords(0, 0)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
@@ -110,14 +110,14 @@ def webp_to_png(content: bytes) -> bytes:
 
 
 def save_figure(figure: Figure, png: Path, pdf: Path) -> None:
-    """Write both formats of a figure that was drawn with `settings`."""
+    """Write both formats of a figure that was drawn with `get_rc_settings`."""
     with matplotlib.rc_context(get_rc_settings()):
         for path, kind in ((png, "png"), (pdf, "pdf")):
             write_file_bytes(path, figure_to_bytes(figure, kind))
 
 
 def write_file_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or none."""
+    """Write a file atomically."""
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)
@@ -148,9 +148,9 @@ def _figure_to_files(figure: Figure, kinds: Sequence[str], dpi: int) -> FigureFi
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Look for garbage after a figure, not within it: a fifth of the time of drawing one."""
+    """Collect garbage after drawing, not during it, where it takes a fifth of the time."""
     on = gc.isenabled()
-    gc.freeze()  # nothing that was there before is garbage of the figure
+    gc.freeze()  # objects that existed before are not garbage of the figure
     gc.disable()
     try:
         yield
@@ -176,7 +176,7 @@ def render_figures(
     if jobs <= 1:
         return ((sheet, render_figure(sheet, kinds, dpi)) for sheet in sheets)
     # Forked workers need not import everything again. They start here and not with the first
-    # figure requested: by then a progress display may run a thread, which forks do not survive.
+    # figure requested: by then a progress display may run a thread, which is not safe to fork.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
     waiting = [pool.submit(render_figure, sheet, kinds, dpi) for sheet in sheets]
     return _collect_files(pool, sheets, waiting)

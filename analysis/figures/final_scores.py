@@ -183,7 +183,7 @@ class OverviewPanel:
     """One algorithm on one task.
 
     Attributes:
-        title: What it is.
+        title: Algorithm, task and recipe.
         lines: One per framework.
         marks: Policies without training, and the published score.
     """
@@ -194,7 +194,7 @@ class OverviewPanel:
 
 
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """Return the figure of what frameworks share, and that of library defaults."""
+    """Return the figure of settings that frameworks share, and that of library defaults."""
     shared, own = _select_overview_cells(material)
     title = "Scores by algorithm, task and framework"
     return [
@@ -267,7 +267,7 @@ def _make_overview_figure_spec(
 
 
 def _find_margin_scale(material: StudyResults, cell: StudyCell) -> ScoreScale | None:
-    """Return the scale that the margin of a setting is a share of; None if runs make it."""
+    """Return the scale that the margin of a setting is a share of; None if it is from the runs."""
     groups = material.verdicts.groups_by_cell[cell]
     margin = compute_margin([group for group in groups if group.n], material.verdicts.options)
     if margin.source == "compared runs" or margin.reference <= margin.zero:
@@ -297,7 +297,7 @@ def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
 def _select_overview_cells(
     material: StudyResults,
 ) -> tuple[tuple[StudyCell, ...], tuple[StudyCell, ...]]:
-    """Per algorithm and task of what the study is about a shared setting, and library defaults."""
+    """Select a shared setting per algorithm and task of main settings, and library defaults."""
     sizes: collections.Counter[StudyCell] = collections.Counter()
     for cell, framework in material.curves:
         if cell in material.verdicts.main_cells:

@@ -69,8 +69,8 @@ class HighlightPanels:
 
     Attributes:
         panels: Title, lines and marks of each.
-        kind: What lines stand for: `frameworks` or `algorithms`.
-        shared: All panels share their axes.
+        kind: What lines represent: `frameworks` or `algorithms`.
+        shared: Whether all panels share their axes.
     """
 
     panels: tuple[HighlightPanel, ...]
@@ -266,8 +266,8 @@ def make_highlight_figure_spec(
     """Return a figure of settings with its caption.
 
     Args:
-        material: What there is.
-        name: Of its files.
+        material: The judged runs.
+        name: Name of its files.
         title: What it shows.
         how: How the settings were chosen.
         content: The settings.
@@ -291,7 +291,7 @@ ALL_ALGORITHMS, OWN_RECIPE = "all", "own"
 
 
 class UnknownPanelError(Exception):
-    """A panel that there are no runs for, or that cannot be read; says what there is."""
+    """A requested panel has no runs or cannot be parsed; the message lists what there is."""
 
 
 @dataclasses.dataclass(frozen=True)

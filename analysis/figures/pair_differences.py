@@ -1,7 +1,7 @@
 """Forest plot of pairs of frameworks: differences in units of the equivalence margin.
 
-The unit is the same in all tasks, so that one axis serves all of them and the question "further
-apart than the margin?" is answered by where an interval lies.
+The unit is the same in all tasks, so that all of them share one axis, and the position of an
+interval shows whether two frameworks are further apart than the margin.
 """
 
 import collections
@@ -70,10 +70,10 @@ class PairDifference:
         low: Lower end of the 95% interval, in margins; NaN where there is none.
         high: Upper end.
         statement: What is shown of the pair, one of `_STATEMENTS`.
-        is_learned: Both frameworks are shown to have learned.
+        is_learned: Whether both frameworks are shown to have learned.
         with_failed_runs: The difference with failed trainings at the bottom of the task's range, in
             margins; NaN where none failed.
-        failed_statement: What is shown of the pair then.
+        failed_statement: What is shown of the pair with failed trainings at the bottom.
     """
 
     name: str
@@ -277,8 +277,8 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
         figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
         for axis in axes.flat[len(grid.panels) :]:
             axis.set_axis_off()
-        # All panels share both axes. Their limits are set first and once: each time goes through
-        # all panels, and without them each mark would look for limits anew.
+        # All panels share both axes. Limits are set once, since setting them visits all panels, and
+        # first, since otherwise each mark would compute the limits again.
         axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
         reach = find_axis_reach(pairs)
         axes[0, 0].set_xlim(-reach, reach)

@@ -1,6 +1,6 @@
 """Parts of figures: panels with a layout in inches, curves, and shared sentences.
 
-A layout by hand is quick, and the same on every machine.
+A fixed layout is quick to draw, and the same on every machine.
 """
 
 import dataclasses
@@ -109,7 +109,7 @@ def make_panel_grid(
         columns: Number of columns.
         width: Of the figure, in inches.
         heights: Of a panel, in inches, or one for each row.
-        margins: The space that is not panels.
+        margins: Space around and between panels.
         sharex: As in Matplotlib.
         sharey: As in Matplotlib.
     """
@@ -143,7 +143,7 @@ def draw_legend(
     """Draw a line of names at the top of a figure, and one of marks below it.
 
     Args:
-        figure: Where to.
+        figure: Figure to draw on.
         styles: Frameworks or algorithms.
         marks: Names of scores that are marked on the axes.
     """
@@ -185,12 +185,12 @@ def _draw_legend_line(figure: Figure, handles: list[Line2D], down: float, size: 
     )
 
 
-# Widths in a legend, in sizes of its font.
+# Widths in a legend, in units of its font size.
 _HANDLE, _BETWEEN, _BESIDE, _LETTER = 2.6, 1.4, 0.8, 0.6
 
 
 def _estimate_legend_width(names: Sequence[str]) -> float:
-    """About how wide a legend of one line is, in sizes of its font."""
+    """Estimate the width of a legend of one line, in units of its font size."""
     entries = sum(_HANDLE + _BESIDE + _LETTER * len(name) for name in names)
     return entries + _BETWEEN * len(names)
 
@@ -228,7 +228,7 @@ class CurveLine:
         high: float[K], upper end.
         final: Final score with its interval.
         size: Runs used/requested.
-        scores: float[n], final score of each seed; none where they are not known.
+        scores: float[n], final score of each seed; empty if unknown.
         seeds: Steps and mean returns of each seed where there are too few for a band.
         with_failed_runs: Mean score with failed trainings at the bottom of the task's range; NaN
             where none failed.
@@ -256,16 +256,16 @@ def make_curve_line(
     group: ScoreGroup,
     bounds: tuple[float, float],
 ) -> CurveLine:
-    """Return a line for a curve, with intervals that end where no return can be.
+    """Return a line for a curve, with intervals cut off at the possible returns.
 
-    With fewer than three seeds there is no interval, and single seeds stand in its place.
+    With fewer than three seeds there is no interval, and single seeds are drawn instead.
 
     Args:
         name: Framework or algorithm.
         curve: The curve.
         final: Final score with its interval.
-        group: Where both come from.
-        bounds: Least and largest return that there can be; scores beyond them count more.
+        group: The runs behind both.
+        bounds: Least and largest possible return; scores beyond them widen the bounds.
     """
     steps = curve.steps.astype(np.float64)
     scores = np.empty(0) if group.scores is None else group.scores
@@ -303,8 +303,8 @@ def clip_to_bounds(
     Args:
         low: float[K], lower ends; NaN stays.
         high: float[K], upper ends.
-        data: float[m], values that there were.
-        bounds: Least and largest value that there can be.
+        data: float[m], observed values.
+        bounds: Least and largest possible value.
     """
     least, most = min([bounds[0], *data]), max([bounds[1], *data])
     return np.maximum(low, least), np.minimum(high, most)
@@ -333,13 +333,13 @@ def draw_curve(
     """One curve with its band, where it has one.
 
     Args:
-        axis: Where to.
+        axis: Axes to draw on.
         look: Its colour, dashes and mark.
         steps: float[n].
         middle: float[n].
         band: Lower and upper ends, float[n] each.
-        width: Of the line, in points.
-        marks: First point that has a mark, and from one to the next.
+        width: Width of the line, in points.
+        marks: First point that has a mark, and the step from one mark to the next.
     """
     if np.isfinite(band[0]).any():
         axis.fill_between(steps, *band, color=look.color, alpha=0.15, linewidth=0)
@@ -358,10 +358,10 @@ def draw_curve(
 def fit_return_axis(
     axis: Axes, lines: Sequence[CurveLine], marks: Iterable[ScoreMark] = ()
 ) -> None:
-    """Set the return axis to all curves, also those of other panels that share it; few ticks.
+    """Fit the return axis to all curves, also those of panels that share it, with few ticks.
 
     Args:
-        axis: Where to.
+        axis: Axes to change.
         lines: All lines that share the axis.
         marks: Scores beside them; those far from all curves do not widen the axis.
     """
@@ -380,10 +380,10 @@ def fit_return_axis(
 
 
 def set_step_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
-    """Axis of steps from 0 to the last evaluation of any line.
+    """Set the axis of steps from 0 to the last evaluation of any line.
 
     Args:
-        axis: Where to; panels that share its axis of steps get the same one.
+        axis: Axes to change; panels that share its axis of steps get the same one.
         lines: All lines of panels that share the axis.
     """
     set_step_ticks(
@@ -392,10 +392,10 @@ def set_step_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
 
 
 def set_step_ticks(axis: Axes, end: float) -> None:
-    """Axis of steps from 0 to an end, which has a tick of its own.
+    """Set the axis of steps from 0 to an end, which has its own tick.
 
     Args:
-        axis: Where to; panels that share its axis of steps get the same one.
+        axis: Axes to change; panels that share its axis of steps get the same one.
         end: Last step.
     """
     even = MaxNLocator(3, steps=[1, 2, 5, 10]).tick_values(0, end)
@@ -418,7 +418,7 @@ def format_return(value: float) -> str:
 
 
 def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -> None:
-    """Name in a corner of a panel the runs used/requested that are not the usual number."""
+    """Write the runs used/requested of lines with an unusual number in a corner of a panel."""
     odd = [line for line in lines if line.size != (usual, usual)]
     text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:

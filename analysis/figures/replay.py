@@ -131,7 +131,7 @@ def _draw_costs(axis: Axes, ways: Sequence[ReplayStrategyResult]) -> None:
     axis.set_xticks(range(len(ways)), [way.name for way in ways], fontsize=SMALL_FONT)
     if ways:
         axis.set_ylim(0, 1.6 * float(bottom.max()))  # room for the legend
-        # In the order in which the parts stand on each other.
+        # In the order in which the parts are stacked.
         axis.legend(fontsize=SMALL_FONT, frameon=False, loc="upper left", reverse=True)
 
 

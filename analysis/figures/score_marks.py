@@ -30,7 +30,7 @@ _NEARNESS = 0.6  # shares of the data's range that an axis is widened by to show
 
 @dataclasses.dataclass(frozen=True)
 class ScoreMark:
-    """A score that others are seen against.
+    """A score that others are compared with.
 
     Attributes:
         name: `do nothing`, `random actions`, `untrained policy` or `published score`.
@@ -49,7 +49,7 @@ def list_score_marks(
     Args:
         material: The study; its endpoint decides whether a published score can be compared.
         cell: The setting.
-        is_curve: The axis has returns of single evaluations, whatever the endpoint is.
+        is_curve: Whether the axis has returns of single evaluations, whatever the endpoint is.
     """
     endpoint = Endpoint() if is_curve else material.verdicts.options.chosen_endpoint
     if endpoint.is_steps:
@@ -73,7 +73,7 @@ def find_near_marks(marks: Iterable[ScoreMark], data: tuple[float, float]) -> tu
     """Return the marks for which an axis is widened; the others are named at its end.
 
     Args:
-        marks: All of an axis.
+        marks: All marks of an axis.
         data: Least and largest value shown.
     """
     low, high = data
@@ -93,7 +93,7 @@ def make_mark_handles(names: Sequence[str]) -> list[Line2D]:
 
 
 def describe_marks(names: Sequence[str]) -> str:
-    """Return a caption's sentence, with a blank before it; empty without marks."""
+    """Return a caption's sentence, with a space before it; empty without marks."""
     if not names:
         return ""
     paper = ", read off the paper, perhaps after other steps" * (PUBLISHED in names)
@@ -104,7 +104,7 @@ def draw_score_marks(axis: Axes, marks: Iterable[ScoreMark], *, along: str) -> N
     """Draw marks across a panel whose limits are set; what lies outside is named at the edge.
 
     Args:
-        axis: Where to.
+        axis: Axes to draw on.
         marks: The marks.
         along: `x` or `y`: the axis that has scores.
     """
@@ -125,7 +125,7 @@ def draw_score_marks(axis: Axes, marks: Iterable[ScoreMark], *, along: str) -> N
 def _name_marks_outside(axis: Axes, marks: Sequence[ScoreMark], along: str, is_above: bool) -> None:
     scores = sorted(mark.score for mark in marks)
     words = f"{marks[0].name} {_format_score(scores[0])}"
-    if len(marks) > 1:  # all names would run over what is drawn
+    if len(marks) > 1:  # all names would cover the data
         ends = dict.fromkeys(_format_score(score) for score in (scores[0], scores[-1]))
         words = f"{len(marks)} references: {' to '.join(ends)}"
     if along == "x":

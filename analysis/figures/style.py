@@ -1,7 +1,7 @@
 """Style of figures: colours, lines and markers, sizes, and the settings of text.
 
 A framework or an algorithm looks the same in every figure. All colours are distinguishable by
-colour-blind readers, and none carries a meaning by itself: line, marker or a word goes with it.
+colour-blind readers, and none has a meaning on its own: a line style, marker or word is added.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _ALGORITHMS = {"ppo": "#332288", "td3": "#999933", "sac": "#CC6677"}
 _LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h")
 
-# Of verdicts, from bad to good; text on them is black.
+# Colours of verdicts, from bad to good; text on them is black.
 VERDICT_COLORS = {
     "worse": "#D5876B",
     "similar": "#E8E8E8",
@@ -89,7 +89,7 @@ def get_rc_settings() -> Any:
 
 
 def get_paper_rc_settings() -> Any:
-    """`settings` with text and lines sized for `COLUMN_WIDTH` and `PAGE`."""
+    """Return `get_rc_settings` with text and lines sized for `COLUMN_WIDTH` and `PAGE_WIDTH`."""
     return {
         **get_rc_settings(),
         "font.size": MEDIUM_FONT,
@@ -99,7 +99,7 @@ def get_paper_rc_settings() -> Any:
         "ytick.labelsize": SMALL_FONT,
         "legend.fontsize": MEDIUM_FONT,
         "axes.titlepad": 3,
-        "axes.titley": 1.0,  # where they are anyway: looking for what is in their way takes long
+        "axes.titley": 1.0,  # the default position; searching for overlaps is slow
         "axes.labelpad": 2,
         "axes.linewidth": 0.6,
         "grid.linewidth": 0.5,

@@ -115,7 +115,7 @@ def estimate_reaching(group: ScoreGroup, spread: LevelSpread) -> SurvivalCurve |
 
 
 def draw_reached_figure(results: LevelResults) -> Figure:
-    """Draw it: a row of panels per task, a column per level."""
+    """Draw the figure of one study: a row of panels per task, a column per level."""
     rows = {
         task: levels
         for task, levels in results.by_task.items()
@@ -135,7 +135,7 @@ def draw_reached_figure(results: LevelResults) -> Figure:
                     text = f"{LEVEL_LABELS[level]}, {levels[level].format_sizes()}"
                     axis.text(0, 1.03, text, transform=axis.transAxes, va="bottom")
                     _draw_panel(axis, levels[level], styles, task.length)
-                else:  # the title of a row stands above its first panel, drawn or not
+                else:  # the title of a row is above its first panel, drawn or not
                     axis.axis("off")
             first = next(axis for axis, level in zip(line, LEVELS, strict=True) if level in levels)
             first.set_ylabel("share of runs")
@@ -155,7 +155,7 @@ def _draw_panel(
 
 
 def _set_axes(axis: Axes, length: int) -> None:
-    axis.set_xlim(0, 1.03 * length)  # a run that gets there at the end is seen
+    axis.set_xlim(0, 1.03 * length)  # shows runs that get there at the end
     axis.set_ylim(-0.08, 1.1)
     axis.set_yticks([0, 0.5, 1])
     ticks = np.linspace(0, length, 3)
