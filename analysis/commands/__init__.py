@@ -1,1 +1,1 @@
-"""One module per command: `add_arguments(parser)`, `run(options)`, and its help as docstring."""
+"""Commands: a function that adds arguments to a parser, and one that runs with the options."""

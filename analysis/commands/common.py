@@ -73,7 +73,7 @@ def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
 
 
 def load_results(results: Path) -> LoadedRuns:
-    """Return the same, judged together.
+    """Read runs like `read_results`, and resolve conflicts between them.
 
     Raises:
         CommandError: There is no such folder or file, or no runs in it.

@@ -22,7 +22,7 @@ from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection
 from parallax.analysis.labels import get_label
 from parallax.harness.record.layout import PACKED_SUFFIX
 
-_MAX_NAMED_RUNS = 3  # runs that are in both, at most
+_MAX_NAMED_RUNS = 3  # of the runs that are in both
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the file and print its path.
 
     Raises:
-        CommandError: There are no runs, or both have a run of one name, or nowhere to write.
+        CommandError: There are no runs, both inputs have the same run, or nowhere to write.
     """
     found = read_results(options.results)
     path = options.results.absolute().with_suffix(PACKED_SUFFIX)
@@ -101,9 +101,9 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     """Return the runs of both, as if the others had been run in the study.
 
     Args:
-        study: Keeps its names.
-        others: Get the study's name; folders are named as if they were in that of the study.
-        name: The study that they join.
+        study: Runs whose names do not change.
+        others: Runs that get the study's name and folder names as if they were in its folder.
+        name: Name of the study.
 
     Raises:
         CommandError: A run of the others is in the study already.

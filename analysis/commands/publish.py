@@ -139,10 +139,10 @@ def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: i
 
 
 def _check_page_path(path: Path) -> None:
-    """Refuse to write over what somebody else has written.
+    """Refuse to overwrite a page that this command has not written.
 
     Raises:
-        CommandError: The page's place is taken.
+        CommandError: There is such a page.
     """
     content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
     if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
@@ -158,7 +158,7 @@ def _list_leftover_files(folder: Path, made: Collection[Path]) -> list[Path]:
 
 
 def list_output_texts(options: argparse.Namespace, study: StudyPublication) -> dict[Path, str]:
-    """Return every text that is written, by its place; figures and the packed runs are no texts.
+    """Return every text that is written, by its path; figures and packed runs are not included.
 
     Raises:
         CommandError: The README cannot be read or has no place for the section.
@@ -189,8 +189,8 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     """Read and judge the results to publish, and list their figures; draw and write nothing.
 
     Raises:
-        CommandError: The file or one of causes holds no packed runs, causes change nothing or the
-            same twice, or the grid cannot be read.
+        CommandError: The file or an ablation file has no packed runs, an ablation file has no
+            interventions or repeats a setting of another, or the grid cannot be read.
     """
     source: Path = options.study
     _check_packed_file(source)
@@ -261,8 +261,8 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
 def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
     """Return the overview and the main figures of the report that there are data for.
 
-    Scores are compared with published ones only where some are of one kind with them, and
-    aggregates over tasks take two tasks.
+    Scores are compared with published ones only if some are comparable, and aggregates over tasks
+    need two tasks.
     """
     found = families.make_family_figure_specs(material, families.MAIN_FAMILIES)
     comparable = any(not item.caveats for item in material.verdicts.reproduction)
@@ -290,9 +290,9 @@ def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
 
 
 def _hide_machine(path: Path) -> Path:
-    """Return a path as a page may show it: from the folder in which the command runs.
+    """Return a path as a page may show it: relative to the folder in which the command runs.
 
-    Of a path elsewhere on the machine only the name is left.
+    Only the name remains of an absolute path to another place on the machine.
     """
     if not path.is_absolute():
         return path

@@ -1,4 +1,4 @@
-"""Commands: what changes, replay strategies and injected faults of a study did to its returns."""
+"""Commands on a study's interventions and replay strategies, and on mutation scores."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ def _write_results(
         output: Folder for the files.
         tables: Rows by name of the file.
         figures: Figures to draw, each in every format.
-        lines: What is printed before the paths.
+        lines: Lines to print before the paths.
 
     Raises:
         CommandError: There is nowhere to write.
@@ -125,7 +125,7 @@ def run_mutation(options: argparse.Namespace) -> int:
     """Print a table for each setting and write one of all mutant configurations.
 
     Raises:
-        CommandError: Nothing was played, or there is nowhere to write.
+        CommandError: There are no test results, or there is nowhere to write.
     """
     try:
         settings = read_outcomes(options.results)
@@ -166,7 +166,7 @@ def run_replay(options: argparse.Namespace) -> int:
     """Print the effects of replay strategies, write two tables, and draw figures.
 
     Raises:
-        CommandError: Nothing was replayed otherwise than uniformly, or nowhere to write.
+        CommandError: All runs used uniform replay, or there is nowhere to write.
     """
     if options.staleness:
         return _report_staleness(options)

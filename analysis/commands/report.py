@@ -96,7 +96,7 @@ def draw_report(
         results: Runs, verdicts and curves.
         command: Command that makes it again.
         jobs: Figures drawn at a time.
-        ablations: Effects of single changes, from files of their own.
+        ablations: Effects of single changes, from separate files.
 
     Returns:
         The report, and each figure as WebP by its name.
@@ -138,17 +138,17 @@ def write_markdown(document: Document, images: Mapping[str, bytes], folder: Path
 
 
 def format_report_command(options: argparse.Namespace) -> str:
-    """Return the command line that makes the page again, without what is as by default."""
+    """Return the command line that makes the page again, without options at their defaults."""
     words = ["parallax", "report", str(options.results)]
     return shlex.join([*words, *format_changed_options(options, _REPEATED_OPTIONS)])
 
 
 def format_changed_options(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
-    """Words that give those options again that are not as by default.
+    """Return the command-line words of options that differ from their defaults.
 
     Args:
-        options: The command line; `defaults` holds what options are without a word.
-        names: Of the options.
+        options: The command line; its `defaults` has the default values.
+        names: Names of the options.
     """
     words: list[str] = []
     for name in names:
@@ -165,7 +165,7 @@ def format_changed_options(options: argparse.Namespace, names: Sequence[str]) ->
 
 
 def describe_versions() -> str:
-    """Python and packages that the page is made with."""
+    """Return the versions of Python and packages that the page is made with."""
     found = [f"Python {platform.python_version()}"]
     for name in _REPORT_PACKAGES:
         found.append(f"{name} {importlib.metadata.version(name)}")

@@ -1,6 +1,6 @@
 """Pages of `parallax view`: studies of a folder, runs of a study, and runs side by side.
 
-Names come from runs of others: the template escapes every value, and pages have no script.
+Names can come from other people's runs: the template escapes every value, and pages have no script.
 """
 
 import collections
@@ -132,7 +132,7 @@ class RunLibrary:
         files = self.root.glob(f"*{PACKED_SUFFIX}") if self.root.is_dir() else ()
         found = []
         for file in sorted(file for file in files if file.is_file() and not file.is_symlink()):
-            with contextlib.suppress(UnusableError):  # a table of something else
+            with contextlib.suppress(UnusableError):  # the file contains something else
                 found.append(read_runs(file))
         try:
             found.insert(0, read_results(self.root))
@@ -195,7 +195,7 @@ def render_index(library: RunLibrary, text: str) -> str:
 
     Args:
         library: The runs.
-        text: Studies are listed that hold it in their name, tasks, algorithms or implementations.
+        text: Listed studies have it in their name, tasks, algorithms or implementations.
     """
     rows = []
     for name, runs in library.studies.items():
@@ -287,7 +287,7 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     Returns:
         None if no run is complete.
     """
-    from matplotlib.ticker import MaxNLocator  # a second, and lists of runs need no ticks
+    from matplotlib.ticker import MaxNLocator  # takes a second; lists of runs need no ticks
 
     curves = {
         i: (run.timesteps, run.results.mean(axis=1))

@@ -1,6 +1,6 @@
 """Verdicts on reproduction, consistency and ranking, of runs and of the thesis' own tables.
 
-`study figures` draws what they rest on as PNG and PDF, each figure with its caption as text.
+`study figures` draws the results behind them as PNG and PDF, each with its caption as text.
 """
 
 import argparse
@@ -175,8 +175,8 @@ def write_score_tables(folder: Path, verdicts: StudyVerdicts, interval: str) -> 
     """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
 
     Args:
-        folder: Where they go.
-        verdicts: Those of the study.
+        folder: Folder of the files.
+        verdicts: Verdicts on the study.
         interval: Method of the intervals.
 
     Returns:
@@ -198,7 +198,7 @@ def _format_verdict_counts(words: Sequence[str]) -> str:
 
 
 def write_verdict_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
-    """Write a table for each question and for each other way to look; return their paths."""
+    """Write a table for each question and for each other analysis; return their paths."""
     tables = make_verdict_tables(verdicts)
     for name, table in tables.items():
         write_text(output / name, table_to_csv(table))

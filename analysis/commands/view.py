@@ -21,13 +21,13 @@ from parallax.analysis.commands.run_browser import (
     render_study,
 )
 
-ADDRESS = "127.0.0.1"  # never another: whoever reaches the port sees the runs
+ADDRESS = "127.0.0.1"  # never another address: anyone who can reach the port can see the runs
 _MAX_REPORT_BYTES = 2**27
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'"
 )
-# A report is a file that others may have made: its script runs in an origin of its own.
+# Other people may have made a report: its script runs in a separate origin.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
 class RunServer(ThreadingHTTPServer):
     """Server on this machine's loopback address.
 
-    Its pages are below a random path, since other users of a login node reach the port, too.
-    Reports are below another one, which opens nothing else: their scripts may give it away.
+    Its pages are below a random path, since other users of a login node can reach the port, too.
+    Reports are below another one, which opens no other pages: their scripts could reveal it.
     """
 
     daemon_threads = True
@@ -109,12 +109,12 @@ class RunServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def is_own_host(self, host: str | None) -> bool:
-        """Return whether a request names this server, not a domain that was pointed at it."""
+        """Return whether a request names this server, and not a domain that resolves to it."""
         return host in (f"{ADDRESS}:{self.server_port}", f"localhost:{self.server_port}")
 
 
 class _RequestHandler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD; no path of a request ever becomes a path of a file."""
+    """Answers GET and HEAD; the path of a request is never used as the path of a file."""
 
     server: RunServer
     server_version, sys_version = "parallax", ""
@@ -164,7 +164,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
             return _make_problem(HTTPStatus.NOT_FOUND, "There is no such page.")
         try:
             query = urllib.parse.parse_qs(parts.query, max_num_fields=1000)
-            with self.server.lock:  # the runs are read once, by whoever comes first
+            with self.server.lock:  # one at a time, since a request can read the runs again
                 return _PAGES[page](self.server.library, query)
         except (KeyError, ValueError):
             return _make_problem(HTTPStatus.NOT_FOUND, "No such study or run is in the folder.")

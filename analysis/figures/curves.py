@@ -127,7 +127,7 @@ def make_curve_grid_figure_spec(
     """Return a page of curves with its caption.
 
     Args:
-        name: Of the files.
+        name: Name of the files.
         title: What it shows.
         grid: The content.
         method: Method of the intervals.
@@ -202,7 +202,7 @@ def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) ->
     """Return the recipes that several frameworks were run under; others as `OWN`.
 
     Args:
-        material: What can be drawn.
+        material: The judged runs.
         cells: Settings of one algorithm.
     """
     users: dict[str, set[str]] = {}

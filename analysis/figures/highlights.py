@@ -299,7 +299,7 @@ class PanelChoice:
     """One figure to be drawn.
 
     Attributes:
-        name: Of its files.
+        name: Name of its files.
         settings: Task, algorithm and hyperparameters of each panel. Algorithm `all` stands for a
             panel per framework with every algorithm; hyperparameters `own` for each framework's.
     """

@@ -208,7 +208,7 @@ def plan_suite_seeds(
     """Plan the seeds of every task that decide inconclusive pairs over all tasks.
 
     Args:
-        needs: Of all pairs over all tasks.
+        needs: Needs of all pairs over all tasks.
         loaded: All runs.
         most: Seeds per framework and task that are never exceeded.
         replace_failed: Plan new seeds instead of those whose runs failed.

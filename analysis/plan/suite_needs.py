@@ -203,7 +203,7 @@ def find_suite_goals(
     """Return the groups of every task that have to grow for an inconclusive pair.
 
     Args:
-        needs: Of all pairs.
+        needs: Needs of all pairs.
         groups: By study, algorithm, recipe, variant and task, the group of each framework.
     """
     return [

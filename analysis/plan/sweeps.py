@@ -98,8 +98,8 @@ def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
     """Return a shell script with all sweeps.
 
     Args:
-        sweeps: What to run.
-        remark: What it is for; may have several lines.
+        sweeps: Sweeps to run.
+        remark: Purpose of the script; may have several lines.
     """
     lines = ["#!/bin/sh", *(f"# {line}".rstrip() for line in remark.splitlines())]
     lines += ["# Words given to this script are passed on, such as hydra.launcher.n_jobs=4.", ""]

@@ -196,7 +196,7 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
     """Return the section of a README, without the marks around it.
 
     Args:
-        study: What is published.
+        study: Contents of the published study.
         up: The folder as seen from the README.
     """
     if study.material.levels:

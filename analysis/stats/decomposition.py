@@ -158,8 +158,8 @@ def decompose_spread(
 
     Args:
         levels: Scores at `defaults` and `exact`, and at `lockstep` where there are some.
-        generator: For the resampling.
-        confidence: Of each interval.
+        generator: Generator for the resampling.
+        confidence: Level of each interval.
         resamples: Number of bootstrap samples.
     """
     found = [
@@ -195,9 +195,9 @@ def compute_spread_interval(
     """Compute a bootstrap interval of the standard deviation between frameworks.
 
     Args:
-        scores: Of one level.
-        generator: For the resampling.
-        confidence: Of the interval.
+        scores: Scores of one level.
+        generator: Generator for the resampling.
+        confidence: Level of the interval.
         resamples: Number of bootstrap samples.
 
     Returns:

@@ -181,7 +181,7 @@ def compute_stratified_difference_p(
     Args:
         first: Scores of one framework.
         second: Scores of the other, in the same strata.
-        ends: Least and largest score that there can be.
+        ends: Least and largest possible score.
         margin: In the unit of scores, above 0.
     """
     return compute_difference_p(*_merge_strata(first, second, ends), margin)

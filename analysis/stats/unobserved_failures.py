@@ -31,7 +31,7 @@ def compute_exceedance_p(
     Args:
         upper: float[n] values of the sample whose mean may be larger, or their moments.
         lower: The other sample, or its moments.
-        ends: Least and largest value that there can be; all values lie between.
+        ends: Least and largest possible value; all values lie between.
         margin: In the unit of the values, above 0.
 
     Returns:
@@ -68,7 +68,7 @@ def compute_difference_p(
     Args:
         first: float[n] values, or their moments.
         second: The others.
-        ends: Least and largest value that there can be.
+        ends: Least and largest possible value.
         margin: In the unit of the values, above 0.
     """
     return max(
@@ -87,7 +87,7 @@ def compute_equal_means_p(
     Args:
         first: float[n] values, or their moments.
         second: The others.
-        ends: Least and largest value that there can be.
+        ends: Least and largest possible value.
     """
     tails = (compute_exceedance_p(*both, ends, 0.0) for both in ((first, second), (second, first)))
     return min(1.0, 2 * min(tails))

@@ -30,7 +30,7 @@ class ClaimComparison:
 
     Attributes:
         first: Algorithm, task, hyperparameters and framework.
-        second: The same of the other side.
+        second: The same for the other side.
         difference: Mean of the first - mean of the second, in units of return.
         p: Welch's test.
         p_holm: The same after Holm's correction over the comparisons of the statement.

@@ -224,7 +224,7 @@ def make_thesis_document(verdicts: StudyVerdicts) -> Document:
     """Return the whole page.
 
     Args:
-        verdicts: What the thesis' tables answer.
+        verdicts: Verdicts on the thesis' tables.
     """
     blocks = (
         *_INTRODUCTION,

@@ -347,7 +347,7 @@ def decompose_levels(
     left out if fewer than two thirds of its frameworks remain, such as while runs are missing.
 
     Args:
-        spreads: Of one study.
+        spreads: Spreads of one study.
         generator: For bootstrap intervals over seeds.
         resamples: Number of bootstrap samples.
 

@@ -30,7 +30,7 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
 
     Args:
         first: A framework's runs.
-        second: Those of another in the same setting.
+        second: Runs of another in the same setting.
     """
     if not first.runs or not second.runs:
         return ()

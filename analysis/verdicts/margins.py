@@ -224,8 +224,8 @@ def choose_unobserved_distances(
     """Return how far unobserved runs can lie from two means, in the direction with more room.
 
     Args:
-        means: Of both frameworks.
-        ends: Least and largest score that there can be.
+        means: Means of both frameworks.
+        ends: Least and largest possible score.
     """
     (a, b), (low, high) = means, ends
     ways = ((high - a, b - low), (high - b, a - low))

@@ -64,7 +64,7 @@ class OperatorVerdict:
     """Verdict on all configurations of one operator.
 
     Attributes:
-        name: Of the operator.
+        name: Name of the operator.
         configurations: In the order of their values.
         weak: Mutation score of the weak generator: mean killing rate of configurations that count.
         strong: Mutation score of the strong generator.

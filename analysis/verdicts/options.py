@@ -29,7 +29,7 @@ class VerdictOptions:
         endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
             configuration fixed, or `final` if it fixed none.
         endpoint_source: Who chose it, in words.
-        range_by_env: The same ranges by task.
+        range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
 

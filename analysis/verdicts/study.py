@@ -467,7 +467,7 @@ def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
     """Make the results of a published table: no curves, and intervals as the thesis prints them.
 
     Args:
-        verdicts: Those of `judge_published_table`.
+        verdicts: Verdicts from `judge_published_table`.
     """
     empty = np.empty(0)
     curves = {

@@ -45,7 +45,7 @@ class SuiteSample:
         key: Study, algorithm, recipe and variant.
         tasks: Names of the tasks.
         scores: By framework one float[n] per task: 0 does nothing or worse, 1 solves the task.
-        ends: Least and largest normalized score that there can be.
+        ends: Least and largest possible normalized score.
         left_out: Tasks that are not included, with the reason.
         failed: By framework the number of runs per task that ended below the task's threshold of
             failed runs; empty where a task has no threshold.

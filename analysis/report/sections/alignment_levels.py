@@ -64,7 +64,7 @@ def make_level_section(results: LevelResults, reached: Sequence[Block] = ()) -> 
     """Return the section of a report, without its first figure.
 
     Args:
-        results: Of one study.
+        results: Results of one study.
         reached: Figure of the share of runs that reached the threshold.
     """
     return ReportSection(LEVELS_HEADING, make_level_blocks(results, reached=reached), "levels")
@@ -79,7 +79,7 @@ def make_level_blocks(
     """Return the answer, the figure, the findings, and the tables behind them.
 
     Args:
-        results: Of one study.
+        results: Results of one study.
         figures: Shown after the answer.
         causes: Differences that ablations explain, shown after the findings.
         reached: Shown below the table for choosing a framework.
@@ -325,7 +325,7 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
     """Return the shares without each framework and task, by another endpoint, and the limits.
 
     Args:
-        results: Of one study.
+        results: Results of one study.
         has_causes: Whether ablations that explain a difference are shown.
     """
     found = results.decomposition
@@ -538,7 +538,7 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
     """Return the mean scores of all recipes in all frameworks, and their variance components.
 
     Args:
-        design: Of one task.
+        design: Design of one task.
     """
     means = design.scores.mean(axis=2)
     rows: list[tuple[Words, ...]] = [

@@ -106,7 +106,7 @@ class FrameworkPair:
         cell: The setting.
         frameworks: Their names.
         difference: Of the means, in units of the endpoint.
-        width: Of its interval; NaN where there is none.
+        width: Width of its interval; NaN if there is none.
         alignment: Level of alignment of their runs; empty where it is not known.
     """
 
@@ -175,7 +175,7 @@ def compare_frameworks(
     """One comparison per setting that has a folder, whether or not its runs are used.
 
     Args:
-        loaded: What was found.
+        loaded: Runs found.
         options: Endpoint of the scores, and given ranges.
         method: One of `INTERVAL_METHODS`, for the intervals of each framework.
         rng: Source of bootstrap resamples.
@@ -263,7 +263,7 @@ def make_notes(
     """Return all remarks on a table of comparisons.
 
     Args:
-        loaded: What was found.
+        loaded: Runs found.
         comparisons: Rows of the table.
         options: Options that the table was made with.
         method: Method of the intervals.

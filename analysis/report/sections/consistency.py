@@ -595,7 +595,7 @@ def make_setting_sections(
     """Return a section for each algorithm, task and recipe that two frameworks or more were run in.
 
     Args:
-        verdicts: Those of the study.
+        verdicts: Verdicts on the study.
         pairs: Pairs to describe: `main_consistency` or `main_defaults`.
     """
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))

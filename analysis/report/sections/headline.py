@@ -33,7 +33,7 @@ def select_headline_findings(verdicts: StudyVerdicts) -> tuple[Words, ...]:
     """Return the findings.
 
     Args:
-        verdicts: Those of the study.
+        verdicts: Verdicts on the study.
 
     Returns:
         Three sentences; none where no pair has an interval.

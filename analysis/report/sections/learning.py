@@ -104,7 +104,7 @@ def remark_on_pair(item: PairVerdict, learning: Sequence[LearningVerdict]) -> st
 
     Args:
         item: The pair.
-        learning: Of any settings.
+        learning: Verdicts of any settings.
     """
     flat = _select_not_learned(learning)
     own = [group for group in (item.first, item.second) if group.key in flat]
