@@ -245,7 +245,7 @@ def _bootstrap_framework_variance(
     """Resample seeds within each task and framework.
 
     Deviations of n seeds from their mean are scaled by sqrt(n / (n - 1)). Otherwise the variance
-    of resamples is too small by (n - 1) / n (Davison & Hinkley 1997, section 2.4).
+    of resamples is too small by a factor (n - 1) / n (Davison & Hinkley 1997, section 2.4).
     """
     estimate = estimate_framework_variance(scores)
     world, draws = np.zeros(2), np.zeros((resamples, 2))
@@ -319,7 +319,7 @@ class VarianceComponents:
     Attributes:
         n: Number of seeds.
         episodes: Episodes per evaluation; the smallest number if seeds differ.
-        total: Variance of scores over seeds, s^2, which tests use.
+        total: Variance of scores over seeds, s^2, as tests use it.
         noise: Part of it that comes from the finite number of episodes.
         between: `total - noise`, the variance of true scores between seeds; unbiased, so it can be
             negative.

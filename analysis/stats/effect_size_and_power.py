@@ -231,8 +231,8 @@ def estimate_seed_range(
         rooms: Largest distance of an unobserved run from each mean.
 
     Returns:
-        Low and high end; infinite above `MAX_SEEDS`, NaN where a deviation is not known, as if
-        the values of each sample are equal.
+        Low and high end; infinite above `MAX_SEEDS`, NaN if a deviation is unknown or if the
+        values of each sample are all equal.
     """
     means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
     if not np.isfinite([*means, *sds]).all() or min(sizes) < 2 or not any(sds):
