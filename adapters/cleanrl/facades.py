@@ -1,4 +1,4 @@
-"""The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, over today's.
+"""The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, on today's gymnasium.
 
 gym 0.23 (TD3 and SAC; in cleanrl 1.1.0 DDPG and DQN too): one call per step, a 4-tuple, a list of
 infos, the last observation of an episode in `terminal_observation`, and a reset in the same step.
@@ -49,7 +49,7 @@ class GymSyncVectorEnv:
     def __init__(self, makers: list[Any]) -> None:
         self.envs: list[gymnasium.Env[Any, Any]] = [maker() for maker in makers]
         self.num_envs = len(self.envs)
-        # The scripts overwrite the dtype of this space: give them one of their own.
+        # The scripts overwrite the dtype of this space: give them a copy.
         self.single_observation_space = copy.deepcopy(self.envs[0].observation_space)
         self.single_action_space = self.envs[0].action_space
         self.action_space = gymnasium.vector.utils.batch_space(
@@ -57,7 +57,7 @@ class GymSyncVectorEnv:
         )
 
     def reset(self) -> NDArray[Any]:
-        """First observations, shape [num_envs, observations]."""
+        """Return first observations, shape [num_envs, observations]."""
         return np.stack([env.reset()[0] for env in self.envs])
 
     def step(
@@ -93,7 +93,7 @@ def make_gym_facade(make_env: MakeEnv) -> SimpleNamespace:
 
 
 class GameFacade(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A task that answers what ppo_atari.py asks a game: what its actions are called."""
+    """Wrapper with the method that ppo_atari.py calls on a game: the names of its actions."""
 
     @property
     def unwrapped(self) -> Any:
@@ -101,7 +101,7 @@ class GameFacade(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self
 
     def get_action_meanings(self) -> tuple[str, ...]:
-        """Return no names, so that nothing is pressed at first."""
+        """Return no names, so that the script presses no button at first."""
         return ()
 
     def seed(self, seed: int) -> None:
@@ -110,9 +110,9 @@ class GameFacade(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def make_atari_facade() -> SimpleNamespace:
-    """Return a stand-in for Stable-Baselines3's wrappers of Atari's games in the script.
+    """Return a stand-in for Stable-Baselines3's Atari wrappers in the script.
 
-    They are identities: what games need, `make_env` has in already, the same for every framework.
+    They are identities: `make_env` already adds what games need, the same for every framework.
     """
     return SimpleNamespace(
         NoopResetEnv=_return_unchanged,
@@ -140,11 +140,11 @@ class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
 
     def __init__(self, makers: list[Any]) -> None:
         super().__init__(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-        # The scripts overwrite the dtype of this space: give them one of their own.
+        # The scripts overwrite the dtype of this space: give them a copy.
         self.single_observation_space = copy.deepcopy(self.single_observation_space)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments."""
+        """Step all environments."""
         *result, infos = super().step(actions)
         if "final_info" in infos:
             infos["final_info"] = _list_final_infos(infos["final_info"], infos["_final_info"])
@@ -156,8 +156,8 @@ class GymnasiumSyncVectorEnv(ModernSyncVectorEnv):
 def make_gymnasium_facade(make_env: MakeEnv) -> SimpleNamespace:
     """Return a stand-in for the module `gymnasium` in the script.
 
-    The four feedback-altering wrappers are identities: where they are wanted, `make_env`
-    has them in already, the same for every framework.
+    The four feedback-altering wrappers are identities: `make_env` already adds them where the
+    run needs them, the same for every framework.
     """
     wrappers = gymnasium.wrappers
     return SimpleNamespace(
@@ -196,7 +196,7 @@ def _return_unchanged(
 
 
 def _list_final_infos(final: dict[str, Any], done: Any) -> list[dict[str, Any] | None]:
-    """One info per environment that ended, None for the others."""
+    """Return one info per environment that ended, None for the others."""
     episode = final["episode"]
     return [
         {"episode": {key: episode[key][i] for key in ("r", "l")}} if ended else None

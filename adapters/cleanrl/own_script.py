@@ -1,6 +1,6 @@
-"""Recognition of a user's own copy of a CleanRL script, from its text; nothing of it is run.
+"""Checks of a user's own copy of a CleanRL script by its text; none of it is executed.
 
-The bridge stands in for the environments, the command line and the summary writer of a script, and
+The bridge replaces the environments, the command line and the summary writer of a script, and
 takes the networks from its global names. A copy that has these parts can be trained.
 """
 
@@ -32,7 +32,7 @@ STAND_INS = {
 """Wrappers that the bridge knows, by the module that the script imports them from."""
 
 PROVIDED_MODULES = frozenset({"gym", "gymnasium", "tyro", "cleanrl_utils", "argparse"})
-"""Packages that the bridge stands in for, so that they need not be installed."""
+"""Packages that the bridge replaces, so that they need not be installed."""
 
 BUFFER_MODULE = "stable_baselines3.common.buffers"
 """Module that the scripts import their buffer from."""
@@ -66,7 +66,7 @@ def check_own_script(
         algorithm: Name of the algorithm.
         native: Settings of the run, which the script's command line must take.
         context: The run, with the script.
-        here: Whether this interpreter trains, and so must have what the script imports.
+        here: Whether this interpreter trains, and so needs the packages that the script imports.
 
     Raises:
         SpecError: Names the part that is missing, and the remedy.
@@ -118,7 +118,7 @@ def find_main_loop(tree: ast.Module, where: str) -> ast.For:
         where: Name of the script, for messages.
 
     Raises:
-        SpecError: There is none, or several, or it does not count.
+        SpecError: There is none, there are several, or it does not count with `range`.
     """
     blocks = [node for node in tree.body if isinstance(node, ast.If)]
     blocks = [block for block in blocks if "__name__" in _list_read_names(block.test)]
@@ -264,7 +264,7 @@ def _is_importable(name: str) -> bool:
 
 
 def _check_environment_imports(tree: ast.Module, where: str) -> None:
-    """Raise an error for an import that goes past the stand-ins for modules of environments."""
+    """Raise an error for an import that bypasses the stand-ins for modules of environments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if "." in alias.name]
@@ -396,7 +396,7 @@ def _get_name(node: ast.expr) -> str:
 
 
 def _list_members(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str] | None:
-    """Return methods, attributes that are set, and texts, with which buffers are registered.
+    """Return names of methods and attributes, and string constants, which register buffers.
 
     None for a class that inherits from one that the script does not define.
     """
@@ -440,7 +440,7 @@ def _check_options(algorithm: str, native: NativeConfig, tree: ast.Module, where
 
 
 def list_options(tree: ast.Module) -> Sequence[str]:
-    """Return the options of a script's command line, without dashes before them."""
+    """Return the options of a script's command line, without leading dashes."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _is_method(node.func, "add_argument"):

@@ -62,7 +62,7 @@ def probe_training(
 
 
 def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, TensorLocation]:
-    """Canonical names to the script's tensors."""
+    """Return the locations of the script's tensors by canonical name."""
     if algorithm == "ppo":
         return _locate_agent(names["agent"])
     found: dict[str, TensorLocation] = {}
@@ -71,7 +71,7 @@ def locate_tensors(algorithm: str, names: Mapping[str, Any]) -> dict[str, Tensor
         if algorithm == "dqn":
             found |= _locate_q_network(network, module.network)
             continue
-        # fc1, fc2, ...: a critic's output is the last of them, a policy's has a name of its own.
+        # fc1, fc2, ...: a critic's output is the last of them, a policy's has its own name.
         layers = [layer for part, layer in module.named_children() if part[2:].isdigit()]
         if network.startswith("critic"):
             heads = {"out": layers.pop()}
@@ -97,7 +97,7 @@ def _locate_agent(agent: Any) -> dict[str, TensorLocation]:
 def _locate_q_network(network: str, module: Any) -> dict[str, TensorLocation]:
     if isinstance(module, torch.nn.Sequential):
         return _locate_sequence(network, module)
-    # The patch of `dueling`: both heads have a hidden layer of their own.
+    # The patch of `dueling`: each head has its own hidden layer.
     found = {str(i): layer for i, layer in enumerate(_list_linear_layers(module.torso))}
     for head, part in (("advantage", module.advantage), ("value", module.value)):
         found[f"{head}0"], found[head] = _list_linear_layers(part)

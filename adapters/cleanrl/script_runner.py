@@ -1,7 +1,7 @@
 """Runs a CleanRL script as `__main__` with facades for what it imports.
 
-The script's text is executed unchanged, with a seam at the head of its loop. Its own `__import__`
-gives it the facades; the modules of the process stay as they are.
+The script's text is executed unchanged, with a checkpoint hook at the head of its loop. Its own
+`__import__` returns the facades; the modules of the process are not changed.
 """
 
 import argparse
@@ -41,8 +41,8 @@ HOOK_NAME = "__seam__"
 """Name of the function that the script's loop calls, among the script's builtins."""
 
 _ARGUMENTS, _RUN_NAME = "args", "run_name"
-"""Global names of what a script was started with: settings must be those of now, and where it
-writes files is never taken from a checkpoint."""
+"""Global names of a script's arguments and output folder: the arguments in a checkpoint must
+equal the run's, and the folder is never restored from it."""
 
 _BATCHES = "stable_baselines3.common.type_aliases"
 """Module that defines the type of the batches of the scripts' buffer."""
@@ -51,10 +51,10 @@ _MISSING: Any = object()
 
 
 def compile_script(source: str, path: str) -> CodeType:
-    """Return the script with the seam at the head of its loop.
+    """Compile the script, with the checkpoint hook at the head of its loop.
 
     Raises:
-        SpecError: It does not have one loop at the top level of what it does as `__main__`.
+        SpecError: It does not have exactly one loop at the top level of its main block.
     """
     tree = ast.parse(source, path)
     loop = find_main_loop(tree, path)
@@ -79,7 +79,7 @@ class CheckpointHook:
         Args:
             names: The script's global names, which it fills.
             boundary: Called before each number; may read the state or restore one.
-            outside: Objects that others store, such as the environments.
+            outside: Objects that are saved elsewhere, such as the environments.
             begin: Called once before the first number, when the script has made its networks.
         """
         self._names, self._boundary, self._outside = names, boundary, outside
@@ -87,7 +87,7 @@ class CheckpointHook:
         self._at = 0
 
     def __call__(self, numbers: Sequence[int]) -> Iterator[int]:
-        """The numbers from the first one that is due."""
+        """Yield the numbers from the first one that is due."""
         self._at = 0
         self._begin()
         while self._at < len(numbers):
@@ -142,7 +142,7 @@ METRICS = {
     "losses/explained_variance": "value/explained_variance",
     "losses/qf1_values": "q/mean",
 }
-"""Names in the script's SummaryWriter to those of the trace."""
+"""Names in the script's SummaryWriter to names in the trace."""
 
 
 def load_script(
@@ -152,8 +152,8 @@ def load_script(
 
     Args:
         algorithm: Name of the algorithm.
-        kind: What it is for.
-        own: The user's own copy, which is run in place of the wheel's script.
+        kind: Kind of task.
+        own: The user's own copy, which is run instead of the wheel's script.
 
     Raises:
         SpecError: It is missing or not the version that was tested.
@@ -180,8 +180,8 @@ def run_script(
         make_env: Makes the environment that the script trains on.
         monitor: Receives what the script writes to its SummaryWriter.
         namespace: Empty; becomes the script's global names, networks included.
-        seam: Hands the script's loop its numbers.
-        instead: What else stands for modules that the script imports, by their names.
+        seam: Yields the numbers of the script's loop.
+        instead: Further stand-ins for modules that the script imports, by module name.
     """
     facades = {
         **instead,

@@ -29,18 +29,18 @@ KINDS: tuple[ScriptKind, ...] = ("continuous", "discrete", "images")
 
 
 def get_script_file(algorithm: str, kind: ScriptKind = "continuous") -> tuple[str, str]:
-    """Name of an algorithm's script in the installed cleanrl, and the hash of its bytes.
+    """Return an algorithm's script in the installed cleanrl, and the hash of its bytes.
 
     Args:
         algorithm: Name of the algorithm.
-        kind: What it is for; PPO has a script for each kind.
+        kind: Kind of task; PPO has a script for each kind.
     """
     name, digest = ALGORITHMS[algorithm].get_script(kind)
     return name, SCRIPTS_BEFORE_1_2[name] if is_before_1_2() else digest
 
 
 def get_script_module(algorithm: str, kind: ScriptKind) -> str:
-    """Dotted name of an algorithm's script, by which changes of its source name it."""
+    """Return the dotted name of an algorithm's script, which source changes refer to."""
     return f"cleanrl.{Path(get_script_file(algorithm, kind)[0]).stem}"
 
 
@@ -56,7 +56,7 @@ def check_installed() -> None:
 
 
 def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, str]:
-    """Path and source of an algorithm's script.
+    """Return the path and source of an algorithm's script.
 
     Raises:
         SpecError: The wheel is missing, or the script is not the one that was tested.
@@ -92,7 +92,7 @@ class _EmptyCommandLine(argparse.ArgumentParser):
 
 
 def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
-    """Run the script's own `parse_args`; names are those of its options, without dashes before."""
+    """Run the script's own `parse_args`; names are its options without leading dashes."""
     path, source = read_script(algorithm)
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     parser = [node for node in functions if node.name == "parse_args"]

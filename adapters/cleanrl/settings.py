@@ -1,7 +1,7 @@
 """Unified hyperparameters to the command lines of CleanRL's scripts, a function per algorithm.
 
-With each come the script in cleanrl 1.2.0, the hash of its bytes, the script's global names of the
-networks that it trains, and its policy without noise.
+Each algorithm also has its script in cleanrl 1.2.0, the hash of its bytes, the script's global
+names of the networks that it trains, and its policy without noise.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ from parallax.harness.contract.translation import (
 from parallax.harness.contract.versions import parse_version
 
 BUFFER_SETTING = "ReplayBuffer"
-"""Setting that is no argument of the script: what stands for the class of its buffer."""
+"""Setting for the class that replaces the script's buffer; it is no argument of the script."""
 BUFFER_LOSS_SETTING = f"{BUFFER_SETTING}.huber_delta"
-"""Another one: the error from which the loss that this buffer computes is linear."""
+"""Likewise for the error above which the loss that this buffer computes is linear."""
 
 
 ScriptKind = Literal["continuous", "discrete", "images"]
-"""What a script is for: actions of one kind and flat observations, or images."""
+"""Tasks of a script: flat observations with actions of one kind, or images."""
 
 
 def get_script_kind(task: Task) -> ScriptKind:
@@ -52,8 +52,8 @@ class ScriptSettings(AlgorithmSettings):
 
     Attributes:
         script: Name of the script in cleanrl 1.2.0, and the sha256 of its bytes.
-        discrete_script: The same of the script for discrete actions, where that is another one.
-        image_script: The same of the script for images, where there is one.
+        discrete_script: The same for discrete actions, if that is another script.
+        image_script: The same for images, if there is such a script.
         networks: The script's global names of the networks that it trains.
         predict_actions: Acts as the script's policy without noise: takes the script's global
             names, observations and the `RunContext`.
@@ -99,11 +99,11 @@ def make_script_arguments(native: NativeConfig) -> list[str]:
 def translate_off_policy_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, delays: Sequence[str]
 ) -> None:
-    """Claim what the scripts of TD3, SAC and DDPG have in common.
+    """Translate the options that the scripts of TD3, SAC and DDPG share.
 
     Args:
         t: The translation.
-        hp: In unified units.
+        hp: Hyperparameters in unified units.
         context: The run.
         delays: Fields that count critic steps from the first one on. The script waits for a
             multiple in its count of environment steps.
@@ -153,7 +153,7 @@ def finish_off_policy(
 def count_delayed_updates(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, field: str
 ) -> int:
-    """Return the number of updates that wait as the hyperparameter `field` says."""
+    """Return the number of updates that the hyperparameter `field` delays."""
     delay: int = getattr(hp, field)
     if not _counts_critic_steps(t, hp, field):
         return (context.steps - 1) // delay - hp.learning_starts // delay
@@ -162,7 +162,7 @@ def count_delayed_updates(
 
 
 def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool:
-    """Return whether a delay is patched: what the script counts comes at other critic steps."""
+    """Return whether a delay is patched since the script's counter falls on other critic steps."""
     delay, start = getattr(hp, field), hp.learning_starts
     in_cycles = (hp.train_freq, hp.gradient_steps) != (1, 1)
     # The script cannot log the policy's loss before there is one.
@@ -236,7 +236,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("normalize_advantage", "norm-adv")
     t.set_option("ent_coef", "ent-coef")
     note = "times a further 1/2 in the script's value loss"
-    if context.converts_meanings:  # the schema's weight has none
+    if context.converts_meanings:  # the schema's weight has no such factor
         t.set_option("vf_coef", "vf-coef", 2 * hp.vf_coef, note)
     else:
         t.set_option("vf_coef", "vf-coef", note=note)
@@ -257,7 +257,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 
 def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
-    """Layers: the scripts fix them, and the one for images is for Atari's frames only."""
+    """Translate the layers, which scripts fix; the one for images takes Atari's frames only."""
     if not task.image:
         t.declare_constant("hidden_sizes", (64, 64))
         if hp.conv_filters is not None:  # the patch would change no flat network
@@ -270,7 +270,7 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
     t.declare_constant("conv_filters", LARGE_FILTERS)
     t.declare_constant("hidden_sizes", ATARI_LAYERS)
     if not _is_atari(task) or hp.conv_filters != LARGE_FILTERS:
-        # The first linear layer takes what the convolutions make of an image.
+        # The size of the first linear layer depends on the convolutions.
         for field in ("conv_filters", "hidden_sizes"):
             t.reject_value(field, "for four frames of 84 by 84 only: ppo_atari.py fixes its layers")
 
@@ -358,7 +358,7 @@ DDPG_NETWORKS = ("actor", "qf1", "target_actor", "qf1_target")
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
-    """Policy and critic share one learning-rate."""
+    """Return the defaults with one learning rate for policy and critic."""
     return dataclasses.replace(defaults, critic_learning_rate=defaults.policy_learning_rate)
 
 
@@ -414,7 +414,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.declare_constant("dueling", False)
     if context.replay.is_uniform:
         t.declare_constant("huber_delta", None)
-    else:  # the script asks the buffer for its loss
+    else:  # the script's buffer computes the loss
         t.emulate_option("huber_delta", BUFFER_LOSS_SETTING)
     t.declare_constant("max_grad_norm", None)
     t.declare_constant("adam_eps", 1e-8)
@@ -435,10 +435,10 @@ def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
 
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
-    """Updates and target updates wait for multiples of their frequency in the script's counter."""
+    """Count updates, which come at multiples of their frequency in the script's counter."""
     every, interval = hp.train_freq, hp.target_update_interval
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
-    if hp.tau < 1:  # the target never arrives
+    if hp.tau < 1:  # the target never equals the network
         moves = (context.steps - 1) // interval - hp.learning_starts // interval if updates else 0
     else:
         after = {-(-update // interval) * interval for update in updates}

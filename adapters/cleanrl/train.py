@@ -37,7 +37,7 @@ from parallax.harness.contract.translation import NativeConfig
 def replace_replay_buffer(
     algorithm: str, native: NativeConfig, names: Mapping[str, Any], monitor: Monitor
 ) -> Iterator[dict[str, Any]]:
-    """Return the stand-in for the script's module of buffers, by the module's name.
+    """Yield the stand-in for the script's module of buffers, by the module's name.
 
     Args:
         algorithm: Name of the algorithm.
@@ -63,7 +63,7 @@ def replace_replay_buffer(
 
 
 def make_loss_function(huber_delta: float | None) -> Callable[..., torch.Tensor]:
-    """Return the Huber loss that is linear from `huber_delta` on; None is the squared error."""
+    """Return the Huber loss that is linear above `huber_delta`; None is the squared error."""
     functional = torch.nn.functional
     if huber_delta is None:
         return functional.mse_loss
@@ -160,7 +160,7 @@ def train_with_names(
     monitor: Monitor,
     names: dict[str, Any],
 ) -> None:
-    """Train to the end, with the script's global names in `names`, where others can see them."""
+    """Train to the end, with the script's global names in `names`, where the caller sees them."""
     policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
     seam = CheckpointHook(
         names,
@@ -225,7 +225,7 @@ def copy_weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
 
 
 def get_parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the same as the tensors that the script computes with."""
+    """Return the parameters of `copy_weights` as the tensors that the script computes with."""
     tensors: dict[str, torch.Tensor] = {
         f"{network}.{name}": value
         for network in get_network_names(algorithm)

@@ -1,18 +1,18 @@
-"""Access for watchers to updates that a framework compiles, without changing the training.
+"""Shows updates that a framework compiles to watchers, without changing the training.
 
 A compiled update is one call: its steps, gradients and targets cannot be seen from outside. An
-adapter names the classes that the framework's compiled functions belong to, those that learn and
-those that only evaluate networks:
+adapter names the classes whose compiled functions make updates, and the classes whose compiled
+functions only evaluate networks:
 
-    with visible(learning=[sbx.PPO], asking=[sbx.ppo.policies.PPOPolicy]):
+    with make_updates_visible(update_classes=[sbx.PPO], query_classes=[PPOPolicy]):
         model.learn(...)
 
-Where nobody watches, the framework's functions are called as ever. Where somebody watches from
-before the training on, as conformance does, updates are computed operation by operation in place
-of the compiled ones. Who comes later and for a short while, as the diagnosis does, is shown each
-update computed a second time, from the same arguments and operation by operation; the training
-goes on with what the compiled one returned, so that no bit of it differs. Functions that only
-evaluate networks stay compiled: a call is reported as one layer.
+Without a watcher, the framework's functions are called as usual. If a watcher, such as the
+conformance suite, is there before the training, updates are computed operation by operation
+instead of by the compiled functions. If a watcher, such as the diagnosis, comes later and for a
+short while, each update is computed a second time for it, operation by operation and from the same
+arguments; the training goes on with the result of the compiled function, so that no bit of it
+differs. Functions that only evaluate networks stay compiled: a call is reported as one layer.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from flax.training.train_state import TrainState
 
 
 def is_traced(*trees: Any) -> bool:
-    """Return whether anything in it has no numbers yet, or stands for others."""
+    """Return whether any leaf of the trees is a tracer instead of a concrete array."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(trees))
 
 
 def copy_containers(tree: Any) -> Any:
-    """Copy containers of numbers: compiled functions may write into those they are given."""
+    """Copy the containers of a tree: compiled functions may write into those they get."""
     return jax.tree_util.tree_map(lambda leaf: leaf, tree)
 
 
@@ -50,7 +50,7 @@ def replace_control_flow(by: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def make_python_loop(original: Any) -> Any:
-    """Return a loop that runs in Python on concrete numbers and is JAX's own on traced ones."""
+    """Return a loop that runs in Python on concrete numbers, and JAX's own on traced ones."""
     stands_for = _PYTHON_LOOPS[original.__name__]
 
     @functools.wraps(original)
@@ -109,12 +109,12 @@ _ids_by_array: dict[int, tuple[Any, int]] = {}
 
 
 def get_newest_state(state: TrainState) -> TrainState:
-    """Return the newest successor of a train state; itself where no later one is known."""
+    """Return the newest successor of a train state, or the state itself if none is known."""
     return _newest_states.get(_get_optimizer_key(state), state)
 
 
 def track_state(state: TrainState) -> None:
-    """A train state has been made of another one, or is about to be computed with."""
+    """Number the parameters of a train state that was just made or is about to be used."""
     for field in ("params", "target_params"):
         for path, leaf in jax.tree_util.tree_leaves_with_path(getattr(state, field, ())):
             place = _parameter_ids.setdefault(
@@ -124,31 +124,31 @@ def track_state(state: TrainState) -> None:
 
 
 def set_newest_state(state: TrainState) -> None:
-    """A later one of its kind."""
+    """Record a train state as the newest one of its optimiser."""
     _newest_states[_get_optimizer_key(state)] = state
     track_state(state)
 
 
 def get_parameter_id(array: Any) -> int:
-    """Return the number of the parameter that an array is, constant over steps; 0 for none."""
+    """Return the number of an array's parameter, constant over steps; 0 for other arrays."""
     return _ids_by_array.get(id(array), (None, 0))[1]
 
 
 def find_states(*trees: Any) -> Iterator[TrainState]:
-    """All train states in arguments of a function."""
+    """Yield all train states in arguments of a function."""
     for leaf in jax.tree_util.tree_leaves(trees, is_leaf=_is_train_state):
         if _is_train_state(leaf):
             yield leaf
 
 
 def clear_steps() -> None:
-    """Upstream's objects are what counts again."""
+    """Forget newer states: upstream's own objects are current again."""
     _newest_states.clear()
     _ids_by_array.clear()
 
 
 def clear_lineage() -> None:
-    """The training is over."""
+    """Forget all states and parameter numbers at the end of a training."""
     clear_steps()
     _parameter_ids.clear()
 
@@ -158,7 +158,7 @@ def _is_train_state(node: Any) -> bool:
 
 
 def _get_optimizer_key(state: TrainState) -> Any:
-    return state.tx.update  # a function of this optimiser alone
+    return state.tx.update  # a function that only this optimiser has
 
 
 HookFactory = Callable[[], contextlib.AbstractContextManager[None]]
@@ -166,7 +166,7 @@ QueryObserver = Callable[[tuple[Any, ...]], None]
 
 
 class _WatchState:
-    """Purpose of the current call of compiled functions in this process."""
+    """Watchers of this process, and the mode and depth of the current compiled call."""
 
     def __init__(self) -> None:
         self.watched: list[tuple[HookFactory, QueryObserver]] = []
@@ -197,7 +197,7 @@ def add_watcher(hooks: HookFactory, asked: QueryObserver) -> Iterator[None]:
 def make_updates_visible(
     update_classes: Sequence[Any], query_classes: Sequence[Any]
 ) -> Iterator[None]:
-    """Let watchers see within what is compiled.
+    """Let watchers see inside compiled functions within the context.
 
     Args:
         update_classes: Classes whose compiled functions make gradient steps or move targets.
@@ -239,7 +239,7 @@ def _enter_eager_mode(stack: contextlib.ExitStack) -> None:
         stack.enter_context(hooks())
 
 
-@functools.cache  # JAX knows by the function what it has compiled
+@functools.cache  # JAX caches compiled code by function
 def _wrap_update(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -288,8 +288,8 @@ def _call_nested(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _call_tracked(function: Any, args: Any, kwargs: Any) -> Any:
-    # What an outermost call is given counts: upstream's own object has it by then, unless a loop
-    # that is made in Python hands it on.
+    # The states that an outermost call gets are the newest: upstream's own object has them by
+    # then, unless a loop in Python passes them on.
     outermost = not _watch_state.depth
     if outermost:
         clear_steps()
@@ -299,7 +299,7 @@ def _call_tracked(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _recompute_eagerly(function: Any, args: Any, kwargs: Any) -> None:
-    # What comes out is not used: all that the function depends on is in its arguments.
+    # The result is not used: the function depends on nothing but its arguments.
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, _watch_state, "opened", False)
         stack.callback(clear_steps)

@@ -18,14 +18,14 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.state_codec import ObjectCodec, make_stateless_codec
 
 TrainStates = Mapping[str, TrainState]
-"""The train states of a model by what they train, such as `policy`."""
+"""The train states of a model by the network that they train, such as `policy`."""
 
 
 def weights_from_states(states: TrainStates) -> Weights:
-    """Return copies of the current parameters as arrays; those of target networks are named so.
+    """Return copies of the current parameters as arrays; names mark those of target networks.
 
-    While an update is computed operation by operation, as for watchers, its parameters count
-    before upstream's own object has them.
+    While an update is computed operation by operation for watchers, its new parameters are
+    returned before upstream's own object has them.
     """
     return {name: np.array(leaf) for name, leaf in get_parameter_arrays(states).items()}
 
@@ -34,11 +34,11 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
     """Return the same states with the arrays as parameters.
 
     Args:
-        states: As they are.
+        states: Current train states.
         weights: Arrays as returned by `weights_from_states`.
 
     Raises:
-        SpecError: Names or shapes are others.
+        SpecError: Names or shapes differ.
     """
     known = get_parameter_arrays(states)
     lacking = sorted(known.keys() - weights.keys())
@@ -100,7 +100,7 @@ def _replace_state_weights(label: str, state: TrainState, weights: Weights) -> T
 def _choose_dtype(leaf: Any) -> Any:
     """Return float64 for floats while JAX computes in it, which only probed trainings do.
 
-    flax makes parameters in float32 all the same, and what is computed from two float32 stays one.
+    flax still makes parameters in float32, and results computed from two float32 stay float32.
     """
     dtype = jnp.asarray(leaf).dtype
     is_float = jnp.issubdtype(dtype, jnp.floating)
@@ -135,10 +135,10 @@ TYPES: tuple[type[Any], ...] = (
     *(TrainState, FrozenDict, optax.EmptyState, optax.ScaleByAdamState),
     *(optax.ScaleByScheduleState, optax.InjectStatefulHyperparamsState),
 )
-"""Types of flax's and optax's of which objects may be made from a checkpoint."""
+"""Types of flax and optax whose objects may be made from a checkpoint."""
 
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_threads=1")
-"""Of XLA; read from the environment when it computes for the first time."""
+"""XLA reads these flags from the environment when it computes for the first time."""
 
 
 def configure_jax() -> None:

@@ -1,9 +1,9 @@
-"""Recording a training in flax and optax, as `torch_common.recording` does in torch.
+"""Recording of a training in flax and optax, as `torch_common.recording` does in torch.
 
-Nothing of a framework is named here. Updates are computed operation by operation: what upstream's
-own functions make of the numbers is the same, but for the rounding of what a compiler fuses.
-Random numbers come from the script in the order of the environment's steps, as those of other
-libraries do. Keys make no difference, and compiled functions request numbers anew at each call.
+No framework is named here. Updates are computed operation by operation: upstream's own functions
+give the same numbers, except for rounding in operations that a compiler fuses. Random numbers
+come from the script in the order of the environment's steps, as for other libraries. Keys make no
+difference, and compiled functions request new numbers at each call.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class ArrayLocation:
     Attributes:
         name: Name of the framework's array, as in `parameters.weights_from_states`.
         index: Index of its part in that array.
-        turned: Whether rows are inputs, as in flax's kernels.
+        transposed: Whether rows are inputs, as in flax's kernels.
     """
 
     name: str
@@ -69,12 +69,12 @@ ArrayLocations = Mapping[str, ArrayLocation]
 def locate_linear_layers(
     network: str, layers: Mapping[str, str], index: Any = ...
 ) -> dict[str, ArrayLocation]:
-    """Return the slots of layers that have a kernel and a bias.
+    """Return the locations of the kernels and biases of layers.
 
     Args:
         network: Canonical name.
-        layers: Canonical layers to the framework's.
-        index: Which part of the framework's arrays, where one holds several networks.
+        layers: Canonical layer names to the framework's.
+        index: Index of the network's part, where one array contains several networks.
     """
     kinds = {"weight": ("kernel", True), "bias": ("bias", False)}
     return {
@@ -85,12 +85,12 @@ def locate_linear_layers(
 
 
 class FlaxNetworks:
-    """Networks in flax; what has not changed is read as the same array as before.
+    """Networks in flax; reading an unchanged parameter returns the same array as before.
 
     Args of the constructor:
-        slots: Where they are.
+        slots: Locations of the canonical arrays.
         states: The train states as upstream's object has them now.
-        restore: Gives upstream's object other parameters.
+        restore: Sets the parameters of upstream's object.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class FlaxNetworks:
 
     @property
     def names(self) -> Iterable[str]:
-        """Of all slots."""
+        """Names of all canonical arrays."""
         return self._slots
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
-        """Canonical arrays, of all slots unless some are named; they cannot be written to."""
+        """Return canonical arrays, all unless some are named; they cannot be written to."""
         now = get_parameter_arrays(self._states())
         return {n: self._read(n, now) for n in (self._slots if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
-        """Give upstream's object these."""
+        """Set these parameters in upstream's object."""
         if not weights:
             return
         whole = dict(weights_from_states(self._states()))
@@ -147,7 +147,7 @@ class FlaxNetworks:
 
 @contextlib.contextmanager
 def compute_in_float64(wanted: bool) -> Iterator[None]:
-    """Let JAX make and compute float64 arrays within, if wanted."""
+    """Let JAX compute with float64 arrays within the context, if wanted."""
     if not wanted:
         yield
         return
@@ -163,12 +163,12 @@ class JaxRecorder(recorder.TrainingRecorder):
     """Records one training.
 
     Args of the constructor:
-        script: What is dictated.
+        script: Environment, initial weights and random numbers of the training.
         watch: The training's monitor.
         locate: Finds the networks; called at each reset until they are there.
-        stored: Reads what the framework stores, in canonical names.
-        early: Whether it is read before the first optimiser step that follows steps of the
-            environment, each time, and not at the end.
+        stored: Reads the framework's stored data under canonical names.
+        read_before_update: Whether to read it before the first optimiser step after steps of the
+            environment, each time, instead of at the end.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class JaxRecorder(recorder.TrainingRecorder):
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
-        """Script and record within; leave nothing behind."""
+        """Script and record the training within the context; undo all changes afterwards."""
         world = self._script.world
         self._subscribe(None)
         if world.scripted_data.own_rng:
@@ -208,7 +208,7 @@ class JaxRecorder(recorder.TrainingRecorder):
         return self._locate()
 
     def _start_scripted_rng(self) -> None:
-        """The world says itself that it has begun."""
+        """Do nothing: the scripted environment marks the start itself."""
 
     def _get_input_size(self, event: LayerForward) -> int:
         layer = event.layer
@@ -224,9 +224,9 @@ DrawFunction = Callable[..., NDArray[Any]]
 
 @contextlib.contextmanager
 def script_jax_rng(world: ScriptedWorld) -> Iterator[None]:
-    """Replace what is drawn by `jax.random` once training has begun; put it back afterwards.
+    """Replace the draws of `jax.random` once training has begun; restore them afterwards.
 
-    What is compiled within must be called there only.
+    Functions that are compiled within the context must only be called there.
     """
     draws = _ScriptedDraws(world).known
     originals = {name: getattr(jax.random, name) for name in draws}
@@ -273,8 +273,8 @@ def watch_keys(check_key: Callable[[str, Hashable], None]) -> Iterator[None]:
 
 
 class _ScriptedDraws:
-    # What stands for functions of `jax.random`, with their signatures but for the key; in NumPy,
-    # since what is compiled must not call JAX.
+    # Replacements of functions of `jax.random`, with their signatures except for the key; in NumPy,
+    # since callbacks of compiled functions must not call JAX.
     def __init__(self, world: ScriptedWorld) -> None:
         self._world, self._turns = world, RotatingPermutations(world)
         self.known: dict[str, DrawFunction] = {
@@ -304,7 +304,7 @@ class _ScriptedDraws:
         return np.take(np.asarray(x), self._turns.draw_permutation(np.shape(x)[axis]), axis)
 
     def _numbers(self, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        # Distributions of several dimensions may be drawn with these in front of the rows.
+        # Distributions of several dimensions may draw with the dimensions in front of the rows.
         size = len(self._world.scripted_data.low)
         turned = len(shape) > 1 and shape[-1] != size == shape[-2]
         drawn_shape = (*shape[:-2], shape[-1], shape[-2]) if turned else shape

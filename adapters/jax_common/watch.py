@@ -1,7 +1,7 @@
 """Events of flax and optax in a training, wherever it is computed operation by operation.
 
-That is all of a training that is watched from its beginning, and calls that are computed again
-beside a compiled one: `jax_common.eager_execution`. Nothing of a framework is named here.
+That is the whole of a training that is watched from its beginning, otherwise the calls that are
+computed a second time: see `jax_common.eager_execution`. No framework is named here.
 """
 
 import contextlib
@@ -43,10 +43,10 @@ _OPTIMIZER_NAMES = {
 
 
 def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
-    """Return an optimiser's name, and its `lr`, `eps`, `beta1` and `beta2` as far as it has them.
+    """Return an optimiser's name, and those of `lr`, `eps`, `beta1` and `beta2` that it has.
 
-    Numbers that can be changed during training stand in the optimiser's state
-    (`optax.inject_hyperparams`), all others in what its functions were made with.
+    Numbers that can change during training are in the optimiser's state
+    (`optax.inject_hyperparams`), all others in the closures of its functions.
 
     Args:
         tx: The gradient transformation.
@@ -71,13 +71,13 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
 
 
 def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
-    """Clip gradients as the transformations in a chain do before the optimiser proper.
+    """Clip gradients with the transformations that precede the optimiser in a chain.
 
     Args:
         tx: The gradient transformation.
         opt_state: Its state.
-        gradients: As they were differentiated.
-        parameters: What they are gradients of.
+        gradients: Gradients before clipping.
+        parameters: Parameters that they are gradients of.
     """
     numbers = next((cells for _, cells in _find_closures(tx.update, 1)), {})
     parts = numbers.get("update_fns", ())
@@ -93,7 +93,7 @@ def _is_clipping(update: Any) -> bool:
 
 
 def _find_closures(function: Any, depth: int = 6) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # The functions that an update consists of: who made each, and with which numbers.
+    # The functions that an update consists of: the maker of each, and the values in its closure.
     code = getattr(function, "__code__", None)
     if code is None or not depth:
         return
@@ -116,12 +116,12 @@ def _find_injected_settings(opt_state: Any) -> Iterator[Mapping[str, Any]]:
 
 
 class FlaxLayer(NamedTuple):
-    """A layer of flax's as who looks at networks knows layers.
+    """A flax layer in the form that watchers of networks expect.
 
     Attributes:
         weight: float[outputs, inputs], or None where it has no matrix.
         bias: float[outputs], or None.
-        module: Flax's own.
+        module: The flax module.
         differentiated: Whether a gradient is taken through it.
     """
 
@@ -184,12 +184,12 @@ def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
 
 
 class ConcreteValue(NamedTuple):
-    """The numbers that stand for a value within JAX's transformations.
+    """The numbers behind a value within JAX's transformations.
 
     Attributes:
         array: JAX's array.
-        axis: Along which it holds many, of which the value is one; None where it does not.
-        differentiated: Whether a gradient is taken by it.
+        axis: Batch axis of the array, of which the value is one element; None without one.
+        differentiated: Whether a gradient is taken through it.
     """
 
     array: Any

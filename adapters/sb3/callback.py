@@ -1,4 +1,4 @@
-"""The diagnosis as a callback of Stable-Baselines3, for trainings of one's own.
+"""The diagnosis as a callback of Stable-Baselines3, for your own trainings.
 
 with DiagnosisCallback() as diagnosis:
     model.learn(20_000, callback=diagnosis)
@@ -104,13 +104,13 @@ class DiagnosisCallback(BaseCallback):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Evaluate the checks a last time, also after an error, which is raised on."""
+        """Evaluate the checks a last time, also after an error, which propagates."""
         self._leave(error)
 
 
 def _get_target_interval(model: Any) -> int | None:
     """Return the steps between target updates; None where an update cycle has no fixed length."""
-    # TD3 and DDPG move their targets with the policy, DQN and SAC at intervals of their own.
+    # TD3 and DDPG move their targets with the policy, DQN and SAC at their own intervals.
     return getattr(model, "target_update_interval", getattr(model, "policy_delay", None))
 
 

@@ -18,14 +18,14 @@ from parallax.adapters.torch_common.networks import (
 
 
 class ConvolutionalExtractor(BaseFeaturesExtractor):
-    """Convolutions over images with channels first and numbers between 0 and 1."""
+    """Convolutions over channels-first images with values between 0 and 1."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, filters: Sequence[int]) -> None:
         """Draw its weights from torch's generator.
 
         Args:
             observation_space: Images [channels, height, width].
-            filters: Of each convolution.
+            filters: Number of filters per convolution.
         """
         super().__init__(observation_space, count_features(observation_space.shape, filters))
         self.layers = build_convolutions(observation_space.shape, filters)
@@ -49,7 +49,7 @@ class ImageEncoder(BaseFeaturesExtractor):
 
         Args:
             observation_space: Images [channels, height, width].
-            filters: Of each convolution.
+            filters: Number of filters per convolution.
             hidden_sizes: Units per linear layer.
         """
         super().__init__(observation_space, hidden_sizes[-1])
@@ -65,7 +65,7 @@ class DuelingQNetwork(QNetwork):
     """DQN's network with a head for the value of a state and one for the actions' advantages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take the arguments of `QNetwork`; each head has the last layer of `net_arch`."""
+        """Take the arguments of `QNetwork`; the last size in `net_arch` is that of each head."""
         super().__init__(*args, **kwargs)
         *shared, last = self.net_arch
         width, choices = [self.features_dim, *shared][-1], int(self.action_space.n)
@@ -74,9 +74,9 @@ class DuelingQNetwork(QNetwork):
 
 
 class DuelingPolicy(DQNPolicy):
-    """DQN's policy with such networks."""
+    """DQN's policy with dueling networks."""
 
     def make_q_net(self) -> QNetwork:
-        """Build a network, with features of its own."""
+        """Build a network with its own features extractor."""
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
         return DuelingQNetwork(**arguments).to(self.device)

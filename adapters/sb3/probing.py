@@ -81,7 +81,7 @@ def _list_dueling_layers(sequence: Any) -> dict[str, Any]:
 
 
 def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
-    """Canonical names to the model's tensors."""
+    """Return the locations of the model's tensors by canonical name."""
     last = "mean" if algorithm == "sac" else "out"
     found: dict[str, TensorLocation] = {}
     if algorithm == "dqn" and isinstance(model.policy, DuelingPolicy):

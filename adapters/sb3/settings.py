@@ -1,6 +1,6 @@
 """Unified hyperparameters to the arguments of SB3's classes, a function per algorithm.
 
-Arguments that are objects stand as `{class name: its arguments}`, so that settings can be written
+Arguments that are objects become `{class name: its arguments}`, so that settings can be written
 to a file; `adapters.sb3_common.model.resolve_arguments` makes the objects.
 """
 
@@ -53,7 +53,7 @@ def translate_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the update_schedule that are otherwise in SB3.
+        counts: Fields of the update schedule that differ in SB3.
     """
     translate_replay_fields(t, hp, context)
     translate_network_sizes(t)
@@ -133,7 +133,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
-    """Policy and critic share one `learning_rate`."""
+    """Return the defaults with one `learning_rate` for policy and critic."""
     shared = defaults.policy_learning_rate
     tied = dataclasses.replace(defaults, critic_learning_rate=shared)
     return scale_cycle_to_envs(tied, context)
@@ -175,7 +175,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 
 def _translate_images(t: ConfigTranslator, context: RunContext, extractor: str) -> None:
-    """A features extractor of ours for images; SB3 divides those of bytes by 255."""
+    """Set this project's features extractor for images; SB3 divides images of bytes by 255."""
     note = "in a features extractor of one's own"
     t.set_conv_filters("policy_kwargs.features_extractor_kwargs.filters", context.task, note)
     if context.task.image:

@@ -47,7 +47,7 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
-    """SB3's replay buffer, read at the places that a strategy draws."""
+    """SB3's replay buffer, which returns the transitions that a strategy draws."""
 
 
 def make_error_function(
@@ -57,7 +57,7 @@ def make_error_function(
 
     Args:
         algorithm: `dqn`, `ddpg`, `td3` or `sac`.
-        model: SB3's, whose networks are looked up at each call.
+        model: SB3's model; its networks are looked up at each call.
         double_q: Whether DQN's online network chooses the action whose target value counts.
     """
     choices: dict[str, Callable[[Any, ReplaySamples], torch.Tensor]] = {
@@ -153,7 +153,7 @@ def build_model(
 ) -> BaseAlgorithm:
     """Return the SB3 model that `native` describes."""
     model_class = get_model_class(algorithm)
-    # What SB3 itself does to a single environment, for any number of them.
+    # SB3 itself wraps single environments like this; here for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     classes = {
         "Convolutions": sb3_networks.ConvolutionalExtractor,
@@ -161,7 +161,7 @@ def build_model(
         "DuelingPolicy": sb3_networks.DuelingPolicy,
     }
     arguments = resolve_arguments(native.settings, context.task.action_size, classes)
-    # The same class but for the features extractor, which is ours for images.
+    # Both names are the same class except for the features extractor, which is ours for images.
     usual = "CnnPolicy" if context.task.image else "MlpPolicy"
     policy = arguments.pop("policy_class", None) or usual
     model = model_class(policy, envs, **insert_replay_buffer(arguments))
@@ -200,7 +200,7 @@ def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
 def save_model(model: BaseAlgorithm, path: Path) -> None:
     """Write SB3's own file, which loads without this project.
 
-    What it holds of ours is in it; a replay buffer of ours is left out.
+    It contains the code of our own classes, but not our replay buffer.
     """
     own = (
         sb3_networks,
@@ -219,18 +219,18 @@ def save_model(model: BaseAlgorithm, path: Path) -> None:
 
 
 def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Return SB3's own deterministic prediction, bounds included."""
+    """Return SB3's own deterministic prediction, within the action bounds."""
     actions, _ = model.predict(observations, deterministic=True)
     return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
 def copy_weights(model: BaseAlgorithm) -> Weights:
-    """Return the copies of all parameters of the policy, its targets, and the temperature."""
+    """Return copies of all parameters of the policy, its targets, and the temperature."""
     return weights_from_parameters(get_parameters(model))
 
 
 def get_parameters(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
-    """Return the same as the tensors that the model computes with."""
+    """Return the parameters of `copy_weights` as the tensors that the model computes with."""
     tensors = select_distinct(model.policy.state_dict())
     log_ent_coef = getattr(model, "log_ent_coef", None)
     if isinstance(log_ent_coef, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Settings that are plain data to the keyword arguments of SB3's classes."""
+"""Conversion of settings, which are plain data, to keyword arguments of SB3's classes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,12 @@ from parallax.harness.contract.adapter import Monitor
 def resolve_arguments(
     settings: Mapping[str, Any], action_size: int, classes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Keyword arguments: dotted names become nested, descriptions become objects.
+    """Return keyword arguments: dotted names become nested, descriptions become objects.
 
     Args:
         settings: By name; `{class name: its arguments}` describes an object.
-        action_size: Dimensions of actions, which noise has.
-        classes: What further names stand for, without arguments.
+        action_size: Number of action dimensions, for the noise.
+        classes: Objects that further class names stand for, whatever the arguments.
     """
     arguments: dict[str, Any] = {}
     for name, value in settings.items():
@@ -36,7 +36,7 @@ def resolve_arguments(
 def _make_object(value: Any, action_size: int, classes: Mapping[str, Any]) -> Any:
     match value:
         case {"LinearSchedule": arguments}:
-            # Older releases have it as a function only.
+            # Older releases have only the function.
             linear = getattr(utils, "LinearSchedule", None) or utils.get_linear_fn
             return linear(*arguments)
         case {"NormalActionNoise": sigma}:
@@ -79,7 +79,7 @@ def read_replay_buffer(buffer: Any) -> Mapping[str, NDArray[Any]]:
 
 
 class MonitorWriter(KVWriter):
-    """An SB3 log output that hands what is logged to the monitor."""
+    """An SB3 log output that passes logged values to the monitor."""
 
     def __init__(self, monitor: Monitor, names: Mapping[str, str]) -> None:
         """Create the logger.
@@ -105,11 +105,11 @@ class MonitorWriter(KVWriter):
         self._monitor.record(known)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class SafePointCallback(BaseCallback):
-    """Callback that reports the head of SB3's loop, where all steps so far are learned from."""
+    """Callback that reports the head of SB3's loop, after the updates for all steps so far."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def finish_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the update_schedule that are otherwise upstream.
+        counts: Fields of the update schedule that differ upstream.
     """
     total = compute_total_steps(hp, context)
     update_schedule = dataclasses.replace(
@@ -46,12 +46,12 @@ def finish_off_policy(
 
 
 def translate_network_sizes(t: ConfigTranslator) -> None:
-    """Sizes of the networks."""
+    """Translate the sizes of the networks."""
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
 
 
 def translate_adam_eps(t: ConfigTranslator) -> None:
-    """The constant of the networks' optimisers."""
+    """Translate epsilon of the networks' optimisers."""
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
 
 
@@ -62,7 +62,7 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 
 def compute_first_update(hp: OffPolicy) -> int:
-    """Return the environment steps at the first update: an update cycle ends past the warm-up."""
+    """Return the environment steps at the first end of an update cycle after the warm-up."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
@@ -97,18 +97,18 @@ _NOISE_CLASSES = {
 
 
 def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> None:
-    """Exploration noise, a share of half the action range as upstream has it; none for 0."""
+    """Translate exploration noise, upstream also a share of half the action range; 0 is none."""
     noise = {_NOISE_CLASSES[kind]: deviation} if deviation else None
     t.set_option("exploration_noise", "action_noise", noise)
 
 
 def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
-    """Return a value that stays or goes linearly to 0 over the run, as upstream takes it.
+    """Return, in upstream's format, a value that is constant or falls linearly to 0 in the run.
 
     Args:
         start: The value at the beginning.
-        schedule: Whether it stays or falls.
-        lag: Share of the run by which it falls later.
+        schedule: `constant` or `linear`.
+        lag: Share of the run by which the fall is delayed.
     """
     if schedule == "constant":
         return start

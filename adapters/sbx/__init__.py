@@ -41,7 +41,7 @@ class SbxAdapter(Adapter):
         return explain_missing_acceleration(acceleration, device, "jax")
 
     def why_unobservable_acceleration(self, acceleration: str) -> str:
-        """Return why probes cannot tell: they see nothing within what JAX compiles."""
+        """Return why probes see no difference: they always run JAX operation by operation."""
         if acceleration != EAGER:
             return ""
         return (

@@ -18,11 +18,11 @@ class ImageEncoder(nn.Module):
     """Convolutions and linear layers, in place of sbx's `NatureCNN`.
 
     Attributes:
-        features_dim: Units of the last layer, which sbx passes.
-        activation_fn: After each layer, which sbx passes.
-        filters: Of each convolution.
+        features_dim: Units of the last layer; sbx passes it.
+        activation_fn: Activation after each layer; sbx passes it.
+        filters: Number of filters per convolution.
         inner_sizes: Units of the linear layers before the last.
-        brightest: What an image's numbers go up to.
+        brightest: Largest value in an image.
     """
 
     features_dim: int
@@ -35,7 +35,7 @@ class ImageEncoder(nn.Module):
     def __call__(self, images: jnp.ndarray) -> jnp.ndarray:
         """Return features [N, features_dim] of images [N, channels, height, width]."""
         kernels = compute_kernels(images.shape[1:], self.filters)
-        # Channels come last in flax, and in front again before the linear layers as in torch.
+        # flax has channels last; before the linear layers they come first again, as in torch.
         found = jnp.transpose(images, (0, 2, 3, 1)).astype(jnp.float32) / self.brightest
         for count, (side, step) in zip(self.filters, kernels, strict=True):
             layer = nn.Conv(count, (side, side), strides=(step, step), padding="VALID")

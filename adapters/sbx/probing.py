@@ -68,7 +68,7 @@ def has_dueling_heads(algorithm: str, model: Any) -> bool:
 
 
 def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLocation]:
-    """Canonical names to those of sbx's arrays."""
+    """Return the locations of sbx's arrays by canonical name."""
     if algorithm == "ppo":
         found = _locate_network("policy", "policy") | _locate_network("value", "value")
         return found | {"policy.log_std": ArrayLocation("policy.log_std")}

@@ -1,6 +1,6 @@
 """Unified hyperparameters to the arguments of sbx's classes, a function per algorithm.
 
-Arguments that are objects stand as `{class name: its arguments}`, so that settings can be written
+Arguments that are objects become `{class name: its arguments}`, so that settings can be written
 to a file; `adapters.sb3_common.model.resolve_arguments` makes the objects.
 """
 
@@ -51,7 +51,7 @@ def translate_off_policy(
         t: The translation.
         hp: Hyperparameters.
         context: The run.
-        counts: Parts of the update_schedule that are otherwise in sbx.
+        counts: Fields of the update schedule that differ in sbx.
     """
     translate_replay_fields(t, hp, context)
     translate_adam_eps(t)
@@ -75,7 +75,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 
 def _translate_images(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
-    """A features extractor of ours, of which policy and value network have a copy each."""
+    """Set this project's features extractor; policy and value network each have a copy."""
     if not context.task.image:
         t.set_conv_filters("", context.task)
         return
@@ -163,7 +163,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         list(hp.hidden_sizes),
         note="two layers of one width: sbx reads the first number alone",
     )
-    # Heads of dueling networks take the place of the last layer.
+    # The heads of dueling networks replace the last layer.
     if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1 or hp.dueling:
         t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
     return translate_off_policy(

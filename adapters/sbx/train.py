@@ -105,7 +105,7 @@ def build_model(
 ) -> BaseAlgorithm:
     """Return the sbx model that `native` describes."""
     model_class: Any = getattr(sbx, algorithm.upper())
-    # What SB3 itself does to a single environment, for any number of them.
+    # SB3 itself wraps single environments like this; here for any number of them.
     envs = DummyVecEnv([lambda: SB3Monitor(make_env())] * context.n_envs)
     described = native.settings.get("policy_kwargs.features_extractor_class")
     classes = {}
@@ -127,7 +127,7 @@ def build_model(
 
 
 def save_model(model: BaseAlgorithm, path: Path) -> None:
-    """Write sbx's own file, which loads without this project; what it holds of ours is in it."""
+    """Write sbx's own file, which contains our classes and loads without this project."""
     own = (networks, image_encoder)
     for module in own:
         cloudpickle.register_pickle_by_value(module)
@@ -142,7 +142,7 @@ def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dic
     """Return the arguments that the installed release takes.
 
     Raises:
-        SpecError: It lacks an argument, and does something else than the argument says.
+        SpecError: It lacks an argument, and does not do what the argument asks for.
     """
     known = inspect.signature(model_class).parameters
     for name in arguments.keys() - known.keys():
@@ -155,7 +155,7 @@ def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dic
 
 
 def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Sbx's own deterministic prediction, bounds included."""
+    """Return sbx's own deterministic prediction, within the action bounds."""
     actions, _ = model.predict(observations, deterministic=True)
     return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
@@ -176,7 +176,7 @@ def get_train_states(model: Any) -> dict[str, Any]:
 
 
 def load_weights(model: Any, values: Weights) -> None:
-    """Give all parameters other values."""
+    """Overwrite the values of all parameters."""
     for label, state in replace_weights(get_train_states(model), values).items():
         owner, name = _TRAIN_STATES[label]
         setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))

@@ -10,7 +10,7 @@ from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.versions import VersionRange
 
 DIFFERENT_UNITS = ("mini_batches", "learning_starts")
-"""Options that count otherwise than hyperparameters do."""
+"""Options whose units differ from those of the hyperparameters."""
 
 _MODELS = {"ppo": "gaussian", "sac": "gaussian"}
 SUPPORTED_VERSIONS = VersionRange(
@@ -37,7 +37,7 @@ class SkrlAdapter(TorchAccelerations, Adapter):
     rebuilt_packages = ("parallax.adapters.skrl",)
     install_command = "pip install 'skrl>=2.1.1,<2.2'"
     supported_versions = SUPPORTED_VERSIONS
-    # Upstream leaves noises to its users, and those of its examples are for one task.
+    # Upstream leaves noise to its users; the noise in its examples is meant for one task.
     recipe_parts = ("networks", "settings", "greedy", "exploration", "target_action")
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
@@ -48,7 +48,7 @@ class SkrlAdapter(TorchAccelerations, Adapter):
         return explain_missing_device(device, here)
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
-        """Return the defaults of the class of options, which have the same unit here."""
+        """Return the defaults of the class of options, except those with other units here."""
         name = f"{algorithm.upper()}_CFG"
         options = getattr(importlib.import_module(f"skrl.agents.torch.{algorithm}"), name)
         return {

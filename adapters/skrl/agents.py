@@ -1,6 +1,6 @@
 """skrl's agents with their options and models, by algorithm.
 
-Each has `parts(settings, spaces)`.
+Each algorithm has a function `make_ALGORITHM_parts(settings, spaces)`.
 """
 
 import copy
@@ -34,8 +34,8 @@ class ModelSpaces:
     """Spaces and device that models are made for.
 
     Attributes:
-        observation: Of the task.
-        action: Of the task, with a generator of its own.
+        observation: Observation space of the task.
+        action: Action space of the task, with its own generator.
         device: Device of the parameters.
     """
 
@@ -52,7 +52,7 @@ class ModelSpaces:
 
     @property
     def is_discrete(self) -> bool:
-        """Return whether an action is one of so many choices."""
+        """Return whether actions are discrete."""
         return isinstance(self.action, gymnasium.spaces.Discrete)
 
     @property
@@ -67,7 +67,7 @@ class ModelSpaces:
 
 
 def build_mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequential:
-    """Return a network of the examples'."""
+    """Return a network as in skrl's examples."""
     made: list[torch.nn.Module] = []
     for width in hidden:
         made += [torch.nn.Linear(inputs, width), torch.nn.ReLU()]
@@ -76,7 +76,7 @@ def build_mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequ
 
 
 class RandomActionModel(Model):
-    """A model whose random actions are drawn one after the other."""
+    """Model that draws random actions one after the other."""
 
     def random_act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
         """Return actions drawn uniformly, as many as there are observations."""
@@ -86,7 +86,7 @@ class RandomActionModel(Model):
 
 
 class BoundedActionModel(RandomActionModel):
-    """A model with actions between the bounds, by tanh."""
+    """Model that squashes actions into their bounds by tanh."""
 
     def scale(self, spaces: ModelSpaces) -> None:
         """Store the range of the actions."""
@@ -96,13 +96,13 @@ class BoundedActionModel(RandomActionModel):
         self.register_buffer("reach", (high - low) / 2, persistent=False)
 
     def within(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Any numbers to actions."""
+        """Map unbounded numbers to actions."""
         scaled: torch.Tensor = self.middle + self.reach * torch.tanh(outputs)
         return scaled
 
 
 class DeterministicActor(DeterministicMixin, BoundedActionModel):
-    """One action for each observation."""
+    """Actor with one action for each observation."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -116,7 +116,7 @@ class DeterministicActor(DeterministicMixin, BoundedActionModel):
 
 
 class GaussianActor(GaussianMixin, BoundedActionModel):
-    """A mean within the bounds, and a deviation that is the same for all observations."""
+    """Actor with a mean within the bounds and one standard deviation for all observations."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -126,13 +126,13 @@ class GaussianActor(GaussianMixin, BoundedActionModel):
         self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Means float32[N, actions]."""
+        """Return means float32[N, actions]."""
         mean = self.within(self.net(inputs["observations"]))
         return mean, {"log_std": self.log_std_parameter}
 
 
 class CategoricalActor(CategoricalMixin, RandomActionModel):
-    """Probabilities of discrete actions."""
+    """Actor with probabilities of discrete actions."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -145,9 +145,9 @@ class CategoricalActor(CategoricalMixin, RandomActionModel):
 
 
 class SharedImageModel(CategoricalMixin, DeterministicMixin, RandomActionModel):
-    """Probabilities of discrete actions and the value of an image, on shared layers.
+    """Probabilities of discrete actions and the value of an image, with shared layers.
 
-    skrl shows images flat.
+    skrl passes images flattened.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class SharedImageModel(CategoricalMixin, DeterministicMixin, RandomActionModel):
 
 
 class ValueModel(DeterministicMixin, Model):
-    """The value of an observation."""
+    """Network for the value of an observation."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -193,7 +193,7 @@ class ValueModel(DeterministicMixin, Model):
 
 
 class CriticModel(DeterministicMixin, Model):
-    """The value of an observation and an action."""
+    """Network for the value of an observation and an action."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -226,7 +226,7 @@ class DuelingQValueModel(DeterministicMixin, RandomActionModel):
         Model.__init__(self, **spaces.model_arguments)
         DeterministicMixin.__init__(self)
         *shared, last = hidden
-        # Without the output layer of a network.
+        # An MLP without its output layer.
         self.net = build_mlp(self.num_observations, shared, 1)[:-1]
         features = shared[-1] if shared else self.num_observations
         self.advantage = build_mlp(features, [last], self.num_actions)
@@ -242,7 +242,7 @@ class DuelingQValueModel(DeterministicMixin, RandomActionModel):
 def build_hidden_layers(
     inputs: int, hidden: Sequence[int], unit: type[torch.nn.Module]
 ) -> torch.nn.Sequential:
-    """Hidden layers."""
+    """Return linear layers with `unit` after each."""
     made: list[torch.nn.Module] = []
     for width in hidden:
         made += [torch.nn.Linear(inputs, width), unit()]
@@ -251,7 +251,7 @@ def build_hidden_layers(
 
 
 class LinearActor(GaussianMixin, RandomActionModel):
-    """A mean that is linear in the last of two layers of tanh, and one deviation."""
+    """Actor with tanh layers, a linear mean, and one standard deviation for all observations."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -261,12 +261,12 @@ class LinearActor(GaussianMixin, RandomActionModel):
         self.log_std_parameter = torch.nn.Parameter(torch.zeros(self.num_actions))
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Means float32[N, actions]."""
+        """Return means float32[N, actions]."""
         return self.net(inputs["observations"]), {"log_std": self.log_std_parameter}
 
 
 class TanhValue(DeterministicMixin, Model):
-    """The value of an observation, by two layers of tanh."""
+    """Network with tanh layers for the value of an observation."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -280,7 +280,7 @@ class TanhValue(DeterministicMixin, Model):
 
 
 class TwoHeadedActor(GaussianMixin, RandomActionModel):
-    """A mean and the logarithm of a deviation, both of the observation."""
+    """Actor with heads for the mean and the log standard deviation."""
 
     def __init__(self, spaces: ModelSpaces, hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
@@ -290,13 +290,13 @@ class TwoHeadedActor(GaussianMixin, RandomActionModel):
         self.log_std = torch.nn.Linear(hidden[-1], self.num_actions)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Means float32[N, actions]."""
+        """Return means float32[N, actions]."""
         seen = self.net(inputs["observations"])
         return self.mean(seen), {"log_std": self.log_std(seen)}
 
 
 class SquashedActor(TwoHeadedActor, BoundedActionModel):
-    """A Gaussian that tanh brings between the bounds (Haarnoja et al. 2019, appendix C).
+    """Gaussian actor that tanh squashes into the bounds (Haarnoja et al. 2019, appendix C).
 
     Log-probabilities are those of the action between -1 and 1.
     """
@@ -306,7 +306,7 @@ class SquashedActor(TwoHeadedActor, BoundedActionModel):
         self.scale(spaces)
 
     def compute(self, inputs: ModelInputs, role: str = "") -> ModelOutputs:
-        """Return the mode's actions float32[N, actions]."""
+        """Return the squashed means, actions float32[N, actions]."""
         mean, outputs = super().compute(inputs, role)
         return self.within(mean), {**outputs, "mean": mean}
 
@@ -317,7 +317,7 @@ class SquashedActor(TwoHeadedActor, BoundedActionModel):
         gaussian: Any = torch.distributions.Normal(outputs["mean"], deviation)
         self._g_distribution = gaussian
         sample = gaussian.rsample()
-        # The logarithm of 1 - tanh(x)^2, without its cancellation.
+        # log(1 - tanh(x)^2), computed without cancellation.
         correction = 2 * (math.log(2) - sample - torch.nn.functional.softplus(-2 * sample))
         log_prob = gaussian.log_prob(sample) - correction
         return self.within(sample), {**outputs, "log_prob": log_prob.sum(dim=-1, keepdim=True)}
@@ -326,7 +326,7 @@ class SquashedActor(TwoHeadedActor, BoundedActionModel):
 def build_probe_models(
     algorithm: str, settings: Mapping[str, Any], spaces: ModelSpaces
 ) -> dict[str, Any]:
-    """Return substitute models for an algorithm's agent, by role; empty where the recipe's do."""
+    """Return substitute models for an agent, by role; empty if the recipe's own suffice."""
     hidden = settings["models.hidden_sizes"]
     match algorithm:
         case "ppo":
@@ -345,7 +345,7 @@ CLASSES_BY_NAME = {
 }
 """Classes and functions that settings refer to by name."""
 NO_LOGGING = {"write_interval": 0, "checkpoint_interval": 0}
-"""No files beside the run's own."""
+"""Options with which skrl writes no files of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,9 +353,9 @@ class AgentParts:
     """Agent, options and models of one algorithm.
 
     Attributes:
-        agent: skrl's class.
-        cfg: That of its options.
-        models: By the roles that the agent knows, in the order of the examples.
+        agent: skrl's class of the agent.
+        cfg: skrl's class of its options.
+        models: Models by the agent's roles, in the order of the examples.
     """
 
     agent: type[Agent]
@@ -372,10 +372,10 @@ def build_agent(
     """Return the agent that settings describe, with a memory for one environment.
 
     Args:
-        algorithm: Name.
-        settings: Native ones.
-        spaces: Of the task.
-        probe_models: Models in the place of the recipe's own, by role.
+        algorithm: Name of the algorithm.
+        settings: Native settings.
+        spaces: Spaces of the task.
+        probe_models: Models that replace the recipe's own, by role.
     """
     parts: AgentParts = _PART_MAKERS[algorithm](settings, spaces)
     models = {**parts.models, **(probe_models or {})}

@@ -37,7 +37,7 @@ class WrappedEnvDriver(EnvironmentDriver):
 
         Args:
             env: The environment inside skrl's wrapper.
-            autoreset: Who resets.
+            autoreset: When ended episodes are reset, and by whom.
         """
         self.env, self.autoreset = env, autoreset
         self.n_envs, self.observation_space = env.num_envs, env.observation_space

@@ -59,7 +59,7 @@ def probe_training(
     script: ProbeScript,
     watch: ProbeMonitor,
 ) -> ProbeRecord:
-    """Train while a recorder watches; with weights of the probe's, on networks of its shape."""
+    """Train while a recorder watches; if the probe sets weights, with networks of its shape."""
     with contextlib.ExitStack() as stack:
         if script.weights:
             stack.enter_context(_use_probe_models(train, script.weights))
@@ -83,7 +83,7 @@ def probe_training(
 
 
 PROBE_NETWORKS = {"ppo": ("policy", "value"), "sac": ("policy",)}
-"""Per algorithm: networks that are lent; see `parallax.adapters.skrl.probing`."""
+"""Per algorithm: networks of the recipe that `build_probe_models` replaces."""
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def _use_probe_models(module: Any, weights: Parameters) -> Iterator[None]:
 
 
 def locate_tensors(algorithm: str, agent: Agent) -> dict[str, TensorLocation]:
-    """Canonical names to the agent's tensors."""
+    """Return the locations of the agent's tensors by canonical name."""
     found: dict[str, TensorLocation] = {}
     for network, role in ROLES[algorithm].items():
         found |= locate_linear_layers(

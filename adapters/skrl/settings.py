@@ -1,9 +1,9 @@
 """Unified hyperparameters to the arguments of skrl's classes, a function per algorithm.
 
-Settings are named `Class.argument`. Options that no hyperparameter stands for are set all the same,
-so that `run.json` lists them: to the values of skrl's Gymnasium examples, and off where the study
-decides (a learning rate that follows the divergence, scaled observations and values, noise that
-fades). `adapters.skrl.agents` builds what the settings describe.
+Settings are named `Class.argument`. Options without a hyperparameter are set as well, so that
+`run.json` lists them: to the values of skrl's Gymnasium examples, or off where the study decides
+(a learning rate that follows the KL divergence, scaled observations and values, decaying noise).
+`adapters.skrl.agents` builds what the settings describe.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from parallax.harness.contract.translation import (
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     """Set the options that every run has: the seed and the options requested by the context."""
     if context.n_envs != 1:
-        # With gymnasium's vectors a step that only resets is stored as a transition.
+        # With gymnasium's vectorized envs, a step that only resets is stored as a transition.
         why = "skrl stores steps of several environments that only reset. Use n_envs=1."
         raise SpecError(f"n_envs={context.n_envs}: {why}")
     translation.set_extra_options(seed=context.seed)
@@ -40,7 +40,7 @@ ACTION_UNITS_NOTE = "in units of the action"
 
 
 def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
-    """Set the options of `cfg` that no hyperparameter stands for, and `off` ones to None."""
+    """Turn off options of `cfg` that have no hyperparameter, and those named in `off`."""
     fixed = {
         **dict.fromkeys(("observation_preprocessor", "state_preprocessor", "rewards_shaper")),
         **dict.fromkeys(off),
@@ -50,7 +50,7 @@ def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Sizes of the networks, and the constant of their optimisers."""
+    """Translate the networks' sizes and the epsilon of their optimisers."""
     t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
 
@@ -76,7 +76,7 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) ->
 def translate_actor_critic_fields(
     t: ConfigTranslator, hp: OffPolicy, cfg: str, *rates: str
 ) -> None:
-    """The same with a policy of its own; `rates` are the step sizes in upstream's order."""
+    """Translate the same for actor-critics; `rates` are learning rates in upstream's order."""
     translate_off_policy_fields(t, hp, cfg)
     option = f"{cfg}.learning_rate"
     rate_names = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
@@ -100,7 +100,7 @@ def compute_half_range(t: ConfigTranslator, context: RunContext, field: str) -> 
 def translate_gaussian_noise(
     t: ConfigTranslator, hp: TD3 | DDPG, context: RunContext, cfg: str
 ) -> None:
-    """Gaussian noise that does not fade."""
+    """Translate exploration noise to Gaussian noise that does not decay."""
     std = hp.exploration_noise * compute_half_range(t, context, "exploration_noise")
     kwargs = {"mean": 0.0, "std": std}
     t.set_option("exploration_noise", f"{cfg}.exploration_noise_kwargs", kwargs, ACTION_UNITS_NOTE)
@@ -209,7 +209,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
 
 DDPG_CFG_NAME = "DDPG_CFG"
 OU_THETA, OU_TIME_STEP = 0.15, 0.01
-"""Of the schema's process; skrl's takes steps of 1, so its options take the step in."""
+"""Of the schema's process; skrl's has a time step of 1, so its options include the step."""
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
@@ -255,8 +255,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option(
         "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
     )
-    # Within an update cycle of several gradient steps no environment step is taken: elsewhere the
-    # target moves after the cycle at most, while skrl's counter would move it in the middle.
+    # The gradient steps of an update cycle have no environment steps between them: other frameworks
+    # move the target after the cycle at most, skrl's counter would move it in the middle.
     if interval is None or hp.target_update_interval % hp.train_freq:
         t.reject_value(
             "target_update_interval",
@@ -284,7 +284,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 
 def _compute_first_update(hp: DQN) -> int:
-    # Updates come after steps whose number, counted from 0, the interval divides.
+    # Updates follow steps whose number, counted from 0, is a multiple of the interval.
     every, earliest = hp.train_freq, max(hp.learning_starts - 1, 0)
     return -(-earliest // every) * every + 1
 

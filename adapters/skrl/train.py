@@ -43,7 +43,7 @@ def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> C
 
     Args:
         parts: Agent, trainer, environment of skrl's, and the count of the loop.
-        outside: Objects in them that others store.
+        outside: Objects in them that are saved elsewhere.
     """
     trainer, env = parts["trainer"], parts["env"]
     others = lambda: [*outside, env._env, env.unwrapped, trainer._progress]  # noqa: E731
@@ -73,9 +73,9 @@ METRICS = {
     "Policy / Standard deviation": "policy/std",
     "Q-network / Q1 (mean)": "q/mean",
 }
-"""skrl's names to those in the trace."""
+"""skrl's names of metrics to names in the trace."""
 ENTROPY_LOSS = "Loss / Entropy loss"
-"""Of SAC the temperature's; PPO has its bonus for entropy under the same name."""
+"""The temperature's loss in SAC; PPO has its entropy bonus under the same name."""
 RECORD_EVERY = 100
 """Environment steps of algorithms with a replay buffer between records of the trace."""
 TRAINER_OPTIONS = {
@@ -127,7 +127,7 @@ def clip_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 def report_to_monitor(
     agent: Agent, algorithm: str, settings: Mapping[str, Any], monitor: Monitor
 ) -> None:
-    """Hand to the monitor what the agent would write to files, some of it only if it does."""
+    """Pass the values that the agent logs to the monitor; some exist only if logging is on."""
 
     def hand_over(*, timestep: int, timesteps: int) -> None:
         tracked = {name: float(np.mean(values)) for name, values in agent.tracking_data.items()}
@@ -142,7 +142,7 @@ def report_to_monitor(
 def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:
     """Return values by their names in the trace."""
     known = {METRICS[name]: value for name, value in tracked.items() if name in METRICS}
-    if np.isnan(known.get("policy/std", 0)):  # a choice has no standard deviation
+    if np.isnan(known.get("policy/std", 0)):  # discrete actions have no standard deviation
         del known["policy/std"]
     if algorithm == "sac" and ENTROPY_LOSS in tracked:
         known["loss/temperature"] = tracked[ENTROPY_LOSS]
@@ -150,7 +150,7 @@ def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, fl
 
 
 def predict_actions(agent: Agent, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Return the policy's own actions without noise, or the choice of the largest value."""
+    """Return the policy's own actions without noise, or the discrete ones of largest value."""
     network = agent.models.get("policy") or agent.models["q_network"]
     seen = torch.as_tensor(np.asarray(observations, np.float32), device=agent.device)
     with torch.no_grad():

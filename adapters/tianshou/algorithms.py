@@ -54,7 +54,7 @@ def make_adam(settings: NativeSettings, of: str = "") -> AdamOptimizerFactory:
 
 
 def build_critics(settings: NativeSettings, task: Task, number: int) -> list[ContinuousCritic]:
-    """Return critics of an observation and an action, all bodies made before all heads."""
+    """Return critics of an observation and an action; all bodies are made before all heads."""
     sizes = {"state_shape": task.observation_size, "action_shape": task.action_size}
     nets = [Net(**sizes, concat=True, **select_options(settings, "Net")) for _ in range(number)]
     return [ContinuousCritic(preprocess_net=net) for net in nets]
@@ -92,9 +92,9 @@ class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
 
         Args:
             image: Channels, height and width.
-            filters: Of each convolution.
-            values: From features to what an action is chosen by.
-            brightest: What an image's numbers go up to.
+            filters: Number of filters per convolution.
+            values: Network from features to action values.
+            brightest: Largest value in an image.
         """
         super().__init__(values.output_dim)
         self.layers, self.values = build_convolutions(image, filters, brightest), values
@@ -172,7 +172,7 @@ def _build_discrete_actor(body: Any, task: Task) -> tuple[DiscreteActor, nn.Modu
 
 def _build_policy(actor: Any, task: Task) -> ProbabilisticActorPolicy:
     with warnings.catch_warnings():
-        # Tianshou takes every actor for a bounded one whose max_action is 1, the default.
+        # Tianshou assumes a bounded actor if max_action is 1, the default.
         warnings.filterwarnings("ignore", message="action_scaling and action_bound_method")
         return ProbabilisticActorPolicy(
             actor=actor,
@@ -293,8 +293,8 @@ def make_training_fn(
 ) -> Callable[[int], None] | None:
     """Return a function of the steps trained so far, to be called before collecting.
 
-    DQN's lowers epsilon linearly, as in upstream's Atari example, PPO's the range that ratios are
-    clipped to. None where nothing falls.
+    For DQN it lowers epsilon linearly, as in upstream's Atari example, for PPO the clip range.
+    None if nothing falls.
     """
     schedule = select_options(settings, "training_fn")
     if algorithm == "dqn":

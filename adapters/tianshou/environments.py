@@ -33,7 +33,7 @@ class VectorEnvDriver(EnvironmentDriver):
 
         Args:
             envs: The vectorized environment.
-            seeds_reset: Whether a seed is an argument of `reset`, in place of a call of `seed`.
+            seeds_reset: Whether to pass a seed to `reset` instead of `seed`.
         """
         self.envs, self._seeds_reset = envs, seeds_reset
         self.n_envs = len(envs)

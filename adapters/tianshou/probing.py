@@ -46,7 +46,7 @@ HEADS = {
     "sac": {"mean": "mu.model.0", "std": "sigma.model.0"},
     "ddpg": {"out": "last.model.0"},
 }
-"""Per algorithm: layers that a policy ends with."""
+"""Per algorithm: output layers of a policy."""
 
 
 def probe_training(
@@ -90,7 +90,7 @@ def _script_random_choices(buffer: Any, world: ScriptedWorld) -> None:
 
 
 def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
-    """Canonical names to the model's tensors."""
+    """Return the locations of the model's tensors by canonical name."""
     if algorithm == "dqn":
         return _locate_q_network(model.policy.model, "critic1") | _locate_q_network(
             model.model_old.module, "critic1_target"
@@ -111,7 +111,7 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
 
 
 def _locate_q_network(net: Any, network: str) -> dict[str, TensorLocation]:
-    # A network of any depth; with heads of their own for the value and the advantages.
+    # A network of any depth, perhaps with separate heads for the value and the advantages.
     *hidden, last = _find_linear_layers(net.model)
     if net.use_dueling:
         hidden, last = [*hidden, last], None

@@ -1,7 +1,7 @@
 """Unified hyperparameters to the arguments of Tianshou's classes, a function per algorithm.
 
-Settings are named `Class.argument`. Options that no hyperparameter stands for have the values of
-Tianshou's examples. `adapters.tianshou.algorithms` builds what the settings describe.
+Settings are named `Class.argument`. Options without a hyperparameter have the values of Tianshou's
+examples. `adapters.tianshou.algorithms` builds what the settings describe.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def translate_off_policy_fields(
 def translate_actor_critic_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
 ) -> None:
-    """The same with a policy of its own and targets that move by tau."""
+    """Translate the same for actor-critics, with targets that move by tau."""
     t.set_option("policy_learning_rate", "AdamOptimizerFactory(policy).lr")
     t.set_option("critic_learning_rate", "AdamOptimizerFactory(critic).lr")
     t.set_option("tau", f"{name}.tau")
@@ -91,7 +91,7 @@ def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Sizes of the networks, and the constant of their optimisers."""
+    """Translate the networks' sizes and the epsilon of their optimisers."""
     t.set_option("adam_eps", "AdamOptimizerFactory.eps")
     t.set_option("hidden_sizes", "Net.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("bootstrap_truncation", True)
@@ -108,7 +108,7 @@ def require_divisible_by_envs(
 def finish_translation(
     t: ConfigTranslator, params: str, trained: int, warm_up: int, update_schedule: UpdateSchedule
 ) -> NativeConfig:
-    """Return the native settings of one epoch that is the whole run."""
+    """Return the native settings; the whole run is one epoch."""
     t.set_extra_options(**{f"{params}.max_epochs": 1, f"{params}.epoch_num_steps": trained})
     return t.finish(warm_up + trained, framework_steps=trained, update_schedule=update_schedule)
 
@@ -180,7 +180,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     """Return the arguments of `tianshou.algorithm.TD3` and what it is put together with."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
     t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
-    # Upstream takes a noise_clip of 0 for no clipping.
+    # Upstream does not clip if noise_clip is 0.
     noise = hp.target_policy_noise if hp.target_noise_clip else 0.0
     note = "target actions are not cut"
     t.set_option("target_policy_noise", "TD3.policy_noise", noise, note)

@@ -50,7 +50,7 @@ _EPSILON = "_PrioritizedReplayBuffer__eps"
 
 
 class PrioritySchedule:
-    """Schedule of a prioritised buffer: the run's settings, and the rise of beta."""
+    """Settings of a prioritised buffer during a run: epsilon, and a beta that rises."""
 
     def __init__(
         self, replay: PrioritizedReplay, steps: int, buffer: PrioritizedReplayBuffer
@@ -60,10 +60,10 @@ class PrioritySchedule:
         Args:
             replay: The hyperparameters.
             steps: Environment transitions of the run.
-            buffer: New.
+            buffer: The new buffer.
 
         Raises:
-            AttributeError: This version of Tianshou keeps epsilon elsewhere.
+            AttributeError: This version of Tianshou stores epsilon elsewhere.
         """
         getattr(buffer, _EPSILON)
         setattr(buffer, _EPSILON, replay.epsilon)
@@ -71,9 +71,9 @@ class PrioritySchedule:
         self.anneal(buffer, 0)
 
     def anneal(self, buffer: PrioritizedReplayBuffer, taken: int) -> None:
-        """Set beta as it is after so many environment transitions."""
+        """Set beta to its value after `taken` environment transitions."""
         beta = anneal_linearly(self._replay.beta, self._replay.beta_final, taken / self._steps)
-        # The buffer of several environments passes it on to its parts, and reads its own.
+        # The buffer of several environments would set beta in its parts, but it reads its own.
         PrioritizedReplayBuffer.set_beta(buffer, beta)
 
 
@@ -102,7 +102,7 @@ class UniformBuffer(_IncrementalNanCheck, ReplayBuffer):
 
 
 class UniformVectorBuffer(_IncrementalNanCheck, VectorReplayBuffer):
-    """Transitions of several environments, each in a part of its own."""
+    """Transitions of several environments, in one part each."""
 
 
 class PriorityBuffer(_IncrementalNanCheck, PrioritizedReplayBuffer):
@@ -142,13 +142,13 @@ class MonitorLogger(LazyLogger):
     """Logger that passes statistics of updates to the monitor and stores nothing."""
 
     def __init__(self, monitor: Monitor, every: int) -> None:
-        """Hand on what every `every`-th training step reports."""
+        """Pass on what every `every`-th training step reports."""
         super().__init__()
         self.update_interval = every
         self._monitor = monitor
 
     def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
-        """Record what has a name in the trace."""
+        """Record the values that have a name in the trace."""
         if step_type.startswith("update"):
             self._monitor.record(rename_metrics(data))
 
@@ -172,7 +172,7 @@ def _read_mean(value: Any) -> float:
 
 
 TYPES = (Batch, MovAvg, UniformBuffer, UniformVectorBuffer, PriorityBuffer, PriorityVectorBuffer)
-"""Types of objects that a trainer may contain before its set-up has made them."""
+"""Types of objects that a checkpoint may contain before the trainer's set-up makes them."""
 
 RECORD_EVERY = 100
 """Training steps of algorithms with a replay buffer between records of the trace."""
@@ -239,7 +239,7 @@ def make_trainer_checkpointable(
 
     Args:
         parts: Will hold the `trainer`.
-        outside: Objects in the trainer that others store.
+        outside: Objects in the trainer that are saved elsewhere.
     """
     generic = make_checkpointable(parts, outside, types=TYPES)
 
@@ -247,7 +247,7 @@ def make_trainer_checkpointable(
         trainer = parts["trainer"]
         due = trainer.params.epoch_num_steps
         generic.load_state(state)
-        # The trainer counts the steps of the only epoch anew.
+        # The restored trainer counts the steps of its only epoch from 0.
         trainer.params.epoch_num_steps = due - trainer._env_step
 
     return Checkpointable(generic.state, lay_in)
@@ -278,12 +278,12 @@ def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32
 
 
 def copy_weights(model: Algorithm[Any, Any]) -> Weights:
-    """Return the copies of all parameters; Tianshou's `_old` networks are the targets."""
+    """Return copies of all parameters; Tianshou's `_old` networks are the targets."""
     return weights_from_parameters(get_parameters(model))
 
 
 def get_parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
-    """Return the same as the tensors that the model computes with."""
+    """Return the parameters of `copy_weights` as the tensors that the model computes with."""
     return {
         name.replace("_old.module.", "_target."): value for name, value in model.named_parameters()
     }
@@ -307,7 +307,7 @@ COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
         (_DOUBLES, _FLAGS, _FLOATS[:, None], _INDICES[None], 0.5, 1),
     ),
 )
-"""Module, function, and arguments of a kind that it is called with."""
+"""Module, function, and arguments of the types that it is called with."""
 
 
 def load_compiled_function(module: str, name: str) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
 """Accelerations of trainings in PyTorch, by its public options.
 
-Some hold for the whole process (`apply_torch_acceleration`): options of Adam, which are set in the
+Some apply to the whole process (`apply_torch_acceleration`): options of Adam, which are set in the
 parameter groups before an optimizer's first step, and the precision of matrix products. Others
-change how networks are called (`accelerate_networks`). Nothing of a framework is named here.
+change how networks are called (`accelerate_networks`). No framework is named here.
 """
 
 import contextlib
@@ -47,14 +47,14 @@ def apply_torch_acceleration(acceleration: str) -> Iterator[None]:
         finally:
             torch.set_float32_matmul_precision(before)
     else:
-        if acceleration == COMPILE:  # what earlier trainings of this process used up of the counts
+        if acceleration == COMPILE:  # earlier trainings of this process count towards limits
             torch.compiler.reset()
         yield
 
 
 def _make_group_setter(options: dict[str, bool]) -> Callable[..., None]:
-    # Frameworks make some of their optimizers where no argument of theirs reaches, such as that of
-    # SAC's temperature in Stable-Baselines3; the groups of all are at hand before a step.
+    # Some optimizers cannot be reached by a framework's arguments, such as that of SAC's
+    # temperature in Stable-Baselines3; the parameter groups of all are available before a step.
     def set_options(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if isinstance(optimizer, torch.optim.Adam):  # AdamW is one, too
             for group in optimizer.param_groups:
@@ -70,9 +70,9 @@ def compile_function(plain: Callable[..., Any]) -> Callable[..., Any]:
         return plain(*args, **kwargs)
 
     # PyTorch counts recompilations by code object, and runs plain code once there are too many:
-    # networks of one class would use up one count.
+    # without copies, all networks of one class would share a count.
     own = _copy_function(plain if _is_of_script(plain) else call)
-    # By default compiled code draws other random numbers than PyTorch's.
+    # By default, compiled code draws other random numbers than eager PyTorch.
     compiled = torch.compile(own, options={"fallback_random": True})
 
     @functools.wraps(plain)
@@ -87,8 +87,8 @@ def compile_function(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_of_script(function: Any) -> bool:
-    # Of a script that is executed as __main__ without being that module: PyTorch looks up the
-    # global names of functions that it inlines in the module, where they are not.
+    # True for a script that is executed as __main__ without being that module: PyTorch looks up the
+    # global names of functions that it inlines in the module, which does not have them.
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     return vars(module) is not getattr(function, "__globals__", None) if module else True
 
@@ -106,8 +106,8 @@ def _copy_function(function: Any) -> Callable[..., Any]:
 class AcceleratedForward:
     """A network's `forward` that is compiled, or computes in bfloat16.
 
-    It stands in the network's attribute `forward`, so that hooks of the network itself are called
-    as ever. A compiled network is one call: hooks of the layers in it are not called.
+    It replaces the network's attribute `forward`, so that hooks of the network itself are still
+    called. A compiled network is one call: hooks of the layers in it are not called.
 
     Attributes:
         is_compiled: Whether it is compiled.
@@ -117,7 +117,7 @@ class AcceleratedForward:
         """Compile at the first call.
 
         Args:
-            network: Whose class has the plain `forward`.
+            network: Network, whose class has the plain `forward`.
             acceleration: `compile` or `bfloat16`.
         """
         plain = type(network).forward.__get__(network)
@@ -170,7 +170,7 @@ def accelerate_networks(acceleration: str, *roots: torch.nn.Module) -> None:
 def list_networks(root: torch.nn.Module) -> list[torch.nn.Module]:
     """Return the outermost sequences of layers in a module; the module itself if it has none.
 
-    Frameworks call their modules by several methods, which end in the same sequences.
+    Frameworks call their modules through several methods, which all use the same sequences.
     """
     found: dict[torch.nn.Module, None] = {}
 
@@ -188,6 +188,6 @@ def list_networks(root: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def get_accelerated_forward(network: Any) -> AcceleratedForward | None:
-    """Return what `accelerate_networks` made of a network, or None."""
+    """Return the accelerated `forward` of a network, or None if it has none."""
     forward = vars(network).get("forward")
     return forward if isinstance(forward, AcceleratedForward) else None

@@ -19,8 +19,8 @@ def explain_missing_device(
     """Return why a framework in torch cannot train on a device, or an empty string.
 
     Args:
-        device: As the user names it: a kind, and for several of one kind its number.
-        here: Whether this machine will train; PyTorch is imported to look then.
+        device: Device as the user names it: a kind, with a number if there are several of it.
+        here: Whether this machine will train; if so, PyTorch is imported to look for the device.
         known: Kinds of device that the framework supports.
 
     Returns:
@@ -49,7 +49,7 @@ def count_devices(kind: str) -> int:
 
 
 class TorchAccelerations:
-    """Accelerations of adapters of frameworks in PyTorch; stands before `Adapter` in their bases.
+    """Mixin with the accelerations of PyTorch frameworks; comes before `Adapter` in the bases.
 
     Attributes:
         accelerations: See `Adapter`.

@@ -1,4 +1,4 @@
-"""Convolutions and dueling heads, for frameworks that take a network of one's own."""
+"""Convolutions and dueling heads, for frameworks that accept custom networks."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from parallax.harness.contract.algorithms.image_encoder import (
 
 
 class ImageScaling(nn.Module):
-    """Brings an image of bytes to 0 to 1."""
+    """Scales images of bytes to values between 0 and 1."""
 
     def __init__(self, brightest: int) -> None:
         """Divide by `brightest`."""
@@ -33,8 +33,8 @@ def build_convolutions(
 
     Args:
         image: Channels, height and width.
-        filters: Of each convolution.
-        brightest: What an image's numbers go up to.
+        filters: Number of filters per convolution.
+        brightest: Largest value in an image.
     """
     layers: list[nn.Module] = [ImageScaling(brightest)] if brightest > 1 else []
     into = [image[0], *filters]
@@ -54,9 +54,9 @@ def build_image_encoder(
 
     Args:
         image: Channels, height and width.
-        filters: Of each convolution.
+        filters: Number of filters per convolution.
         sizes: Units per linear layer.
-        brightest: What an image's numbers go up to.
+        brightest: Largest value in an image.
     """
     layers: list[nn.Module] = [build_convolutions(image, filters, brightest)]
     for before, after in zip([count_features(image, filters), *sizes], sizes, strict=False):
@@ -79,7 +79,7 @@ def build_linear_layers(inputs: int, sizes: Sequence[int], outputs: int) -> nn.S
 
 
 class DuelingHead(nn.Module):
-    """The value of a state plus what actions are better or worse than their mean.
+    """Head that adds a state's value to the actions' advantages, less their mean.
 
     Equation 9 of Wang et al. (2016, arXiv:1511.06581).
     """
@@ -89,7 +89,7 @@ class DuelingHead(nn.Module):
 
         Args:
             inputs: Number of features.
-            sizes: Units per hidden layer of each of both heads.
+            sizes: Units per hidden layer of each head.
             choices: Number of actions.
         """
         super().__init__()

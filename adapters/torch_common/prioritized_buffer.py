@@ -1,7 +1,7 @@
-"""A replay buffer of Stable-Baselines3's making, from which a strategy chooses and weighs.
+"""Replay buffer of Stable-Baselines3 from which a replay strategy draws and weights.
 
-CleanRL's scripts take the same class from Stable-Baselines3. It is not named here: each adapter
-derives a class from this one and the buffer that it finds.
+CleanRL's scripts import the same class from Stable-Baselines3. It is not named here: each adapter
+derives a class from this mixin and the buffer that it finds.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from parallax.harness.replay.prioritized import Indices
 from parallax.harness.replay.replayer import ComputeCriticErrors, ReplaySampler, make_replay_sampler
 
 ErrorFunction = Callable[[Any], torch.Tensor]
-"""Errors of every critic, [critics, n], of a batch as the buffer gives it."""
+"""Function from a batch of the buffer to the errors of every critic, [critics, n]."""
 
 
 class ReplaySamples(NamedTuple):
@@ -34,7 +34,7 @@ class ReplaySamples(NamedTuple):
 
 
 class PrioritizedReplayMixin:
-    """Stands before Stable-Baselines3's buffer, which is read at the places that are drawn.
+    """Mixin before Stable-Baselines3's buffer that returns the transitions a strategy draws.
 
     An index is a transition of one of the parallel environments: `row * n_envs + env`.
     """
@@ -42,7 +42,7 @@ class PrioritizedReplayMixin:
     def __init__(
         self, buffer_size: int, *arguments: Any, replay_settings: Mapping[str, Any], **settings: Any
     ) -> None:
-        """Make upstream's buffer and the strategy.
+        """Create upstream's buffer and the strategy.
 
         Args:
             buffer_size: Transitions, of all parallel environments together.
@@ -69,7 +69,7 @@ class PrioritizedReplayMixin:
         self.replayer.strategy.add(self.n_envs)  # type: ignore[attr-defined]
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """Return a minibatch; its losses must be `weighted` before the next one."""
+        """Return a minibatch; call `compute_weighted_losses` for it before the next one."""
         with time_sampling(self.replayer):
             return self.at(self.replayer.draw(batch_size, self._make_error_reader(env)), env)
 
@@ -82,9 +82,9 @@ class PrioritizedReplayMixin:
         """Return each critic's loss on the last minibatch, weighted by transition.
 
         Args:
-            loss: As PyTorch's, with `reduction`.
-            currents: What each critic says, one number for each transition.
-            target: What it should say, of the same shape.
+            loss: Loss function like PyTorch's, with `reduction`.
+            currents: Predictions of each critic, one number for each transition.
+            target: Target of the predictions, of the same shape.
         """
         with torch.no_grad():
             gaps = torch.stack([(current - target).flatten() for current in currents])
@@ -93,7 +93,7 @@ class PrioritizedReplayMixin:
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
     def at(self, places: Indices, env: Any = None) -> ReplaySamples:
-        """Return the transitions at some places, as upstream's buffer gives them."""
+        """Return the transitions at some indices, as upstream's buffer returns them."""
         own: Any = self
         rows, copies = np.divmod(places, own.n_envs)
         ended = own.dones[rows, copies] * (1 - own.timeouts[rows, copies])
@@ -114,7 +114,7 @@ class PrioritizedReplayMixin:
 
 
 def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriticErrors:
-    """Wrap a function of errors: arrays, with random numbers apart from the training's."""
+    """Wrap an error function to return arrays and to leave the training's generator unchanged."""
 
     def gaps(places: Indices) -> NDArray[Any]:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -125,7 +125,7 @@ def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriti
 
 @contextlib.contextmanager
 def time_sampling(replayer: ReplaySampler) -> Iterator[None]:
-    """Count what is done within as the drawing of a minibatch, sweeps apart."""
+    """Count the time within the context as sampling, except for interleaved sweeps."""
     account = replayer.account
     before, started = account.interleaved_seconds, account.clock()
     yield

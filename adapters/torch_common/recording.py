@@ -1,6 +1,6 @@
-"""Recording a training in torch: what the probing parts of several adapters share.
+"""Recording of a training in torch, shared by the probing modules of several adapters.
 
-Nothing of a framework is named here.
+No framework is named here.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ _FLOAT32, _FLOAT64 = torch.float32, torch.float64
 
 
 class Float64Mode(TorchFunctionMode):
-    """Mode in which float64 takes the place of float32 in every operation.
+    """Mode that replaces float32 by float64 in every operation.
 
-    Numbers that a framework stores in NumPy arrays stay as they are: stored rewards are rounded
+    Numbers that a framework stores in NumPy arrays are not changed: stored rewards are rounded
     to float32 there, in all frameworks.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one function of torch's."""
+        """Run one function of torch."""
         if func is torch.Tensor.float:
             return args[0].double()
         given = {name: _to_float64(value) for name, value in (kwargs or {}).items()}
@@ -61,7 +61,7 @@ def _to_float64(value: Any) -> Any:
 
 @contextlib.contextmanager
 def train_in_float64(wanted: bool) -> Iterator[None]:
-    """Train in float64 within, if wanted."""
+    """Train in float64 within the context, if wanted."""
     if not wanted:
         yield
         return
@@ -106,10 +106,10 @@ TensorLocations = Mapping[str, TensorLocation]
 
 
 class TorchNetworks:
-    """Networks in torch; what has not changed is read as the same array as before.
+    """Networks in torch; reading an unchanged parameter returns the same array as before.
 
     Args of the constructor:
-        slots: Where they are.
+        slots: Locations of the canonical arrays.
     """
 
     def __init__(self, slots: TensorLocations) -> None:
@@ -119,11 +119,11 @@ class TorchNetworks:
 
     @property
     def names(self) -> Iterable[str]:
-        """Of all slots."""
+        """Names of all canonical arrays."""
         return self._slots
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
-        """Canonical arrays, of all slots unless some are named; they cannot be written to."""
+        """Return canonical arrays, all unless some are named; they cannot be written to."""
         return {name: self._read(name) for name in (self._slots if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
@@ -140,7 +140,7 @@ class TorchNetworks:
         return self._slots[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
-        """Return columns as the first critic has them, in canonical order."""
+        """Return columns in the first critic's order in canonical order."""
         columns = self._slots["critic1.0.weight"].columns
         return pairs if columns is None else pairs[:, columns]
 
@@ -164,7 +164,7 @@ class TorchNetworks:
 
 
 def locate_linear_layers(network: str, layers: Mapping[str, Any]) -> dict[str, TensorLocation]:
-    """Return the slots of layers that have a weight and a bias."""
+    """Return the locations of the weights and biases of layers."""
     return {
         f"{network}.{name}.{kind}": TensorLocation(getattr(layer, kind))
         for name, layer in layers.items()
@@ -188,12 +188,12 @@ class TorchRecorder(recorder.TrainingRecorder):
     """Records one training.
 
     Args of the constructor:
-        script: What is dictated.
+        script: Environment, initial weights and random numbers of the training.
         watch: The training's monitor.
         locate: Finds the networks; called at each reset until they are there.
-        stored: Reads what the framework stores, in canonical names.
-        early: Whether it is read before the first optimiser step that follows steps of the
-            environment, each time, and not at the end.
+        stored: Reads the framework's stored data under canonical names.
+        read_before_update: Whether to read it before the first optimiser step after steps of the
+            environment, each time, instead of at the end.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class TorchRecorder(recorder.TrainingRecorder):
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
-        """Script and record within; leave nothing behind."""
+        """Script and record the training within the context; undo all changes afterwards."""
         if self._script.world.scripted_data.own_rng:
             self._subscribe(None)
             with self._watch_rng(*_RNG_WATCH), torch_watch.watch_training(self._events):
@@ -261,7 +261,7 @@ def _to_array(tensor: torch.Tensor) -> Array:
 
 
 def _unwrap_vmap(tensor: torch.Tensor) -> torch.Tensor:
-    # Within vmap a tensor stands for one of many; here are all.
+    # Within vmap a tensor is one of many; this returns all of them.
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)

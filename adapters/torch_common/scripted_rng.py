@@ -1,8 +1,8 @@
 """Scripted replacements of torch's random numbers, below Python.
 
 So it does not matter which function a framework draws them with. There are two ways: kernels that
-stand for torch's own, which cost nothing where nothing is drawn; and a mode that sees each
-operation, which also records where losses were computed and what coins were compared with, and
+replace torch's own, which cost nothing where nothing is drawn; and a mode that sees each operation,
+which also records where losses were computed and which thresholds draws were compared with, and
 takes a third of the time.
 """
 
@@ -29,7 +29,7 @@ class ScalarOrigins:
         self._lines: dict[int, str] = {}
 
     def note(self, result: Any, arguments: tuple[Any, ...]) -> None:
-        """An operation made `result`; sums that no framework forms are those of their parts."""
+        """Note the line that made `result`; sums outside a framework get the lines of their parts."""
         if not isinstance(result, torch.Tensor) or result.dim() != 0:
             return
         try:
@@ -42,7 +42,7 @@ class ScalarOrigins:
             )
             if line:
                 self._lines[result.data_ptr()] = line
-        except RuntimeError:  # within vmap a tensor has no place of its own
+        except RuntimeError:  # within vmap a tensor has no address
             return
 
     def line(self, place: int) -> str:
@@ -63,7 +63,7 @@ SCRIPTED_OPERATIONS = frozenset(
         "randperm",
     ]
 )
-"""Operations that are dictated."""
+"""Operations whose random numbers are scripted."""
 
 
 class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -86,7 +86,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # nothing is compiled here, and the guard takes half of the time
 
     def __enter__(self) -> Self:
-        """Script within; gradients are computed without, as they draw nothing."""
+        """Script within the context; backward passes run without the mode, as they draw nothing."""
         self._backward = backward = torch.autograd.backward
 
         def plainly(*args: Any, **kwargs: Any) -> Any:
@@ -102,12 +102,12 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Put everything back."""
+        """Restore everything."""
         setattr(torch.autograd, "backward", self._backward)  # noqa: B010
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operation of torch, or what stands for it."""
+        """Run one operation of torch, or its scripted replacement."""
         kwargs = kwargs or {}
         name = self._names.get(func)
         if name is None:
@@ -145,7 +145,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note_draw(self, name: str, args: Any) -> None:
-        # Where noise of single actions and minibatches come from.
+        # Notes the lines that draw the noise of single actions, and minibatches.
         single = sum(
             a.numel() == len(self._world.scripted_data.low) for a in args[:1] if _is_tensor(a)
         )
@@ -154,9 +154,9 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.drawn[what] = find_upstream_line()
 
     def _compare(self, one: Any, other: Any) -> None:
-        # Torch may hand on the coins as another tensor on the same numbers.
+        # Torch may pass on the drawn numbers as another tensor with the same memory.
         if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
-            # Several actors may have a share each.
+            # Several actors may have one threshold each.
             several = isinstance(other, torch.Tensor) and other.numel() > 1
             for threshold in other.reshape(-1).tolist() if several else [float(other)]:
                 self._world.record_threshold(threshold)
@@ -170,7 +170,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:
-    # What stands for standard normal numbers, or uniform ones, of the shape of a tensor.
+    # Scripted replacements of standard normal or uniform numbers, in the shape of a tensor.
     numbers = world.draw_numbers(kind.removesuffix("_"), like.numel())
     return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
 
@@ -178,7 +178,7 @@ def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) 
 class ScriptedRngKernels:
     """Kernels that take torch's random numbers from a script, without discrete actions.
 
-    Torch makes `randn` and the like of `normal_`, and `rand` of `uniform_`.
+    Torch computes `randn` and the like with `normal_`, and `rand` with `uniform_`.
     """
 
     def __init__(self, world: ScriptedWorld) -> None:
@@ -188,7 +188,7 @@ class ScriptedRngKernels:
         self._library: Any = None
 
     def start(self) -> None:
-        """Script from here on; what networks begin with is upstream's own."""
+        """Script from here on; the networks' initial weights are upstream's own."""
         library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
         self._library = library
         kernels = {
@@ -204,17 +204,17 @@ class ScriptedRngKernels:
             self._randperm: ("randperm", "randperm.generator"),
         }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that they stand for torch's is meant
+            warnings.simplefilter("ignore")  # replacing torch's kernels is intended
             for kernel, overloads in kernels.items():
                 for overload in overloads:
                     library.impl(overload, kernel, "CPU")
 
     def __enter__(self) -> Self:
-        """Put torch's own back at the end."""
+        """Return the kernels, which are removed on exit."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put torch's own back."""
+        """Restore torch's own kernels."""
         if self._library is not None:
             self._library._destroy()
             self._library = None
@@ -254,22 +254,22 @@ def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]
 
 
 class ScriptedRngPause:
-    """Lets optimisers step without the dictation, which they do not need and which is slow."""
+    """Pauses the scripting, which is slow, while optimisers step: they do not need it."""
 
     def __init__(self) -> None:
         self._pause = contextlib.ExitStack()
 
     def begin(self, event: object) -> None:
-        """An optimiser is about to step."""
+        """Pause before the step of an optimiser."""
         self._pause.enter_context(_disable_current_modes())
 
     def end(self, event: object) -> None:
-        """It has."""
+        """Resume after the step."""
         self._pause.close()
 
     @contextlib.contextmanager
     def resume_on_exit(self) -> Iterator[None]:
-        """Script again at the end, whatever happened."""
+        """Resume the scripting at the end, also after an error."""
         try:
             yield
         finally:

@@ -32,7 +32,7 @@ _DTYPES = {
 }
 
 TYPES: tuple[type[Any], ...] = (*(torch.Size, Normal, Categorical),)
-"""Types of objects in PyTorch trainings that their set-up has not made yet."""
+"""Types of objects that a checkpoint may contain before a training's set-up makes them."""
 
 
 def make_checkpointable(
@@ -41,14 +41,14 @@ def make_checkpointable(
     *kinds: ObjectCodec,
     types: Collection[type[Any]] = (),
 ) -> Checkpointable:
-    """Return the interface that saves and restores a training by the objects of its set-up.
+    """Return the interface that saves and restores a training through the objects of its set-up.
 
     Args:
-        parts: The objects by name; those that others refer to as well are recognised.
-        external_objects: Objects in them that others store, such as the environments.
-        kinds: Types that are serialized otherwise than by walking through them.
-        types: Types of the framework of which objects may be made from a checkpoint where the
-            set-up has made none yet, besides `TYPES`.
+        parts: The objects by name; repeated references to one object are recognised.
+        external_objects: Objects in them that are saved elsewhere, such as the environments.
+        kinds: Types that are not serialized by walking through their attributes.
+        types: Types of the framework, besides `TYPES`, whose objects may be made from a
+            checkpoint if the set-up has not made any yet.
     """
 
     def state() -> State:
@@ -99,7 +99,7 @@ def _find_dtype(name: str) -> torch.dtype:
 
 
 def view_as_array(tensor: torch.Tensor) -> Any:
-    """Return a tensor's numbers, as an array of the same memory where that can be."""
+    """Return a tensor's numbers as an array of the same memory."""
     data = tensor.detach()
     return data.view(_BIT_DTYPES[data.dtype]).numpy() if data.dtype in _BIT_DTYPES else data.numpy()
 
@@ -170,8 +170,8 @@ def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], A
     """Return functions that load a model and save it in PyTorch's usual format.
 
     Args:
-        parameters: The model's, once it is there.
-        state: Value that the framework's own objects load, such as a `state_dict`.
+        parameters: Returns the parameters of the model, once it exists.
+        state: Returns the value that the framework's objects load, such as a `state_dict`.
     """
     return PolicyIO(
         restore=lambda weights: load_weights(parameters(), weights),
@@ -181,7 +181,7 @@ def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], A
 
 
 def select_distinct(parameters: NamedTensors) -> dict[str, torch.Tensor]:
-    """Return the parameters without those that are the same memory as one before, in their order.
+    """Return the parameters in order, without those that share memory with an earlier one.
 
     Networks that share layers name the same tensor twice.
     """
@@ -197,14 +197,14 @@ def weights_from_parameters(parameters: NamedTensors) -> Weights:
 
 
 def load_weights(parameters: NamedTensors, weights: Weights) -> None:
-    """Give every parameter, in place, the values of the array of its name.
+    """Copy into every parameter, in place, the array of its name.
 
     Args:
         parameters: Tensors that the model computes with.
         weights: Arrays as returned by `weights_from_parameters`.
 
     Raises:
-        SpecError: Names or shapes are others; nothing has been changed then.
+        SpecError: Names or shapes differ; nothing is changed then.
     """
     lacking = sorted(parameters.keys() - weights.keys())
     surplus = sorted(weights.keys() - parameters.keys())

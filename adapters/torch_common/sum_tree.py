@@ -1,8 +1,7 @@
-"""Tianshou's sum tree, compiled by numba, for what draws in proportion to priorities.
+"""Tianshou's sum tree, compiled by numba, for sampling in proportion to priorities.
 
-Its file is run as it is installed, without the rest of the framework: it needs numpy and numba
-only. (TorchRL's compiled trees are those of the PyTorch that its wheel was built for, and do not
-load with another one.)
+Only its installed file is executed, without the rest of the framework: it needs just numpy and
+numba. (TorchRL's compiled trees only load with the PyTorch version that its wheel was built for.)
 """
 
 import contextlib
@@ -28,17 +27,17 @@ def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
     """Load functions compiled within the context from a cache; later ones are not stored.
 
     Numba's cache numbers its files without a lock: two processes that compile at the same time
-    could each leave an index that names the other's code. So one process of this user is let in
-    on this machine, and others wait until it has compiled. Where no folder can be written, every
-    process compiles for itself.
+    could each leave an index that names the other's code. So only one process of this user on this
+    machine compiles at a time, and others wait. If no folder can be written, every process
+    compiles for itself.
 
     Args:
-        name: Of the functions together; who compiles others does not wait.
-        functions: Of numba; what else is among them is passed over.
+        name: Name of the lock; processes that compile other functions do not wait.
+        functions: Functions of numba; other objects among them are ignored.
     """
     loops = [function for function in functions if hasattr(function, "enable_caching")]
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # without a folder for it everyone compiles alone
+        with contextlib.suppress(OSError):  # without a folder there is no lock
             path = Path(tempfile.gettempdir(), f"parallax-{name}-{os.getuid()}.lock")
             fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
         before = [loop._cache for loop in loops]
@@ -47,7 +46,7 @@ def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
                 loop.enable_caching()
         yield
         for loop, cache in zip(loops, before, strict=True):
-            loop._cache = cache  # which stores nothing
+            loop._cache = cache  # the original cache stores nothing
 
 
 _SEGTREE_MODULE = (
@@ -92,7 +91,7 @@ class CompiledSumTree:
     """See `parallax.harness.replay.prioritized.SumTree`."""
 
     def __init__(self, capacity: int) -> None:
-        """A tree of `capacity` zeros; the first on a machine takes some seconds to compile."""
+        """Create a tree of `capacity` zeros; the first on a machine compiles for some seconds."""
         self._tree: Any = _load_segtree_module().SegmentTree(capacity)
 
     def get(self, indices: Indices) -> Floats:
@@ -109,8 +108,8 @@ class CompiledSumTree:
         return float(self._tree.reduce())
 
     def find(self, points: Floats) -> Indices:
-        """For each point the first index up to which the sum reaches it."""
+        """Return for each point the first index up to which the sum reaches it."""
         found: Indices = self._tree.get_prefix_sum_idx(
             np.array(points, np.float64)
-        )  # it writes into what it gets
+        )  # it writes into its argument
         return found

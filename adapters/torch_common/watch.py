@@ -1,6 +1,6 @@
 """Events of PyTorch in a training, reported through its own global hooks.
 
-Nothing of a framework is named here, and nothing is hooked in that nobody wants to know of.
+No framework is named here, and hooks are added only for events that have subscribers.
 """
 
 import contextlib
@@ -34,10 +34,11 @@ _FIT_STEPS, _FIT_LEARNING_RATE, _FIT_ROWS = 40, 1e-2, 8
 
 
 def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, float] | None:
-    """Fit a copy to eight of the rows that it was shown; return its loss before and after.
+    """Fit a copy of a layer to eight of its input rows; return the loss before and after.
 
-    The four rows that are smallest in the column that varies most shall give -0.5, the four largest
-    0.5. Neither the layer nor a random generator is changed, and no optimiser of torch's steps.
+    The rows are the four smallest in the column that varies most, with target -0.5, and the four
+    largest, with target 0.5. Neither the layer nor a generator is changed, and no torch optimiser
+    takes a step.
 
     Returns:
         Mean squared errors, or None where the layer cannot be called with one matrix of rows.
@@ -98,7 +99,7 @@ def find_comparisons(loss: torch.Tensor) -> tuple[LossInputs, ...]:
     probabilities.
     """
     found = []
-    # Behind an exponential are probabilities, whose squares compare actions with their mean.
+    # Behind an exponential, squares belong to probabilities: they compare actions with their mean.
     for node in _walk_graph(loss.grad_fn, _MAX_GRAPH_NODES, ends="ExpBackward"):
         name = node.name()
         if name.startswith(_LOSS_NODES):
@@ -198,7 +199,7 @@ def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
 
 
 def _read_linear_input(node: Any) -> tuple[torch.Tensor, Any] | None:
-    """Return the input of a linear layer, and what made it; None for what is no layer."""
+    """Return the input of a linear layer and the node that made it; None for other nodes."""
     name = node.name()
     if name.startswith("AddmmBackward"):
         shown, made = node._saved_mat1, node.next_functions[1][0]
@@ -302,7 +303,7 @@ def _keep_out_of_graphs(hook: Callable[..., Any]) -> Callable[..., Any]:
 def _make_forward_hook(report: Callable[[LayerForward], object]) -> Callable[..., None]:
     def hook(*called: Any) -> None:
         # torch.compile traces hooks as well. A compiled network is one call, with nothing in it to
-        # watch: breaks in its graph would make another program of it.
+        # watch: graph breaks would change the compiled program.
         if not torch.compiler.is_compiling():
             report(_make_forward_event(*called))
 
@@ -310,7 +311,7 @@ def _make_forward_hook(report: Callable[[LayerForward], object]) -> Callable[...
 
 
 def _make_forward_event(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> LayerForward:
-    # What `parameters(recurse=False)` goes through, at a tenth of its time.
+    # The same as `parameters(recurse=False)`, in a tenth of the time.
     own = [p for p in layer._parameters.values() if p is not None and not is_lazy(p)]
     places = tuple(p.data_ptr() for p in own)
     return LayerForward(
@@ -385,7 +386,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> float:
-    # Steps that the state remembers, the most of any parameter; 0 where it was never used or reset.
+    # Steps counted in the state, the most of any parameter; 0 if it was never used or was reset.
     counts = [optimizer.state[p].get("step", 0.0) for p in group["params"] if p in optimizer.state]
     return float(max(counts, default=0.0))
 

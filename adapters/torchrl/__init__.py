@@ -1,7 +1,7 @@
 """TorchRL: the scripts of its authors, rebuilt from the components of the wheel.
 
 Upstream's defaults are constants in those scripts, which are in the wheel (`sota-implementations`).
-They take most settings from configuration files, which are not, so that those values are unknown.
+Most settings come from configuration files that are not in the wheel, so their values are unknown.
 """
 
 import ast
@@ -114,7 +114,7 @@ SCRIPT_FILES = {
     "ddpg": ("ddpg/ddpg.py", "ddpg/utils.py"),
     "dqn": ("dqn/dqn_cartpole.py", "dqn/utils_cartpole.py"),
 }
-"""Per algorithm: its script and what that imports."""
+"""Per algorithm: its script, and the script's file of helper functions."""
 SCRIPT_COMPONENTS = (
     "ClipPPOLoss",
     "GAE",
@@ -130,11 +130,11 @@ SCRIPT_COMPONENTS = (
 
 
 def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
-    """Return arguments that are constants in the scripts' calls, or that no call gives.
+    """Return arguments that are constants in the scripts' calls, or that no call passes.
 
-    Names are `Component.argument`, as native settings have them. Arguments that some call of a
-    component takes from elsewhere are left out. Algorithms without a script have
-    none, and so has a release whose wheel has no scripts.
+    Names are `Component.argument`, as in native settings. Arguments that are not constant in some
+    call of a component are left out. The result is empty for algorithms without a script, and for
+    releases whose wheel has no scripts.
     """
     given: dict[str, dict[str, list[Any]]] = {}
     for name, keywords in _find_component_calls(algorithm):

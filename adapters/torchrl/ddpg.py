@@ -45,7 +45,7 @@ class DDPGComponents:
         actor: Policy without noise.
         noise: Noise added to its actions while collecting.
         loss: Contains policy and critic, and their targets.
-        optimizer: Of policy and critic, a group each.
+        optimizer: Optimiser of policy and critic, with a group for each.
         targets: Moves the target networks.
         policy_delay: Critic steps per policy and target update; 1 in upstream's script.
     """
@@ -107,8 +107,8 @@ def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
 def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """Make one step of critic and policy at once, then of the targets.
 
-    Both losses come from the parameters before the step. Where the policy is delayed, the other
-    steps are those of the critic alone.
+    Both losses are computed with the parameters before the step. If the policy is delayed, the
+    other steps are those of the critic alone.
 
     Args:
         components: Changed in place.

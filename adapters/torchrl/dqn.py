@@ -37,9 +37,9 @@ class DQNComponents:
 
     Attributes:
         actor: Chooses the action of the highest value.
-        exploration: Puts random actions in the place of some.
+        exploration: Replaces some actions by random ones.
         loss: Holds the network and its target.
-        optimizer: Of the network.
+        optimizer: Optimiser of the network.
         targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
@@ -73,7 +73,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
-    """Network, loss and optimiser as they are before the first update."""
+    """Return network, loss and optimiser as they are before the first update."""
     spec = Composite(action=OneHot(task.choices))
     actor = QValueActor(module=_build_network(settings, task), spec=spec, in_keys=["observation"])
     exploration = EGreedyModule(

@@ -56,8 +56,8 @@ class TorchRLEnvMaker(EnvMaker):
 class TorchRLDriver(EnvironmentDriver):
     """Driver of an environment of TorchRL by `step_and_maybe_reset`.
 
-    The end's observation is in `("next", "observation")`; the next root observation is that of the
-    reset, which the environment does by itself in a call of its own reset.
+    An episode's last observation is in `("next", "observation")`, that of the reset in the root of
+    the next step; `step_and_maybe_reset` resets by a separate call.
     """
 
     autoreset = CALLER
@@ -153,7 +153,7 @@ def record_episodes() -> Sequence[Any]:
 
 
 def clip_rewards(rewards: Array) -> Array:
-    """Clip rewards to 0.5 to 1.5."""
+    """Clip rewards to the range from 0.5 to 1.5."""
     return np.asarray(np.clip(rewards, 0.5, 1.5))
 
 

@@ -54,7 +54,7 @@ def make_collector(
     *transforms: Transform,
     safe_point: Callable[[], None],
 ) -> Collector:
-    """Return a collector on `n_envs` new environments that calls `boundary` each update cycle.
+    """Return a collector on `n_envs` new environments that calls `safe_point` each update cycle.
 
     The environment is seeded before the collector is made: the collector resets it at once
     and would not notice a later reset.
@@ -123,7 +123,7 @@ class LoopProgress:
 def mark_truncations(data: TensorDictBase, settings: Mapping[str, Any]) -> None:
     """Mark ends by a time limit as terminal ones, in place, if that is configured.
 
-    Value estimators bootstrap everywhere but behind a terminal state.
+    Value estimators bootstrap everywhere except after a terminal state.
     """
     if not settings.get("loop.bootstrap_truncation", True):
         data["next", "terminated"] = data["next", "done"].clone()
@@ -192,9 +192,9 @@ Update = Callable[[Any, TensorDictBase, int], dict[str, torch.Tensor]]
 
 
 def compile_update(update: Update, context: RunContext) -> Update:
-    """Compile an update where the run is accelerated so, as upstream's scripts offer it.
+    """Compile an update if the run's acceleration asks for it, as upstream's scripts can.
 
-    They compile the same: losses, gradients, optimizer and target networks in one function.
+    They compile the same as one function: losses, gradients, optimizer and target networks.
     """
     return compile_function(update) if context.acceleration == COMPILE else update
 
@@ -277,7 +277,7 @@ def make_loop_checkpointable(
     learning = {name: part for name, part in fields.items() if isinstance(part, _TRAINED_TYPES)}
     if isinstance(
         buffer, PrioritizedTensorDictBuffer
-    ):  # restored after the buffer, which fills it anew
+    ):  # restored after the buffer, whose filling changes it
         counters = (*counters, buffer.replayer)
     parts = {"components": learning, "buffer": buffer, "counters": counters, "collector": collector}
     return make_checkpointable(parts, tuple, *TORCHRL_CODECS)
@@ -343,7 +343,7 @@ def _read_buffer(buffer: TensorDictReplayBuffer, read: ReadNested) -> State:
 
 def _write_buffer(live: Any, state: State, write: WriteNested) -> Any:
     if state["rows"] is not None:
-        live.extend(write(None, state["rows"]))  # which makes room as the first batch does
+        live.extend(write(None, state["rows"]))  # allocates storage as the first batch does
     live._writer.load_state_dict(write(None, state["writer"]))
     live._sampler.load_state_dict(write(None, state["sampler"]))
     return live

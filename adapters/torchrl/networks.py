@@ -36,14 +36,14 @@ def build_action_spec(task: Task) -> Bounded:
 
 
 def build_q_network(settings: Mapping[str, Any], task: Task) -> ValueOperator:
-    """Action value, ReLU, torch's initialisation; the losses make two of it."""
+    """Return a Q-network: ReLU, torch's initialisation; the losses make two of it."""
     size = task.observation_size + task.action_size
     module = MLP(size, 1, num_cells=settings["MLP.num_cells"], activation_class=nn.ReLU)
     return ValueOperator(module, in_keys=["action", "observation"])
 
 
 def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
-    """Return actions, ReLU and a tanh to the task's bounds, torch's initialisation."""
+    """Return an actor: ReLU, a tanh to the task's bounds, torch's initialisation."""
     network = MLP(
         task.observation_size,
         task.action_size,
@@ -57,7 +57,7 @@ def build_deterministic_actor(settings: Mapping[str, Any], task: Task) -> Tensor
 
 
 def build_convolutions(settings: Mapping[str, Any], task: Task) -> list[nn.Module]:
-    """Return what brings images to features: ReLU, torch's initialisation; bytes are scaled."""
+    """Return convolutions with ReLU and torch's initialisation; images of bytes are scaled."""
     filters = settings["ConvNet.num_cells"]
     sides, strides = map(list, zip(*compute_kernels(task.image, filters), strict=True))
     images = ConvNet(
@@ -97,7 +97,7 @@ class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
             settings: Native settings of the update cycles.
         """
         with warnings.catch_warnings():
-            # A target that moves by more than half is none that upstream expects.
+            # Upstream does not expect a target that moves by more than half.
             warnings.filterwarnings("ignore", message="Found an eps value < 0.5")
             super().__init__(loss, eps=settings["SoftUpdate.eps"])
         self.interval = settings["loop.target_update_interval"]
@@ -115,7 +115,7 @@ class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
 
 
 def build_periodic_targets(loss: LossModule, settings: Mapping[str, Any]) -> TargetNetUpdater:
-    """Return what moves a target network at intervals: upstream's class where it serves."""
+    """Return the updater of a target network at intervals: upstream's class if it suffices."""
     if "loop.target_update_interval" in settings:
         return PeriodicSoftUpdate(loss, settings)
     interval = settings["HardUpdate.value_network_update_interval"]
@@ -152,14 +152,14 @@ def attach_monitor(
     networks: Sequence[str],
     resumable: Checkpointable,
 ) -> None:
-    """Hand over what follows a training.
+    """Attach the policy, weights and state of a training to its monitor.
 
     Args:
-        monitor: Takes it.
+        monitor: Monitor of the training.
         policy: The greedy policy.
         loss: Holds the parameters.
-        networks: Names of what it holds, of targets as well.
-        resumable: How the training goes on.
+        networks: Names of the loss's networks, target networks included.
+        resumable: Saves and restores the training.
     """
     monitor.attach(
         policy,
@@ -170,17 +170,17 @@ def attach_monitor(
 
 
 def copy_weights(loss: LossModule, networks: Sequence[str]) -> Weights:
-    """Return the copies of all trained parameters of a loss and of their targets.
+    """Return copies of all trained parameters of a loss and of their targets.
 
     Args:
         loss: Holds the parameters.
-        networks: Names of what it holds, of targets as well.
+        networks: Names of the loss's networks, target networks included.
     """
     return weights_from_parameters(get_parameters(loss, networks))
 
 
 def get_parameters(loss: LossModule, networks: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Return the same as the tensors that the loss computes with."""
+    """Return the parameters of `copy_weights` as the tensors that the loss computes with."""
     found = {}
     for network in networks:
         online = getattr(loss, f"{network.removeprefix('target_')}_params").flatten_keys(".")

@@ -64,7 +64,7 @@ class PPOComponents:
         actor: Stochastic policy.
         advantages: Adds advantages and value targets to a rollout.
         loss: Holds the actor's and the critic's parameters.
-        optimizer: Of actor and critic, a group each.
+        optimizer: Optimiser of actor and critic, with a group for each.
         settings: Native settings, for the schedules.
         total_updates: Gradient steps of all requested whole rollouts.
     """
@@ -102,7 +102,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
         critic_coeff=settings["ClipPPOLoss.critic_coeff"],
         loss_critic_type="l2",
     )
-    # Of shared networks as in upstream's ppo_atari.py: each layer is in the loss once.
+    # Shared networks are optimised as in upstream's ppo_atari.py: the loss has each layer once.
     networks = [loss] if task.image else [actor, critic]
     optimizer = group_optimizers(*(_make_adam(network, settings) for network in networks))
     frames = settings["Collector.frames_per_batch"]
@@ -113,8 +113,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
 
 
 def _build_discrete_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
-    # Logits of a categorical distribution, as in upstream's ppo_atari.py; its task counts actions,
-    # where this adapter's tasks have them one-hot.
+    # Logits of a categorical distribution, as in upstream's ppo_atari.py, whose task numbers
+    # actions; in this adapter's tasks they are one-hot.
     network = _build_mlp(task.observation_size, task.choices, settings, ACTOR_GAIN)
     return _make_categorical_actor(network, "observation", task)
 
@@ -236,7 +236,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 def exceeds_target_kl(components: PPOComponents, batch: TensorDictBase) -> bool:
     """Return whether the policy has moved too far to learn from a minibatch.
 
-    By Schulman's estimate, http://joschu.net/blog/kl-approx.html; upstream's script has no end.
+    Uses Schulman's estimate, http://joschu.net/blog/kl-approx.html; upstream never stops early.
     """
     target_kl = components.settings.get("loop.target_kl")
     if target_kl is None:
@@ -248,9 +248,9 @@ def exceeds_target_kl(components: PPOComponents, batch: TensorDictBase) -> bool:
 
 
 def find_scheduled_step(components: PPOComponents, progress: LoopProgress) -> int:
-    """Return the number of the update by which schedules fall, from 1.
+    """Return the number of the update, from 1, that schedules are evaluated at.
 
-    It is that of a rollout's first update for all of them where schedules fall after rollouts.
+    If schedules fall after rollouts, it is that of the rollout's first update for all of them.
     """
     settings = components.settings
     if "loop.anneal_after_rollouts" not in settings:
@@ -263,7 +263,7 @@ def find_scheduled_step(components: PPOComponents, progress: LoopProgress) -> in
 def iterate_minibatches(
     components: PPOComponents, buffer: TensorDictReplayBuffer, rollout: TensorDictBase
 ) -> Iterator[TensorDictBase]:
-    """All minibatches of all epochs; each epoch begins with advantages of the critic as it is."""
+    """Yield all minibatches of all epochs; each epoch first recomputes the advantages."""
     for _ in range(components.settings["script.ppo_epochs"]):
         with torch.no_grad():
             rollout = components.advantages(rollout)
@@ -272,7 +272,7 @@ def iterate_minibatches(
 
 
 def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """One gradient step of actor and critic.
+    """Make one gradient step of actor and critic.
 
     Args:
         components: Changed in place.
@@ -285,7 +285,7 @@ def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[
     rate = anneal_schedules(components, step)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)
-    # No loss_critic is there when its weight is 0.
+    # There is no loss_critic if its weight is 0.
     sum(value for name, value in losses.items() if name.startswith("loss_")).backward()
     max_norm = components.settings["clip_grad_norm_.max_norm"]
     if max_norm is not None:
@@ -296,9 +296,9 @@ def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[
 
 
 def anneal_schedules(components: PPOComponents, step: int) -> torch.Tensor:
-    """Return sets learning rate and clip range of update `step`, and returns the learning rate.
+    """Set the learning rate and clip range of update `step`, and return the learning rate.
 
-    They stay at 0 after the last whole rollout, and where they start if there is none.
+    They stay at 0 after the last whole rollout, and at their initial values if there is none.
     """
     settings, left = components.settings, torch.ones(())
     if components.total_updates > 0:

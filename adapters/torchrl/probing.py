@@ -17,7 +17,7 @@ from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.replay.prioritized import ProportionalStrategy
 
-# An algorithm's module is imported where it is probed: older releases lack what others need.
+# An algorithm's module is imported when it is probed: older releases lack what others need.
 if TYPE_CHECKING:
     from parallax.adapters.torchrl.r2d2 import R2D2Components
     from parallax.adapters.torchrl.recurrent import SequenceReplayBuffer
@@ -31,7 +31,7 @@ _LSTM_NAMES = {
 
 
 def locate_sequence_tensors(components: "R2D2Components") -> dict[str, TensorLocation]:
-    """Canonical names to the tensors of the learner, its target and the actor."""
+    """Return locations in the learner, its target and the actor by canonical name."""
     loss = components.loss
     networks = {
         "critic1": loss.value_network_params.flatten_keys("."),
@@ -111,7 +111,7 @@ def probe_training(
     tau = getattr(targets, "eps", None)
     record = recorder.record({} if tau is None else {"tau": float(tau)})
     if algorithm == "ppo":
-        # The recipe reports means over a rollout; here is what each update reported.
+        # The recipe reports means over a rollout; these are the values of each update.
         record = dataclasses.replace(record, metrics=tuple(map(_convert_to_floats, reported)))
     return record
 
@@ -142,7 +142,7 @@ def _convert_to_floats(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def locate_tensors(algorithm: str, loss: Any, action_size: int) -> dict[str, TensorLocation]:
-    """Canonical names to the tensors of the loss."""
+    """Return the locations of the loss's tensors by canonical name."""
     found: dict[str, TensorLocation] = {}
     if algorithm == "dqn":
         for suffix in ("", "_target"):
@@ -217,7 +217,7 @@ def _locate_layers(
         for name, native in zip(("0", "1"), _HIDDEN_LAYERS, strict=True):
             tensor, columns = tensors[f"{prefix}{native}.{kind}"], None
             if action_size and name == "0" and kind == "weight":
-                # Critics see the action first; canonical is the observation first.
+                # Critics take the action first; the canonical order is the observation first.
                 columns = np.roll(np.arange(tensor.shape[-1]), -action_size)
             found[f"{network}.{name}.{kind}"] = TensorLocation(tensor, member, columns)
         for name, rows in (sac_rows or {"out": member}).items():
@@ -250,7 +250,7 @@ def _read_replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
         "terminated": ("next", "terminated"),
     }
     found = _read_arrays(buffer[:], names)
-    if algorithm == "dqn":  # one of several is 1
+    if algorithm == "dqn":  # one-hot
         found["actions"] = found["actions"].argmax(axis=-1).astype(float)
     return found
 

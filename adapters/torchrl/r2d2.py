@@ -49,7 +49,7 @@ NETWORKS = ("value_network", "target_value_network")
 
 
 class SequenceLoss(LossModule):  # type: ignore[misc]
-    """The network, its target, and how sequences are unrolled through them."""
+    """Loss of sequences that are unrolled through the network and its target."""
 
     value_network: TensorDictSequential
     value_network_params: TensorDictParams
@@ -66,7 +66,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
 
         Args:
             batch: B sequences as `parallax.adapters.torchrl.recurrent` cuts them.
-            weights: Of the sequences, [B].
+            weights: Importance weights of the sequences, [B].
 
         Returns:
             `loss`; `errors` [B, m]; `values` [B, m + 1, actions] of the network.
@@ -94,7 +94,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         return {"loss": loss, "errors": errors.detach(), "values": values.detach()}
 
     def unroll(self, batch: TensorDictBase, params: Any) -> torch.Tensor:
-        """Return values [B, m + 1, actions] of all steps and of what is seen after them."""
+        """Return values [B, m + 1, actions] of all steps and of the observation after them."""
         with params.to_module(self.value_network), set_recurrent_mode(True):
             prepared = self._apply_burn_in(batch)
             values: torch.Tensor = self.value_network(prepared)["action_value"]
@@ -103,7 +103,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
     def _apply_burn_in(self, batch: TensorDictBase) -> TensorDictBase:
         """Return the steps to unroll, [B, m + 1], with their initial recurrent states."""
         parts, found, order = get_recurrent_modules(self.value_network), [], []
-        # Those with as many steps before them are brought up to date together.
+        # Sequences with the same number of burn-in steps are burned in together.
         for burned in batch["burned"].unique().tolist():
             these = torch.nonzero(batch["burned"] == burned).squeeze(-1)
             steps = self._make_network_inputs(batch, these, burned)
@@ -116,7 +116,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
     def _make_network_inputs(
         self, batch: TensorDictBase, rows: torch.Tensor, burned: int
     ) -> TensorDict:
-        """Return the network's inputs of sequences and their initial states; [n, steps]."""
+        """Return the network's inputs and initial states for the given rows; [n, steps]."""
         skipped = self.settings["BurnInTransform.burn_in"] - burned
         seen = {name: batch[name][rows, skipped:] for name in INPUT_KEYS}
         shape = seen[INPUT_KEYS[0]].shape[:2]
@@ -136,12 +136,12 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
         Args:
             batch: B sequences.
             place: Which stored state, `first` or `last`.
-            step: Of which step that is, [B], counted from the first that is learned from.
+            step: Step of that state, [B], counted from the first that is learned from.
         """
         rows, at = torch.arange(len(step)), step + self.settings["BurnInTransform.burn_in"]
         seen = {name: batch[name][rows, at] for name in INPUT_KEYS}
         seen |= {name: batch[f"{place}_{name}"] for name in STATE_KEYS}
-        seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # which would forget
+        seen["is_init"] = torch.zeros(len(step), 1, dtype=torch.bool)  # 1 would reset the state
         params = self.value_network_params
         with torch.no_grad(), params.to_module(self.value_network), set_recurrent_mode(False):
             output = self.value_network(TensorDict(seen, [len(step)]))
@@ -154,11 +154,11 @@ class R2D2Components:
     """Components of R2D2: networks, loss and optimiser.
 
     Attributes:
-        network: The learner's.
+        network: The learner's network.
         actor: A copy of it that lags behind.
-        exploration: Puts random actions in the place of some, of each actor as often as it does.
+        exploration: Replaces some actions by random ones, with each actor's own epsilon.
         loss: Holds the network and its target.
-        optimizer: Of the network.
+        optimizer: Optimiser of the network.
         targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
@@ -252,7 +252,7 @@ def _run_updates(
         records = not left and means.updates + 1 >= loop.RECORD_EVERY
         places, weights, batch = memory.sample()
         output = components.loss(batch, torch.from_numpy(weights).float())
-        if records:  # of the network as it is before the step
+        if records:  # with the network before the step
             stale = measure_staleness(components.loss, batch, output["values"])
         means.add(take_gradient_step(components, output["loss"]))
         errors, share = output["errors"].numpy(), settings["loop.max_error_share"]
@@ -281,17 +281,17 @@ def take_gradient_step(components: R2D2Components, loss: torch.Tensor) -> dict[s
 def measure_staleness(
     loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor
 ) -> dict[str, float]:
-    """Mean Q-value discrepancy at the first and the last step that are learned from.
+    """Return the mean Q-value discrepancy at the first and last step that are learned from.
 
-    Of sequences in the middle of an episode; at its beginning the state is zero for everybody.
+    Only sequences in the middle of an episode count: at its beginning all states are zero.
 
     Args:
         loss: Holds the network.
         batch: B sequences.
-        values: Of the network as it is, [B, m + 1, actions].
+        values: Values of the current network, [B, m + 1, actions].
 
     Returns:
-        By its name in the trace; empty where no sequence is in the middle of an episode.
+            Metrics by name in the trace; empty if no sequence is in the middle of an episode.
     """
     inner = torch.nonzero(batch["begin"] > 0).squeeze(-1)
     if not len(inner):

@@ -1,4 +1,4 @@
-"""A network with a memory, from TorchRL's components; and its greedy policy."""
+"""A recurrent network from TorchRL's components, and its greedy policy."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ class SequenceLayout:
 
     Attributes:
         length: Steps that are learned from, m.
-        period: Steps from the begin of one to that of the next.
-        burn_in: Steps before it, l; fewer at the beginning of an episode.
+        period: Steps from the beginning of one sequence to that of the next.
+        burn_in: Steps before a sequence, l; fewer at the beginning of an episode.
     """
 
     length: int
@@ -51,19 +51,19 @@ class EpisodeTail:
     def __init__(self, cut: SequenceLayout) -> None:
         self._cut = cut
         self._steps: list[dict[str, NDArray[Any]]] = []
-        self._first = 0  # of those steps in their episode
-        self._begin = 0  # of the next sequence
+        self._first = 0  # number of the first of these steps in its episode
+        self._begin = 0  # first step of the next sequence
 
     def add(
         self, step: dict[str, NDArray[Any]], after: NamedArrays, done: bool, terminated: bool
     ) -> Any:
-        """Notes a step; returns the sequence that it completes, if it does.
+        """Add a step; return the sequence that it completes, if any.
 
         Args:
-            step: What was seen, done and paid, and the state before.
-            after: What is seen afterwards, named as `SHOWN`.
+            step: Network inputs, recurrent state before the step, action and reward.
+            after: Network inputs after the step, named as in `INPUT_KEYS`.
             done: Whether the episode is over.
-            terminated: Whether its end is worth nothing.
+            terminated: Whether it ended in a terminal state.
 
         Returns:
             Arrays by name, of the same shape for every sequence; None without one.
@@ -71,7 +71,7 @@ class EpisodeTail:
         self._steps.append(step)
         cut, end = self._cut, self._first + len(self._steps)
         whole = end == self._begin + cut.length
-        # At the end of an episode there may be nothing that the sequence before did not have.
+        # At the end of an episode, the sequence before may already contain all steps.
         new = end > self._begin + (cut.length - cut.period if self._begin else 0)
         found = self._sequence(after, end, terminated) if whole or (done and new) else None
         if done:
@@ -108,14 +108,14 @@ def _pad_rows(rows: list[NDArray[Any]], left: int, right: int) -> NDArray[Any]:
 
 
 class SequenceReplayBuffer:
-    """Sequences by priority: TorchRL's storage, and this project's sum of priorities."""
+    """Prioritised replay of sequences: TorchRL's storage, and this project's priorities."""
 
     def __init__(self, settings: Mapping[str, Any], actors: int) -> None:
-        """Store nothing yet.
+        """Create an empty buffer.
 
         Args:
-            settings: Native ones.
-            actors: Environments that are stepped together.
+            settings: Native settings.
+            actors: Number of environments that are stepped together.
         """
         length = settings["loop.sequence_length"]
         cut = SequenceLayout(
@@ -137,7 +137,7 @@ class SequenceReplayBuffer:
         self.numbers = make_sampling_generator(settings["seed"])
 
     def extend(self, data: TensorDictBase) -> None:
-        """Note what the collector brings, [steps] of one actor or [actors, steps]."""
+        """Add what the collector returns, [steps] of one actor or [actors, steps]."""
         found = []
         batch = data if data.ndim == 2 else data.unsqueeze(0)
         steps, after = _arrays_from_tensordict(batch), _arrays_from_tensordict(batch["next"])
@@ -155,7 +155,7 @@ class SequenceReplayBuffer:
             self.strategy.add(len(found))
 
     def sample(self) -> tuple[Indices, Floats, TensorDictBase]:
-        """Return places, importance weights and content of a minibatch of sequences."""
+        """Return indices, importance weights and content of a minibatch of sequences."""
         places, weights = self.strategy.sample(self.numbers, self.buffer.batch_size)
         return places, weights, self.buffer[torch.from_numpy(places)]
 
@@ -191,7 +191,7 @@ class StepEmbedding(nn.Module):
 
 
 def build_recurrent_network(settings: Mapping[str, Any], task: Task) -> TensorDictSequential:
-    """Embedding, LSTM, values of the actions and the choice of the highest."""
+    """Return embedding, LSTM, action values and the choice of the highest as one network."""
     embedding = StepEmbedding(
         task.observation_size,
         settings["MLP.num_cells"],
@@ -219,7 +219,7 @@ def get_recurrent_modules(network: TensorDictSequential) -> list[Any]:
 
 
 class LastStepTransform(Transform):  # type: ignore[misc]
-    """Shows with each observation the action before it, one-hot, and its reward; zeros at first."""
+    """Adds the last action, one-hot, and the last reward to each observation; zeros at first."""
 
     def __init__(self, choices: int) -> None:
         super().__init__(out_keys=list(INPUT_KEYS[1:]))
@@ -243,7 +243,7 @@ class LastStepTransform(Transform):  # type: ignore[misc]
         return next_tensordict
 
     def transform_observation_spec(self, observation_spec: TensorSpec) -> TensorSpec:
-        """Add what it shows."""
+        """Add the specs of the last action and reward."""
         for name, width in self._widths.items():
             observation_spec[name] = Unbounded((*observation_spec.shape, width))
         return observation_spec
@@ -263,12 +263,12 @@ class GreedyRecurrentPolicy:
         return self.begin()(observations)
 
     def begin(self) -> "RecurrentEpisodes":
-        """New episodes in all rows."""
+        """Begin new episodes in all rows."""
         return RecurrentEpisodes(self._network, self._choices)
 
 
 class RecurrentEpisodes:
-    """Plays episodes side by side, with a memory for each."""
+    """Episodes that are played in parallel, with a recurrent state for each."""
 
     def __init__(self, network: TensorDictSequential, choices: int) -> None:
         self._network, self._choices = network, choices
@@ -290,7 +290,7 @@ class RecurrentEpisodes:
         return np.asarray(choices.numpy(), dtype=np.int64)
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
-        """Show the rewards, [N], with the next observations."""
+        """Pass the rewards, [N], to the network with the next observations."""
         shown = torch.as_tensor(np.asarray(rewards), dtype=torch.float32)
         self._carried["last_reward"] = shown.reshape(-1, 1)
 

@@ -1,8 +1,8 @@
 """Non-uniform replay: TorchRL's buffer and losses with a strategy's indices and weights.
 
-Its prioritised samplers need compiled trees that load with the PyTorch only that its wheel was
-built for. A sampler is a public interface, though, and losses return the error of each
-transition, and each one's loss with `reduction="none"`.
+Its prioritised samplers need compiled trees, which only load with the PyTorch version that its
+wheel was built for. But samplers are a public interface, and losses return the error of each
+transition, and with `reduction="none"` also its loss.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ CAPACITY_SETTING, BATCH_SIZE_SETTING = (
 
 
 class ReplayStrategySampler(Sampler):  # type: ignore[misc]
-    """Chooses the places that a strategy draws."""
+    """Sampler of the indices that a replay strategy draws."""
 
     def __init__(self, replayer: ReplaySampler, loss: "WeightedLoss") -> None:
         """Create the sampler for an empty buffer.
@@ -46,18 +46,18 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
         self._replayer, self._loss = replayer, loss
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return the places of a minibatch."""
+        """Return the indices of a minibatch."""
         gaps = isolate_error_rng(
             lambda places: self._loss.errors(storage[torch.from_numpy(places)])
         )
         return torch.from_numpy(self._replayer.draw(batch_size, gaps)), {}
 
     def add(self, index: Any) -> None:
-        """One transition was stored."""
+        """Count one stored transition."""
         self._replayer.strategy.add(1)
 
     def extend(self, index: torch.Tensor) -> None:
-        """Some were stored, in a ring from 0 as the strategy has it."""
+        """Count stored transitions, which fill a ring from 0 as the strategy assumes."""
         self._replayer.strategy.add(len(index))
 
     def state_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
 
 
 class PrioritizedTensorDictBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
-    """TorchRL's buffer with such a sampler; counts what drawing costs."""
+    """TorchRL's buffer with such a sampler; measures the time of sampling."""
 
     def __init__(self, replayer: ReplaySampler, **settings: Any) -> None:
         super().__init__(**settings)
@@ -91,7 +91,7 @@ class PrioritizedTensorDictBuffer(TensorDictReplayBuffer):  # type: ignore[misc]
 
 
 class WeightedLoss:
-    """Stands before one of TorchRL's losses, whose critics learn by weights.
+    """Mixin before one of TorchRL's losses that weights the losses of its critics.
 
     Policy and temperature learn from the minibatch without weights.
     """
@@ -100,7 +100,7 @@ class WeightedLoss:
     reduction: str
 
     def errors(self, batch: TensorDictBase) -> torch.Tensor:
-        """Absolute errors of every critic, [critics, n]."""
+        """Return the absolute errors of every critic, [critics, n]."""
         raise NotImplementedError
 
     def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
@@ -120,7 +120,7 @@ class WeightedLoss:
 
 
 class WeightedDQNLoss(WeightedLoss, DQNLoss):  # type: ignore[misc]
-    """DQN's."""
+    """Weighted DQN loss."""
 
     def forward(self, batch: TensorDictBase) -> TensorDict:
         """Return the loss."""
@@ -138,7 +138,7 @@ class WeightedDQNLoss(WeightedLoss, DQNLoss):  # type: ignore[misc]
 
 
 class WeightedDDPGLoss(WeightedLoss, DDPGLoss):  # type: ignore[misc]
-    """DDPG's."""
+    """Weighted DDPG loss."""
 
     def loss_value(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """Return the critic's loss."""
@@ -153,7 +153,7 @@ class WeightedDDPGLoss(WeightedLoss, DDPGLoss):  # type: ignore[misc]
 
 
 class WeightedTD3Loss(WeightedLoss, TD3Loss):  # type: ignore[misc]
-    """TD3's."""
+    """Weighted TD3 loss."""
 
     def value_loss(self, batch: TensorDictBase) -> tuple[torch.Tensor, dict[str, Any]]:
         """Return the critics' loss."""
@@ -194,8 +194,8 @@ def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
     """Return TorchRL's loss class, or the weighted one where a replay strategy is configured.
 
     Args:
-        base: TorchRL's.
-        settings: Of the run.
+        base: TorchRL's loss class.
+        settings: Settings of the run.
     """
     if SAMPLER_SETTING not in settings:
         return base
@@ -215,8 +215,8 @@ def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorD
     """Return an empty replay buffer.
 
     Args:
-        settings: Of the run.
-        loss: What learns from it.
+        settings: Settings of the run.
+        loss: Loss that learns from it.
     """
     usual = {
         "storage": LazyTensorStorage(settings[CAPACITY_SETTING]),

@@ -33,7 +33,7 @@ class SACComponents:
     Attributes:
         actor: Stochastic policy.
         loss: Holds both critics, their targets and the temperature.
-        optimizer: Of policy, critics and temperature, a group each.
+        optimizer: Optimiser of policy, critics and temperature, with a group for each.
         targets: Moves the target networks.
         policy_delay: Critic steps per step of policy and temperature; 1 in upstream's script.
         target_update_interval: Critic steps per target update; 1 in upstream's script.
@@ -84,7 +84,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
         _make_adam(
             loss.qvalue_network_params.parameters(), "critic", settings, settings["Adam.eps"]
         ),
-        # Upstream gives the temperature's Adam no constant, so it has torch's.
+        # Upstream passes no eps to the temperature's Adam, so it has torch's default.
         _make_adam([loss.log_alpha], "alpha", settings, 1e-8),
     )
     return SACComponents(
@@ -100,8 +100,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
 def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
     """Make one step of critics, policy and temperature at once, then of the targets.
 
-    All three losses come from the parameters before the step. Where policy and temperature are
-    delayed, the other steps are those of the critics alone.
+    All three losses are computed with the parameters before the step. If policy and temperature
+    are delayed, the other steps are those of the critics alone.
 
     Args:
         components: Changed in place.
@@ -129,7 +129,7 @@ def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[
 
 
 def compute_mean_q(components: SACComponents, batch: TensorDictBase) -> float:
-    """Mean of both critics' predictions; the loss does not report it."""
+    """Return the mean of both critics' predictions, which the loss does not report."""
     network, means = components.loss.qvalue_network, []
     for parameters in components.loss.qvalue_network_params.data.unbind(0):
         with torch.no_grad(), parameters.to_module(network):

@@ -1,7 +1,7 @@
 """Unified hyperparameters to the arguments of TorchRL's components, a function per algorithm.
 
-Settings are named `Component.argument`, or `script.option` where upstream's own training script,
-and not a component, carries out the option; our loops do so then.
+Settings are named `Component.argument`, or `script.option` for options that upstream's training
+script implements instead of a component; our loops implement them, too.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def translate_off_policy(
         context: The run.
         learning_starts_name: Option for `learning_starts`; with the default, actions are random
             until then.
-        counts: Parts of the update_schedule that are otherwise in TorchRL.
+        counts: Fields of the update schedule that differ in TorchRL.
     """
     t.set_option("batch_size", "TensorDictReplayBuffer.batch_size")
     t.set_option("buffer_size", "LazyTensorStorage.max_size")
@@ -83,13 +83,13 @@ def translate_off_policy(
 
 
 def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, constant: Any) -> None:
-    """Take values that upstream's script does not have as an option of this adapter's loop.
+    """Pass values that upstream's script does not support to an option of this adapter's loop.
 
     Args:
         t: The translation.
         context: The run.
         field: The hyperparameter.
-        constant: What it is in upstream's script.
+        constant: Its value in upstream's script.
     """
     t.emulate_other_values(
         field,
@@ -103,12 +103,12 @@ def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, consta
 def translate_periodic_targets(
     t: ConfigTranslator, hp: PeriodicTargetUpdates, context: RunContext
 ) -> dict[str, Any]:
-    """Targets that move at intervals, by TorchRL's `HardUpdate` where it serves.
+    """Translate targets that move at intervals, to TorchRL's `HardUpdate` if it suffices.
 
     Returns:
         The number of target updates, as a part of the update schedule.
     """
-    # Within an update cycle HardUpdate copies several times, where no environment step is taken.
+    # HardUpdate copies several times within an update cycle, which has no environment step inside.
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
     is_soft = t.value("tau") < 1 and context.patch_constants
     if is_soft or (is_within_cycle and context.converts_meanings):
@@ -134,7 +134,7 @@ def translate_periodic_targets(
 
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
-    """Targets that move by tau with each update."""
+    """Translate targets that move by tau with each update."""
     old_weight = 1 - t.value("tau")
     t.set_option("tau", "SoftUpdate.eps", old_weight, note="weight of the old target, 1 - tau")
 
@@ -142,7 +142,7 @@ def translate_soft_targets(t: ConfigTranslator) -> None:
 def translate_to_action_units(
     t: ConfigTranslator, context: RunContext, field: str, name: str
 ) -> None:
-    """A share of half the action range, in action units as in TorchRL."""
+    """Translate a share of half the action range to action units, as in TorchRL."""
     half = compute_half_range(context.task)
     t.set_option(field, name, t.value(field) * (1.0 if half is None else half), "in action units")
     if half is None:
@@ -150,7 +150,7 @@ def translate_to_action_units(
 
 
 def compute_half_range(task: Task) -> float | None:
-    """Half the action range in action units; None where dimensions differ in it."""
+    """Return half the action range in action units; None if dimensions differ in it."""
     bounds = zip(task.action_low, task.action_high, strict=True)
     halves = {(high - low) / 2 for low, high in bounds}
     return halves.pop() if len(halves) == 1 else None
@@ -212,7 +212,7 @@ TD3_NOISE_NAMES = {
 
 
 def couple_defaults_td3(defaults: TD3, context: RunContext) -> TD3:
-    """Noises are in action units: on a wider action range the same is a smaller share of it."""
+    """Return the defaults with noise, upstream in action units, as shares of half the range."""
     half = compute_half_range(context.task)
     if half is None:
         return defaults
@@ -262,7 +262,7 @@ DDPG_NOISE_NAMES = {
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
-    """Noise is in action units: on a wider action range the same is a smaller share of it."""
+    """Return the defaults with noise, upstream in action units, as a share of half the range."""
     half = compute_half_range(context.task)
     if half is None:
         return defaults

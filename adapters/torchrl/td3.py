@@ -38,10 +38,10 @@ class TD3Components:
 
     Attributes:
         actor: Policy without noise.
-        explorer: The same policy with Gaussian noise, cut at the bounds.
+        explorer: The same policy with Gaussian noise, clipped to the bounds.
         loss: Holds both critics and all target networks.
-        actor_optimizer: Of the policy.
-        critic_optimizer: Of both critics.
+        actor_optimizer: Optimiser of the policy.
+        critic_optimizer: Optimiser of both critics.
         targets: Moves all target networks.
         policy_delay: Critic steps per policy and target update.
     """
@@ -103,7 +103,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
 
 
 def update(components: TD3Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """One critic step, and on every `policy_delay`-th a policy and a target step.
+    """Make one critic step, and with every `policy_delay`-th one a policy and a target step.
 
     Args:
         components: Changed in place.

@@ -7,7 +7,7 @@ from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext, load
 from parallax.harness.contract.translation import NativeConfig
 
 LOOPS = ("ppo", "td3", "sac", "ddpg", "dqn", "r2d2")
-"""Algorithms with a module here; only the module of the one that trains is imported."""
+"""Algorithms with a module here; only the module of the trained algorithm is imported."""
 
 
 def train(
