@@ -56,11 +56,11 @@ class BatchedEnv(Protocol):
 
 
 def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
-    """Return N environments of a task, in the fastest way that equals Gymnasium bit for bit.
+    """Return N environments of a task, as fast as possible while bit-equal to Gymnasium.
 
     Args:
         env_id: Gymnasium's name.
-        n: How many.
+        n: Number of environments.
         options: Further arguments of `make_task_env`.
 
     Raises:
@@ -121,7 +121,7 @@ def compute_runner_outcome(
     hidden: int,
     effort: float,
 ) -> StepOutcome:
-    """HalfCheetah and Swimmer: forward speed minus effort, without an early end.
+    """HalfCheetah and Swimmer: forward speed minus effort, without termination.
 
     The first `hidden` positions are not observed.
     """
@@ -138,7 +138,7 @@ def compute_walker_outcome(
     healthy: Callable[[SimulationState], Flags],
     fallen_bonus: float,
 ) -> StepOutcome:
-    """Hopper and Walker2d: as `run`, plus 1 while healthy; a fall ends the episode."""
+    """Hopper and Walker2d: speed minus effort, plus 1 while healthy; a fall terminates."""
     upright = healthy(after)
     bonus = np.where(upright, 1.0, fallen_bonus)
     rewards = (
@@ -148,7 +148,7 @@ def compute_walker_outcome(
 
 
 def is_hopper_healthy(state: SimulationState) -> Flags:
-    """Above 0.7 m, upright within 0.2 rad, and nothing beyond 100."""
+    """Return whether it is above 0.7 m, upright within 0.2 rad, and all else within 100."""
     height, angle = state["qpos"][:, 1], state["qpos"][:, 2]
     rest = np.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
     bounded: Flags = (np.abs(rest) < 100).all(axis=1)
@@ -156,7 +156,7 @@ def is_hopper_healthy(state: SimulationState) -> Flags:
 
 
 def is_walker_healthy(state: SimulationState) -> Flags:
-    """Between 0.8 and 2 m, upright within 1 rad."""
+    """Return whether it is between 0.8 and 2 m and upright within 1 rad."""
     height, angle = state["qpos"][:, 1], state["qpos"][:, 2]
     return (height > 0.8) & (height < 2.0) & (np.abs(angle) < 1.0)
 
@@ -223,7 +223,7 @@ def compute_reacher_outcome(
     """Reacher: minus distance to the target and effort; `lagging` pays the old distance (v4)."""
     gap = after["tip"] - after["target"]
     paid = before["tip"] - before["target"] if lagging else gap
-    # vecdot adds up as the norm of a single vector does; a norm along an axis does not.
+    # vecdot sums in the same order as the norm of one vector; a norm along an axis does not.
     rewards = -np.sqrt(np.vecdot(paid, paid)) - _compute_effort(actions, 1.0)
     angles = np.ascontiguousarray(after["qpos"][:, :2])
     positions, speeds = after["qpos"][:, 2:], after["qvel"][:, :2]
@@ -266,7 +266,7 @@ def _view_fingertip(data: mujoco.MjData) -> Views:
 
 
 def _view_torso(data: mujoco.MjData) -> Views:
-    # Body positions lag behind qpos by one physics step; Gymnasium takes the speed from them.
+    # Body positions lag behind qpos by one physics step; Gymnasium computes the speed from them.
     return {"torso": data.xpos[data.body("torso").id]}
 
 
@@ -279,11 +279,11 @@ class MujocoTask:
     """One task without its Gymnasium class.
 
     Attributes:
-        outcome: What a step leads to, from the state before and after it, the actions and
+        outcome: Computes a step's outcome from the state before and after it, the actions and
             the seconds per step.
-        extras: What the outcome looks at besides positions and velocities, as views of a
-            simulation's memory, each of one dimension.
-        contact_forces: Whether `cfrc_ext` is looked at, which MuJoCo computes on demand only.
+        extras: Returns the arrays that the outcome reads besides positions and velocities, as
+            one-dimensional views of a simulation's memory.
+        contact_forces: Whether the outcome reads `cfrc_ext`, which MuJoCo computes only on demand.
     """
 
     outcome: Callable[[SimulationState, SimulationState, NDArray[Any], float], StepOutcome]
@@ -292,7 +292,7 @@ class MujocoTask:
 
 
 def find_mujoco_task(spec: EnvSpec | None) -> MujocoTask | None:
-    """Return the task behind `spec`, if it is in the table and made as Gymnasium registers it."""
+    """Return the task of `spec`, if it is in the table and as Gymnasium registers it."""
     if spec is None or spec.kwargs or spec.additional_wrappers:
         return None
     return MUJOCO_TASKS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None
@@ -338,10 +338,10 @@ def _make_mujoco_tasks() -> dict[str, MujocoTask]:
 
 
 MUJOCO_TASKS: Mapping[str, MujocoTask] = _make_mujoco_tasks()
-"""Tasks by the entry point under which Gymnasium registers them."""
+"""Tasks by the entry point that Gymnasium registers them with."""
 
 
-# All that a physics step depends on. As an int: MuJoCo takes longer to read its own enum.
+# Everything that a physics step depends on. An int, since MuJoCo reads its own enum slower.
 _PHYSICS_BITS = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _STATE_PARTS = {
     "qpos": mujoco.mjtState.mjSTATE_QPOS,
@@ -351,11 +351,11 @@ _STATE_PARTS = {
 
 
 class MujocoBatchedEnv:
-    """N environments of a task of the raw table, each one row of an array.
+    """N environments of a task of `MUJOCO_TASKS`, each one row of an array.
 
-    The environments take turns in the environment's own simulation: its working memory stays in
-    the processor's cache, which N simulations would push out, and the policy's weights with
-    it. What a step leads to is then computed for all rows at once.
+    The environments take turns in one simulation: its memory stays in the processor's cache,
+    while N simulations would evict it and the policy's weights. The outcome of a step is then
+    computed for all rows at once.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], task: MujocoTask, n: int) -> None:
@@ -366,8 +366,8 @@ class MujocoBatchedEnv:
         self._model, self._data = simulator.model, simulator.data
         self._frames, self._dt = simulator.frame_skip, simulator.dt
         if self._model.ntree == 1:
-            # Constraints on one kinematic tree are never independent: looking for islands
-            # among them takes time and finds none.
+            # Constraints on one kinematic tree are never independent: searching for islands
+            # takes time and finds none.
             self._model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
         self._limit = env.spec.max_episode_steps or np.inf
         self._lengths = np.zeros(n, np.int64)
@@ -381,7 +381,7 @@ class MujocoBatchedEnv:
         self._state = self._read_state()
 
     def reset(self, seeds: Sequence[int]) -> Floats:
-        """Has Gymnasium start every episode; see `parallax.envs.batched_env.BatchedEnv`."""
+        """Start every episode in Gymnasium; see `parallax.envs.batched_env.BatchedEnv`."""
         observations = []
         for i, seed in zip(range(len(self._rows)), seeds, strict=True):
             observations.append(self._env.reset(seed=seed)[0])
@@ -425,7 +425,7 @@ def _compute_columns(
 ) -> dict[str, slice]:
     columns = {}
     for name, part in _STATE_PARTS.items():
-        # MuJoCo lays the parts out in the order of their bits.
+        # MuJoCo orders the parts by their bits.
         first = mujoco.mj_stateSize(model, _PHYSICS_BITS & (part - 1))
         columns[name] = slice(first, first + mujoco.mj_stateSize(model, part))
     for name, view in extras.items():

@@ -1,4 +1,4 @@
-"""Tasks of which one thing is changed: layers that interventions put around the training task."""
+"""Wrappers that change one thing in a task: interventions put them around the training task."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Args:
             env: The task.
-            factor: What rewards are multiplied by.
+            factor: Factor that rewards are multiplied by.
         """
         super().__init__(env)
         self._factor = factor
@@ -26,10 +26,10 @@ class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Gives the rewards of several steps at once, and 0 in between.
+    """Pays the rewards of several steps at once, and 0 in between.
 
-    What has gathered is given at the last step of an episode at the latest, so that the return of
-    an episode stays what it was.
+    The last step of an episode pays all rewards that are still due, so that the return of an
+    episode does not change.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
@@ -67,18 +67,18 @@ class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
 
         Args:
             env: The task.
-            seed: Of the initial state.
+            seed: Seed of the initial state.
         """
         super().__init__(env)
         self._seed = seed
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; the seed used is not the one requested."""
+        """Start an episode; a requested seed is ignored."""
         return self.env.reset(**{**arguments, "seed": self._seed})
 
 
 def clip_box_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Wrap a task with continuous actions so that they are cut at its bounds; leave others."""
+    """Wrap a task with continuous actions to clip them to its bounds; return others unchanged."""
     if isinstance(env.action_space, gymnasium.spaces.Box):
         return gymnasium.wrappers.ClipAction(env)
     return env

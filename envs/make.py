@@ -80,7 +80,7 @@ def make_training_env(
     layers: Sequence[tuple[str, Mapping[str, Any]]] = (),
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> gymnasium.Env[Any, Any]:
-    """One training environment; what of Atari's games is for training only is on it.
+    """Return one training environment, for Atari games with the training-only wrappers.
 
     Args:
         env_id: Gymnasium's name.
@@ -91,9 +91,9 @@ def make_training_env(
         before_reset: Called before each reset.
         after_episode: Called with the task's own return and length of each episode.
         after_step: Called with action, observation, reward, terminated and truncated of each step.
-        layers: Wrappers around the task that change it, from the inside: `module:Class` and
-            keyword arguments.
-        options: Further arguments of `make_task_env`, the same as where the policy is evaluated.
+        layers: Wrappers that change the task, innermost first: `module:Class` and keyword
+            arguments.
+        options: Further arguments of `make_task_env`, the same as in evaluations of the policy.
     """
     hooks = before_step, before_reset, after_episode, after_step
     env: gymnasium.Env[Any, Any] = StepHook(make_task_env(env_id, **options), *hooks)
@@ -111,8 +111,8 @@ def make_training_env(
 def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, Any]) -> None:
     """Share one set of statistics between two normalised environments.
 
-    Otherwise each would show the policy differently scaled observations. Does nothing
-    where the environments do not normalise.
+    Otherwise each would scale the policy's observations differently. Does nothing if the
+    environments do not normalise.
     """
     for kind, name in ((NormalizeObservation, "obs_rms"), (NormalizeReward, "return_rms")):
         ours, theirs = _find_wrapper(first, kind), _find_wrapper(other, kind)
@@ -121,16 +121,16 @@ def share_statistics(first: gymnasium.Env[Any, Any], other: gymnasium.Env[Any, A
 
 
 def make_frozen_normalizer(env: gymnasium.Env[Any, Any]) -> Callable[[Array], Array]:
-    """Return the environment's observation normalisation with today's statistics, as a function.
+    """Return a function that normalises observations with the environment's current statistics.
 
     Later training does not change the function, and calling it does not change training.
-    The identity where the environment does not normalise.
+    It is the identity if the environment does not normalise.
     """
     return make_normalizer(copy_observation_statistics(env))
 
 
 def copy_observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array]:
-    """Today's statistics of the environment's observation normalisation, copied.
+    """Return a copy of the current statistics of the environment's observation normalisation.
 
     Returns:
         `mean` and `var`, float64[observations], and `epsilon`, float64[]; empty where the
@@ -144,9 +144,9 @@ def copy_observation_statistics(env: gymnasium.Env[Any, Any]) -> dict[str, Array
 
 
 def make_normalizer(statistics: Mapping[str, Array]) -> Callable[[Array], Array]:
-    """Normalize observations [..., observations] by `copy_observation_statistics`.
+    """Return a function that normalises observations [..., observations] with some statistics.
 
-    The identity for no statistics.
+    They are those of `copy_observation_statistics`; without any it is the identity.
     """
     if not statistics:
         return lambda batch: batch

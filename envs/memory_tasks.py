@@ -1,4 +1,4 @@
-"""Tasks that need a memory: classic ones without their velocities, and a cue to remember.
+"""Tasks that need a memory: classic tasks without velocities, and a cue to remember.
 
 `parallax.envs.tasks.make_task_env` registers them by name: `CartPoleHidden-v0`,
 `PendulumHidden-v0`, and `MemoryChain-<length>-v0` for any length.
@@ -19,7 +19,7 @@ _CHAIN = re.compile(r"MemoryChain-(\d{1,9})-v0")
 
 
 class _PartialObservation:
-    """Shows some dimensions of the observations of the class behind it."""
+    """Mixin that shows some dimensions of the observations of the class after it."""
 
     seen: ClassVar[tuple[int, ...]]
 
@@ -45,13 +45,13 @@ class _PartialObservation:
 
 
 class CartPoleHidden(_PartialObservation, CartPoleEnv):
-    """CartPole with position and angle to be seen, in m and rad, and no velocities."""
+    """CartPole that shows position and angle, in m and rad, and no velocities."""
 
     seen = (0, 2)
 
 
 class PendulumHidden(_PartialObservation, PendulumEnv):
-    """Pendulum with the cosine and sine of its angle to be seen, and no velocity."""
+    """Pendulum that shows the cosine and sine of its angle, and no velocity."""
 
     seen = (0, 1)
 
@@ -61,8 +61,8 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
 
     Observations are the cue, -1 or 1 at the first step and else 0, and whether this is the query
     step, 1 or 0. The action at the query is worth 1 if it names the cue (0 for -1, 1 for 1),
-    and else -1; it ends the episode. All other actions are worth 0. Without memory the mean return
-    is 0 for any length but 1, where the cue is seen with the query; with it it is 1.
+    and else -1; it ends the episode. All other actions are worth 0. Without memory, the mean return
+    is 0 for any length but 1, which shows the cue with the query; with memory it is 1.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -74,7 +74,7 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
             length: Steps of an episode, at least 1.
 
         Raises:
-            ValueError: It is less.
+            ValueError: `length` is less than 1.
         """
         if length < 1:
             raise ValueError(f"a chain of length {length} has no step; use 1 or more")
@@ -92,7 +92,7 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
         return self._observe_cue(), {}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Goes on by one link."""
+        """Take a step."""
         self._taken += 1
         ends = self._taken >= self._length
         right = 1.0 if int(action) == self._cue else -1.0
@@ -108,7 +108,7 @@ _HIDDEN: Mapping[str, tuple[str, int]] = {
     "CartPoleHidden-v0": ("CartPoleHidden", 500),
     "PendulumHidden-v0": ("PendulumHidden", 200),
 }
-"""Class and time limit by name, those of the tasks that they are made of."""
+"""Class and time limit by name; the limits are those of the original tasks."""
 
 
 def register_memory_task(env_id: str) -> None:
@@ -125,6 +125,6 @@ def register_memory_task(env_id: str) -> None:
         gymnasium.register(
             env_id,
             entry_point="parallax.envs.memory_tasks:MemoryChain",
-            max_episode_steps=length + 1,  # never reached: an episode ends by itself
+            max_episode_steps=length + 1,  # never reached: episodes end before
             kwargs={"length": length},
         )

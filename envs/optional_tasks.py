@@ -1,8 +1,7 @@
-"""Tasks from packages that not everybody has installed, and how their observations are shown.
+"""Tasks from optional packages, and the form of their observations.
 
-Games of MinAtar are images of booleans. Atari's games from the package `ale_py` are as agents of
-Mnih et al. (2015, Nature 518) see them: four frames of 84 by 84 in grey, by Gymnasium's own
-wrappers.
+MinAtar games show images of booleans. Atari games from the package `ale_py` look as in Mnih et al.
+(2015, Nature 518): four grey frames of 84 by 84, by Gymnasium's own wrappers.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     """Turn a failed import into an error that names the extra to install.
 
     Args:
-        extra: Of this project, which brings the package.
+        extra: Extra of this project that installs the package.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
@@ -42,7 +41,7 @@ def register_task(env_id: str) -> dict[str, Any]:
     """Register the tasks of a package, if `env_id` is one of them.
 
     Returns:
-        Arguments that `gymnasium.make` needs besides those of the user.
+        Arguments that `gymnasium.make` needs in addition to the user's.
 
     Raises:
         ModuleNotFoundError: The package is not installed.
@@ -53,8 +52,8 @@ def register_task(env_id: str) -> dict[str, Any]:
             with explain_missing_extra("minatar"):
                 from minatar.gym import register_envs
             register_envs()
-        # Gymnasium's checker finds fault with how games are drawn, which users can do nothing
-        # about and which `UpscaledRendering` mends.
+        # Gymnasium's checker warns about the games' rendering, which users cannot change and
+        # which `UpscaledRendering` fixes.
         return {"disable_env_checker": True}
     if env_id == PARKING_ENV_ID and not known:
         with explain_missing_extra("parking"):
@@ -69,7 +68,7 @@ def register_task(env_id: str) -> dict[str, Any]:
 
 
 def adapt_observations(env: gymnasium.Env[Any, Any], env_id: str) -> gymnasium.Env[Any, Any]:
-    """Return a task that shows what networks take, and draws pictures as others do."""
+    """Wrap a task so that its observations suit networks and it renders as other tasks do."""
     if is_minatar_game(env_id):
         env = UpscaledRendering(env)
     if env_id == PARKING_ENV_ID:  # goal achieved, goal desired and observation, float64[18]
@@ -90,10 +89,10 @@ def is_popgym(env_id: str) -> bool:
 
 
 class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Draws a game as other tasks are drawn: upstream gives one cell per pixel, from 0 to 1."""
+    """Renders a game as other tasks: upstream draws one pixel per cell, from 0 to 1."""
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Return a picture, uint8[height, width, 3]; None where nothing is drawn."""
+        """Return a picture, uint8[height, width, 3]; None if nothing is rendered."""
         cells: Any = self.env.render()
         if self.render_mode != "rgb_array":
             return None
@@ -102,10 +101,10 @@ class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Starts every episode with no action before it.
+    """Forgets the last action at the start of every episode.
 
-    A game repeats the action before with probability 0.1, and upstream remembers it over the end
-    of an episode: what an evaluation shows would depend on the one before.
+    A game repeats its last action with probability 0.1, and upstream remembers it across
+    episodes: an evaluation would depend on the one before.
     """
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
@@ -116,23 +115,23 @@ class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def has_categorical_observations(space: spaces.Space[Any]) -> bool:
-    """Return whether observations are numbers of kinds: one, several, or several parts of such."""
+    """Return whether observations are categorical: discrete, multi-discrete, or tuples of these."""
     if isinstance(space, spaces.Tuple):
         return all(has_categorical_observations(part) for part in space.spaces)
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
 
 
 class OneHotObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Shows each number of a kind as zeros and a one, float32[all kinds together]."""
+    """Encodes categorical observations one-hot, as one vector float32[all categories]."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Wrap a task whose observations are numbers of kinds."""
+        """Wrap a task with categorical observations."""
         super().__init__(env)
         self._kinds = env.observation_space
         self.observation_space = spaces.Box(0.0, 1.0, (spaces.flatdim(self._kinds),), np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """Return an observation as networks take it."""
+        """Return an observation as one vector."""
         return np.asarray(spaces.flatten(self._kinds, observation), np.float32)
 
 
@@ -148,7 +147,7 @@ def is_boolean_image(space: gymnasium.Space[Any]) -> bool:
 def is_stack_of_frames(space: gymnasium.Space[Any]) -> bool:
     """Return whether observations are uint8[frames, height, width] of 0 to 255.
 
-    There are fewer frames than rows and columns; a picture, whose colours come last, is none.
+    There are fewer frames than rows and columns; pictures with colours last do not count.
     """
     return (
         isinstance(space, gymnasium.spaces.Box)
@@ -162,8 +161,8 @@ def is_stack_of_frames(space: gymnasium.Space[Any]) -> bool:
 class FloatImages(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Shows bool[height, width, channels] as float32[channels, height, width] of 0 and 1.
 
-    Nothing is lost, and nothing is left to frameworks: torch's convolutions take channels first,
-    and what is between 0 and 1 already needs no scaling by 255.
+    No information is lost, and frameworks need not convert: torch's convolutions take channels
+    first, and values between 0 and 1 need no scaling by 255.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -174,25 +173,25 @@ class FloatImages(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, self.shape, np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """Return an image as networks take it."""
+        """Return an image as float32[channels, height, width]."""
         return np.ascontiguousarray(np.moveaxis(observation, -1, 0), np.float32)
 
 
 ATARI_NAMESPACE = "ALE/"
 RAW_GAME_OPTIONS: Mapping[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
-"""Arguments of a raw game: actions are changed outside of it, where that can be serialized."""
+"""Arguments of a raw game: wrappers repeat actions, since their state can be serialized."""
 STACKED_FRAMES = 4
-"""Frames that an action is repeated for, and number of frames that are stacked."""
+"""Frames that an action is repeated for, and frames that are stacked."""
 MAX_NOOPS = 30
-"""Most steps without an action at the beginning of an episode."""
+"""Maximum of steps without an action at the beginning of an episode."""
 STICKY_ACTION_PROBABILITY = 0.25
-"""Probability that a frame has the action of the one before (Machado et al. 2018, section 5)."""
+"""Probability that a frame repeats the last action (Machado et al. 2018, section 5)."""
 FRAME_SIZE = 84
 """Height and width of a frame."""
 
 
 def is_atari_game(env_id: str) -> bool:
-    """Return whether Gymnasium's name is that of a game of Atari's."""
+    """Return whether Gymnasium's name is that of an Atari game."""
     return env_id.startswith(ATARI_NAMESPACE)
 
 
@@ -205,7 +204,7 @@ def register_atari(env_id: str) -> None:
     with explain_missing_extra("atari"):
         import ale_py
         import cv2  # noqa: F401  shrinks the frames
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no notice of itself per game
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner per game
     if env_id not in gymnasium.registry:
         gymnasium.register_envs(ale_py)
 
@@ -216,7 +215,7 @@ def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     Args:
         env: A game that was made with `RAW_GAME_OPTIONS`.
     """
-    # The emulator's own way keeps the last action where no checkpoint finds it.
+    # The emulator's own sticky actions store the last action where no checkpoint finds it.
     env = wrappers.StickyAction(env, STICKY_ACTION_PROBABILITY)
     env = wrappers.AtariPreprocessing(
         env, noop_max=MAX_NOOPS, frame_skip=STACKED_FRAMES, screen_size=FRAME_SIZE
@@ -258,10 +257,10 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Wrap a game."""
         super().__init__(env)
         self._lives = 0
-        self._next: Any = None  # what the next life begins with, if one was just lost
+        self._next: Any = None  # first observation of the next life, if one was just lost
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Start the next life, or another game after the last one or for a seed."""
+        """Start the next life, or a new game after the last life or for a seed."""
         shown, self._next = self._next, None
         if shown is not None and arguments.get("seed") is None:
             return shown, {"lives": self._lives}

@@ -1,6 +1,6 @@
-"""A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and accidents.
+"""A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and faults.
 
-`parallax.envs.scripted:ParallaxScripted-v0` as gymnasium's name imports this module, which
+The name `parallax.envs.scripted:ParallaxScripted-v0` makes gymnasium import this module, which
 registers it.
 """
 
@@ -36,9 +36,9 @@ _LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
 
 class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
-    """Two actions push three noisy numbers about; an end comes by chance, a time limit else.
+    """Task in which two actions push three noisy numbers; episodes end at random or by time limit.
 
-    The first environment made with a `fault` has an accident at its step `FAULT_STEP`.
+    The first environment made with a `fault` fails at its step `FAULT_STEP`.
 
     Attributes:
         actions: Every action that reached the task, in order.
@@ -82,7 +82,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
         return self._state.copy(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
-        """Moves the state, and pays for staying near zero."""
+        """Move the state, and pay for staying near zero."""
         self.actions.append(np.array(action))
         if self._fault and len(self.actions) >= FAULT_STEP:
             self._trigger_fault()
@@ -125,13 +125,13 @@ class ScriptedImagesEnv(ScriptedEnv):
         return _draw_bars(state), info
 
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Moves the state, and pays for staying near zero."""
+        """Move the state, and pay for staying near zero."""
         state, *rest = super().step(action)
         return (_draw_bars(state), *rest)  # type: ignore[return-value]
 
 
 def _draw_bars(state: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """An image bool[height, width, 3]; the height of a bar is where a number is from -2 to 2."""
+    """Return an image bool[height, width, 3]; bars show where each number is from -2 to 2."""
     height, width = _IMAGE
     levels = np.linspace(-2, 2, height)[:, np.newaxis, np.newaxis]
     return np.repeat(levels < state, width, axis=1)

@@ -1,4 +1,4 @@
-"""The task table: what the harness and its translations need to know of an environment."""
+"""The task table: facts that the harness and its translations need about an environment."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ DISCRETE_TASK_IDS: tuple[str, ...] = (
     "LunarLander-v3",
     *IMAGE_TASK_IDS,
 )
-# Parking needs the extra `parking`; it shows its observations flat.
+# Parking needs the extra `parking`; its observations are flattened.
 TASK_IDS: tuple[str, ...] = (
     *(f"{name}-{version}" for name in _MUJOCO for version in ("v4", "v5")),
     "Pendulum-v1",
@@ -45,7 +45,7 @@ TASK_IDS: tuple[str, ...] = (
     *DISCRETE_TASK_IDS,
 )
 MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
-"""Tasks of `parallax.envs.memory_tasks`; chains of other lengths are made by their name."""
+"""Tasks of `parallax.envs.memory_tasks`; chains of other lengths exist by name, too."""
 
 
 REFERENCE_TASK_IDS: tuple[str, ...] = (
@@ -65,11 +65,11 @@ class Task:
 
     Attributes:
         env_id: Gymnasium's name.
-        observation_size: Number of observation dimensions, of all that an image has.
+        observation_size: Number of observation dimensions; of an image, all its values.
         action_low: Smallest action per dimension, in action units; empty for discrete actions.
         action_high: Largest action per dimension, in action units; empty for discrete actions.
         max_episode_steps: Time limit in steps; 0 is none.
-        choices: Number of discrete actions, 0 up to it; 0 where actions are continuous.
+        choices: Number of discrete actions, counted from 0; 0 if actions are continuous.
         image: Channels, height and width where observations are images; empty where they are flat.
         brightest: Largest value in an image; networks see images divided by it.
     """
@@ -85,7 +85,7 @@ class Task:
 
     @property
     def actions(self) -> str:
-        """The kind of its actions: `continuous` or `discrete`."""
+        """Kind of its actions: `continuous` or `discrete`."""
         return "discrete" if self.choices else "continuous"
 
     @property
@@ -97,22 +97,22 @@ class Task:
 def make_task_env(
     env_id: str, wrappers: Sequence[str] = (), **kwargs: Any
 ) -> "gymnasium.Env[Any, Any]":
-    """Return `gymnasium.make(env_id)` without the notices that v4 tasks are out of date.
+    """Return `gymnasium.make(env_id)` without the warnings that v4 tasks are out of date.
 
     Args:
         env_id: Gymnasium's name.
-        wrappers: `module:Class` of wrappers around the task, from the inside; each is called with
-            the environment alone.
+        wrappers: `module:Class` of wrappers around the task, innermost first; each is called with
+            just the environment.
         kwargs: Keyword arguments of the task.
 
-    How observations are shown is in `parallax.envs.optional_tasks`: images of booleans by
-    `FloatImages`, parking's dictionary flat, those of `popgym` by `OneHotObservations`, Atari's
-    games by `wrap_game`.
+    `parallax.envs.optional_tasks` adapts observations: images of booleans by `FloatImages`,
+    parking's dictionary by flattening, those of `popgym` by `OneHotObservations`, Atari's games
+    by `wrap_game`.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
     """
-    import gymnasium  # the table of tasks is wanted where none is made, as in help
+    import gymnasium  # help needs only the table of tasks
 
     from parallax.envs import memory_tasks, optional_tasks
 
@@ -163,7 +163,7 @@ def load_task(env_id: str, **options: Any) -> Task:
         options: Arguments of `make_task_env`: plain values, lists and dictionaries.
 
     Raises:
-        TaskError: The environment is unknown, or its spaces are of a kind that is not known here.
+        TaskError: The environment is unknown, or its spaces are of an unsupported kind.
     """
     return _read_task(env_id, json.dumps(options, sort_keys=True))
 
@@ -207,7 +207,7 @@ def _read_task(env_id: str, options: str) -> Task:
 
 
 def silence_mujoco() -> None:
-    """Send MuJoCo's warnings through Python's, so that no MUJOCO_LOG.TXT is left behind."""
+    """Report MuJoCo's warnings as Python warnings, so that no MUJOCO_LOG.TXT is left behind."""
     try:
         import mujoco
     except ModuleNotFoundError:

@@ -29,7 +29,7 @@ class ScalarOrigins:
         self._lines: dict[int, str] = {}
 
     def note(self, result: Any, arguments: tuple[Any, ...]) -> None:
-        """Note the line that made `result`; sums outside a framework get the lines of their parts."""
+        """Note the line that made `result`; sums outside frameworks get their parts' lines."""
         if not isinstance(result, torch.Tensor) or result.dim() != 0:
             return
         try:
