@@ -1,8 +1,8 @@
 """Tables of how each hyperparameter reaches each framework: `parallax alignment`.
 
-The rows are those that the translation of a run makes while it sets what upstream receives. With
+The rows are those that the translation of a run makes while it sets upstream's options. With
 `--paper` the same rows become the tables of a paper's appendix; Tables 6 to 8 of the thesis are
-read only to mark where they differ from what the code passes.
+read only to mark where they differ from the values that the code passes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from parallax.harness.train.prepare import resolve_hyperparameters, resolve_libr
 ORIGINAL_RECIPE = "original"
 COMMON_ALIGNMENT, EXACT_ALIGNMENT = "common", "exact"
 EXAMPLE_TASKS = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
-"""Tasks whose actions count unless one is named, by the kind of an algorithm's actions."""
+"""Default tasks for the action ranges, by the kind of an algorithm's actions."""
 THESIS_TABLE_NUMBERS = {
     name: cls.thesis_table for name, cls in ALGORITHMS.items() if cls.thesis_table
 }
@@ -87,7 +87,7 @@ def translate_recipe(
     frameworks: Sequence[str],
     patches: bool = True,
 ) -> list[FrameworkColumn]:
-    """Translates a recipe for each framework.
+    """Translate a recipe for each framework.
 
     Args:
         algorithm: Name of the algorithm.
@@ -135,7 +135,7 @@ def translate_recipe(
 
 
 def format_alignment_table(algorithm: str, sides: Sequence[FrameworkColumn], form: str) -> str:
-    """The table as text, in one of tabulate's formats."""
+    """Return the table as text, in one of tabulate's formats."""
     fields = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
     rows = [[field, *(_format_alignment_cell(side, field) for side in sides)] for field in fields]
     return tabulate(rows, headers=["hyperparameter", *(s.framework for s in sides)], tablefmt=form)
@@ -180,7 +180,7 @@ class AppendixTable:
 
 
 def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> AppendixTable:
-    """Builds the table of the original papers' values.
+    """Build the table of the original papers' values.
 
     Raises:
         SpecError: A name is not known, or a framework refuses the recipe.
@@ -216,7 +216,7 @@ def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> 
 
 
 def format_appendix_table(table: AppendixTable, form: str) -> str:
-    """The table and its corrections; `form` is one of tabulate's formats."""
+    """Return the table and its corrections; `form` is one of tabulate's formats."""
     body = tabulate(table.rows, headers=table.headers, tablefmt=form, disable_numparse=True)
     lines = [f"{i}. {line}" for i, line in enumerate(table.corrections, 1)]
     number = THESIS_TABLE_NUMBERS[table.algorithm]
@@ -227,7 +227,7 @@ def format_appendix_table(table: AppendixTable, form: str) -> str:
 def format_appendix(
     algorithms: Sequence[str], env: str, frameworks: Sequence[str], form: str
 ) -> str:
-    """All tables under one heading.
+    """Return all tables under one heading.
 
     Raises:
         SpecError: A name is not known, or a framework refuses the recipe.

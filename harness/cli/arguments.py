@@ -106,7 +106,7 @@ def add_script_argument(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:
-    """Return the number of the framework whose script a user's own copy stands for.
+    """Return the number of the framework whose script a user's own copy replaces.
 
     Args:
         path: The copy, for the message.
@@ -130,7 +130,7 @@ def check_output_folders(paths: Iterable[Path | None]) -> None:
         paths: The files; None for those that are not wanted.
 
     Raises:
-        SpecError: The folder of one is not there.
+        SpecError: The folder of a file does not exist.
     """
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():

@@ -112,7 +112,7 @@ def format_case(case: BugCase) -> str:
 
 
 def collect_outcomes(cases: Sequence[BugCase], options: argparse.Namespace) -> list[BugOutcome]:
-    """Measure the bugs; what is measured is written after each outcome."""
+    """Measure the bugs; the outcomes so far are written after each one."""
     outcomes: list[BugOutcome] = []
     stored = load_outcomes(options.json) if options.json and options.json.exists() else []
     with CommandProgress(len(cases)) as progress:
@@ -127,7 +127,7 @@ def collect_outcomes(cases: Sequence[BugCase], options: argparse.Namespace) -> l
 
 
 def get_key(item: BugOutcome) -> tuple[str, str, str]:
-    """Return what tells an outcome from others."""
+    """Return the key that identifies an outcome."""
     return item.framework, item.algorithm, item.bug
 
 

@@ -39,7 +39,7 @@ DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")
 
 
 def read_group_option(group: str, name: str) -> Mapping[str, Any]:
-    """Return the values that an option of a group stands for."""
+    """Return the values of an option of a group."""
     kind, _, algorithm = group.partition("/")
     if kind == "hyperparameters":
         return read_recipe(algorithm, name)
@@ -71,7 +71,7 @@ def register_config_groups() -> None:
     store = ConfigStore.instance()
     for group, names in list_group_options().items():
         for name in names:
-            # A slash in an option's name is a folder to Hydra, with a package of its own.
+            # To Hydra, a slash in an option's name is a folder with its own package.
             above, _, last = f"{group}/{name}".rpartition("/")
             package = group if above != group else None
             try:
@@ -124,7 +124,7 @@ _RUN_SYNONYMS = {
     **dict.fromkeys(("track", "tensorboard_log", "use_wandb", "wandb"), "logger"),
     **dict.fromkeys(("replay_buffer", "buffer"), "replay"),
 }
-"""What other tools call options of a run that are no hyperparameters."""
+"""Other tools' names of options of a run that are no hyperparameters."""
 
 _HYPERPARAMETER_SYNONYMS = {
     **dict.fromkeys(
@@ -143,7 +143,7 @@ _HYPERPARAMETER_SYNONYMS = {
     **dict.fromkeys(("utd_ratio", "num_updates"), ("gradient_steps",)),
     **dict.fromkeys(("net_arch", "num_cells", "layers", "hidden_dim"), ("hidden_sizes",)),
 }
-"""Names that no adapter sets, since the framework's loop or its examples have them."""
+"""Names that no adapter sets, since they belong to the framework's loop or examples."""
 
 
 def explain_unknown_option(name: str, algorithm: str) -> str:
@@ -204,7 +204,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _list_native_names(algorithm: str) -> Iterator[tuple[str, str]]:
-    """Yield what frameworks call hyperparameters, with the unified name; imports no framework."""
+    """Yield frameworks' names of hyperparameters, with the unified ones, without importing any."""
     continuous = Task("", 4, (-1.0,), (1.0,), 100)
     discrete = Task("", 4, (), (), 100, choices=2)
     task = discrete if ALGORITHMS[algorithm].actions == "discrete" else continuous

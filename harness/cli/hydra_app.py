@@ -42,7 +42,7 @@ def run_hydra_app(config: DictConfig) -> None:
         launcher = HydraConfig.get().launcher
         malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
         if (jobs := launcher.get("n_jobs", 1)) != -1:
-            count_processes(jobs)  # a single run needs one, whatever it says
+            count_processes(jobs)  # only checks it: a single run needs one process
         report_outcomes(run_sweep([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
     except (SpecError, RunsFailedError) as error:
         # Hydra would print a second message around an exception.
@@ -61,10 +61,10 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
 
 
 def check_composed_keys(config: DictConfig) -> None:
-    """Check that a composed configuration holds nothing that nobody reads.
+    """Check that a composed configuration has no unused keys.
 
     Raises:
-        SpecError: It does; names the key.
+        SpecError: It has one; the message names it.
     """
     raw: Any = OmegaConf.to_container(config, resolve=False)
     swept: Any = (
@@ -76,16 +76,16 @@ def check_composed_keys(config: DictConfig) -> None:
 
 
 def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
-    """Check that a configuration holds nothing that nobody reads.
+    """Check that a configuration has no unused keys.
 
-    A study may have keys of its own for others to refer to, as in `${my_steps.${algorithm.name}}`.
+    A study may have its own keys that other keys refer to, as in `${my_steps.${algorithm.name}}`.
 
     Args:
         values: The configuration, with or without references resolved.
         references: Dotted names that other values refer to.
 
     Raises:
-        SpecError: A key has no meaning; names it and the one that was probably meant.
+        SpecError: A key has no meaning; the message names it and the one that was probably meant.
     """
     used = set(references)
     unknown = [name for name in values if name not in TOP_KEYS and not _is_used(name, used)]

@@ -1,4 +1,4 @@
-"""`parallax import`: runs that other tools made become run folders."""
+"""`parallax import`: converts runs of other tools to run folders."""
 
 import argparse
 import collections
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _format_option(field: str) -> str:
-    """Return the option that states a part of the name: frameworks and algorithms as everywhere."""
+    """Return the option that states a part of the name, plural for frameworks and algorithms."""
     return f"--{field}s" if field in ("framework", "algorithm") else f"--{field}"
 
 

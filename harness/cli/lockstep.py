@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     """Train two implementations side by side and print their distance after each update.
 
     Returns:
-        0 where the two are equal to rounding up to the end; 1 where they differ, or act
+        0 if the two are equal up to rounding until the end; 1 if they differ, or act
         differently before they learn.
 
     Raises:

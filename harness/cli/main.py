@@ -222,7 +222,7 @@ OLD_COMMANDS = {
     "run validate": "status --files",
     "study merge": "study pack",
 }
-"""Earlier spellings, which go on working."""
+"""Earlier spellings, which still work."""
 GROUPS = {
     "run": "run folders",
     "study": "statistics, figures and files of a study",
@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 for success, 1 where runs failed or answers differ, 2 for bad input, 130
-        for Ctrl-C, or what the command says in its help.
+        for Ctrl-C, or the code that the command's help states.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -388,7 +388,7 @@ def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
 
     if not module.startswith(_ANALYSIS):
         return HANDLED_ERRORS
-    # The analysis imports nothing of the harness but records, so that it has its own error.
+    # The analysis imports only records from the harness, so it has its own error class.
     from parallax.analysis.commands.common import CommandError
     from parallax.analysis.verdicts.groups import UnknownScaleError
     from parallax.harness.record.files import UnusableError

@@ -73,7 +73,7 @@ def create_adapter(name: str, root: Path) -> list[Path]:
 
 
 def create_adapter_package(name: str, parent: Path) -> list[Path]:
-    """Write an adapter as a package of its own, into the new folder `parent / name`.
+    """Write an adapter as a separate package, into the new folder `parent / name`.
 
     Raises:
         SpecError: The name is taken or no name, or a file is in the way.
@@ -100,7 +100,7 @@ def check_adapter_name(name: str) -> None:
 
 
 def check_module_name(name: str) -> None:
-    """Raise `SpecError` for what cannot be the name of a module."""
+    """Raise `SpecError` for a name that a module cannot have."""
     if not _NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
@@ -137,8 +137,8 @@ def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
     """Write all files or none.
 
     Args:
-        new: Text of files that must not be there yet.
-        changed: New text of files that are.
+        new: Text of files that must not exist yet.
+        changed: New text of files that exist.
 
     Returns:
         The paths of all files.
@@ -170,7 +170,7 @@ docs/how-to/add-a-framework.md explains each step."""
 
 @dataclasses.dataclass(frozen=True)
 class AdapterSkeleton:
-    """Names and places of a new adapter, which fill its templates.
+    """Names and paths of a new adapter, which fill its templates.
 
     Attributes:
         name: Name of the framework.
@@ -245,7 +245,7 @@ class AdapterSkeleton:
             class_name: Its class of hyperparameters.
             label: Its name in texts.
             fields: Its hyperparameters.
-            file: Where the function stands, as messages name it.
+            file: File of the function, as messages name it.
         """
         head = f"def translate_{algorithm}("
         arguments = f"t: ConfigTranslator, hp: {class_name}, context: RunContext"

@@ -1,7 +1,7 @@
 """`parallax new algorithm NAME`: the skeleton of another algorithm.
 
 It is a description, recipes, and settings for each framework that is named: a function in the
-adapter's `settings.py` in a checkout of this project, a module in a package of its own.
+adapter's `settings.py` in a checkout of this project, a module in a separate package.
 """
 
 import argparse
@@ -121,11 +121,11 @@ def create_algorithm(
 def create_algorithm_package(
     name: str, parent: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
-    """Write an algorithm as a package of its own, into the new folder `parent / name`.
+    """Write an algorithm as a separate package, into the new folder `parent / name`.
 
     Args:
         name: Name of the algorithm.
-        parent: Where the package's folder goes.
+        parent: Folder to create the package's folder in.
         family: `on-policy` or `off-policy`.
         actions: `continuous` or `discrete`.
         frameworks: Installed adapters that get a module of settings and a recipe.

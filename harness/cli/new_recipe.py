@@ -1,4 +1,4 @@
-"""`parallax new recipe`: a recipe of one's own from RL Baselines3 Zoo's hyperparameter files."""
+"""`parallax new recipe`: writes a recipe from RL Baselines3 Zoo's hyperparameter files."""
 
 import argparse
 import re
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the recipe, and print the command that trains with it.
 
     Raises:
-        SpecError: The entry cannot be translated, or a recipe of this name is there.
+        SpecError: The entry cannot be translated, or a recipe of this name exists.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", options.name):
         raise SpecError(f"--name {options.name!r} must be a name that can name a file.")
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def format_recipe(found: TranslatedRecipe) -> str:
-    """Return the text of a recipe: the origin of each value, and what is left out, as comments."""
+    """Return the text of a recipe, with comments on the origin of values and omitted entries."""
     lines = []
     for name, value in found.hyperparameters.items():
         origin = f"  # {found.origins[name]}" if name in found.origins else ""

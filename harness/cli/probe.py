@@ -217,7 +217,7 @@ def check_claim_coverage(
     """Check before the probes run that their answers suffice for the page of claims.
 
     Raises:
-        SpecError: Says what is missing.
+        SpecError: Answers are missing; the message lists them.
     """
     if options.claims:
         text.check_answers_complete(implementations, probes, claims.load_claims())
@@ -296,7 +296,7 @@ def run(options: argparse.Namespace) -> int:
         SpecError: Bad input.
     """
     if options.environments is not None:
-        # Loads gymnasium and MuJoCo, which questions about updates do without.
+        # Loads gymnasium and MuJoCo, which questions about updates do not need.
         from parallax.harness.cli.probe_environments import run_environments
 
         return run_environments(options)
@@ -395,7 +395,7 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
 
 
 def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeRequest:
-    """Return the request that the options stand for."""
+    """Return the request that the options describe."""
     return ProbeRequest(
         tuple(probes),
         None if options.frameworks is None else tuple(options.frameworks),

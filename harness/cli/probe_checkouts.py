@@ -110,9 +110,9 @@ def _print_changes(found: ProbeReport) -> None:
 
 
 def list_changes_in_order(found: ProbeReport) -> list[str]:
-    """Return a line for each answer that is another one than in the state before.
+    """Return a line for each answer that differs from the state before.
 
-    States of which a probe failed to run are skipped: their neighbours are compared.
+    States in which a probe failed to run are skipped: their neighbours are compared.
     """
     lines = []
     for before, after in itertools.combinations(found.versions, 2):
@@ -134,7 +134,7 @@ def measure_versions(
     """Return the answers of several states of a framework's source."""
     found: ProbeReport | None = None
     with CommandProgress(len(versions) * len(request.probes)) as progress:
-        for version in versions:  # one after the other: each takes as many processes as there are
+        for version in versions:  # one after the other: each uses all processes
             target = make_probe_target(framework, request.python, version.label)
             target = dataclasses.replace(target, level=request.level, source=version.folder)
             report = run_probes(request.probes, ProbeTargets((target,)), progress.advance)
@@ -180,7 +180,7 @@ def _find_package_folder(checkout: Path, package: str) -> Path:
 
 def _find_module(package: str, python: str | None) -> str:
     command = [python or sys.executable, "-c", _FIND_MODULE_CODE, package]
-    # As for measurements: a user who stands in the checkout does not get it as the installed one.
+    # As for measurements: a checkout in the working folder is not the installed version.
     environment = leave_out_folder(dict(os.environ))
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return answer.stdout.strip() or f"no place that {command[0]} finds"

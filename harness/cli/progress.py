@@ -12,7 +12,7 @@ _LINE_SECONDS = 10.0
 class CommandProgress:
     """Progress as one line that a terminal overwrites; elsewhere a line every ten seconds.
 
-    Work is counted in any unit; the remaining time is what the rest takes at the speed so far.
+    Work is counted in any unit; the remaining time assumes the speed so far.
     """
 
     def __init__(
@@ -21,12 +21,12 @@ class CommandProgress:
         out: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count from nothing.
+        """Start at zero.
 
         Args:
-            total: All that is to be done.
-            out: Where the line goes; standard error if None.
-            clock: Seconds.
+            total: Total amount of work.
+            out: Stream of the line; standard error if None.
+            clock: Returns the time in seconds.
         """
         self._total, self._done = total, 0.0
         self._out = sys.stderr if out is None else out
@@ -50,7 +50,7 @@ class CommandProgress:
         return f"{self._done:.0f}/{self._total:.0f}{remaining}{f'  {name}' if name else ''}"
 
     def __enter__(self) -> Self:
-        """Show that something has begun."""
+        """Show that the work has begun."""
         self._write("starting ..." if self._out.isatty() else "")
         return self
 
@@ -64,7 +64,7 @@ class CommandProgress:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration in the unit that people would choose: `40 s`, `5 min`, `2.5 h`."""
+    """Return a duration in a readable unit: `40 s`, `5 min`, `2.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

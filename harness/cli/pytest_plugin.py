@@ -1,8 +1,8 @@
-"""A plugin of pytest: `pytest --parallax-baseline FILE` compares one update with stored answers.
+"""Pytest plugin: `pytest --parallax-baseline FILE` compares one update with stored answers.
 
 Each stored answer of an implementation to a probe is a test. `--junitxml` writes them as JUnit XML;
-`--parallax-summary` writes a Markdown summary, and on GitHub the summary of the job is written
-without it. The file is made by `parallax probe --baseline FILE --update-baseline`.
+`--parallax-summary` writes a Markdown summary; on GitHub it is also the job's summary, without
+the option. `parallax probe --baseline FILE --update-baseline` makes the file.
 """
 
 import os
@@ -64,14 +64,14 @@ def pytest_collection_modifyitems(
 
 
 class _BaselineComparison:
-    """Stored answers, and those of today, which are measured once, before the first test."""
+    """Stored answers, and today's, which are measured once, before the first test."""
 
     def __init__(self, stored: "ProbeReport") -> None:
         self.stored = stored
         self._found: ProbeReport | None = None
 
     def measure(self) -> "ProbeReport":
-        """Return the answers of today to the stored probes."""
+        """Return today's answers to the stored probes."""
         if self._found is None:
             from parallax.harness.probes import catalogue, runner
             from parallax.harness.probes.experiments import AlignmentLevel
@@ -88,7 +88,7 @@ class _BaselineComparison:
         return self._found
 
     def describe_change(self, probe: str, implementation: str) -> str:
-        """Return how an answer differs from the stored one; empty where it is the same."""
+        """Return how an answer differs from the stored one; empty if it does not."""
         from parallax.harness.probes.baseline import list_changes, select_answers
 
         found = self.measure()

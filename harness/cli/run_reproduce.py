@@ -105,8 +105,8 @@ def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
 
     Args:
         file: The file.
-        count: How many.
-        seed: Of the drawing: the same file, count and seed give the same runs.
+        count: Number of runs.
+        seed: Seed of the draw: the same file, count and seed give the same runs.
 
     Raises:
         SpecError: The file cannot be read or has fewer runs with a record.
@@ -147,7 +147,7 @@ def reproduce_runs(
     Args:
         source: Folder or file that they come from.
         chosen: Complete runs, with their evaluations.
-        results_dir: Where the new runs go.
+        results_dir: Folder of the new runs.
         jobs: Runs at a time.
         trust: Whether code that the source names may run without asking.
 

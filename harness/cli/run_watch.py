@@ -37,7 +37,7 @@ class RunSnapshot:
 
     Attributes:
         folder: Its folder.
-        status: That of `run.json`, or `abandoned`.
+        status: Status in `run.json`, or `abandoned`.
         step: Environment steps taken.
         steps: Environment steps scheduled.
         findings: One mapping each, as `diagnosis.json` has them.
@@ -218,7 +218,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def watch_folder(folder: Path, every: float, once: bool) -> int:
-    """Show a run or a study until it has ended, and again only what has changed.
+    """Show a run or a study until it has ended; after the first time, only what has changed.
 
     Args:
         folder: A run folder, or one above several.

@@ -1,8 +1,8 @@
 """Composition of a sweep's runs from its overrides, with few calls of Hydra (50 ms of CPU each).
 
-Most runs of a sweep differ in framework, task and seed only. Where it is certain that Hydra would
-do nothing else with these words than write the name or number into the configuration, that is
-done here; in doubt Hydra composes the run. What certain means is in `SharedComposition`.
+Most runs of a sweep differ in framework, task and seed only. If Hydra would certainly do no more
+with these words than write the name or number into the configuration, this module does it; in
+doubt Hydra composes the run. `SharedComposition` lists the conditions.
 """
 
 import functools
@@ -29,7 +29,7 @@ from parallax.harness.contract.run_spec import RunSpec
 
 SUBSTITUTED_GROUPS = ("framework", "env")
 SEED_KEY = "seed"
-# What is written without Hydra: all of it, else seeds only, else nothing.
+# Keys written without Hydra: all of them, else only seeds, else none.
 _SUBSTITUTION_LEVELS = ((*SUBSTITUTED_GROUPS, SEED_KEY), (SEED_KEY,), ())
 _NUMBER_PATTERN = re.compile(r"0|[1-9]\d*")
 _PLAIN_REFERENCE_PATTERN = re.compile(r"\$\{\.*(?!hydra\b)[A-Za-z_]\w*(\.[\w?]+)*\}")
@@ -39,19 +39,19 @@ JobOverrides = Sequence[str]
 
 
 class NeedsHydraError(Exception):
-    """Hydra may do more with a word than to write it down."""
+    """Hydra may do more with a word than write it into the configuration."""
 
 
 class SweepComposer:
-    """The values of runs by their overrides, as Hydra would compose each of them."""
+    """Composer of runs' values from their overrides, with the results that Hydra would give."""
 
     def __init__(
         self, loader: ConfigLoader, config: DictConfig, jobs: Iterable[JobOverrides]
     ) -> None:
-        """Notes which runs can share a composition.
+        """Find the runs that can share a composition.
 
         Args:
-            loader: Hydra's.
+            loader: Hydra's configuration loader.
             config: Configuration of the sweep itself.
             jobs: Overrides of every run.
         """
@@ -68,11 +68,11 @@ class SweepComposer:
             self._alike.append(alike)
 
     def values(self, job: JobOverrides) -> Mapping[str, Any]:
-        """The resolved configuration of one run, perhaps without Hydra's own part.
+        """Return the resolved configuration of one run, perhaps without Hydra's own part.
 
         Raises:
             HydraException: A configuration does not exist.
-            SpecError: A configuration holds a key that nobody reads.
+            SpecError: A configuration has an unused key.
         """
         for level, words in enumerate(_SUBSTITUTION_LEVELS):
             rest, choices = self._split_job(job, words)
@@ -127,7 +127,7 @@ class SharedComposition:
     def __init__(
         self, hydra: "HydraLoader", rest: JobOverrides, alike: Sequence[PlainChoices]
     ) -> None:
-        """Composes with the first choices.
+        """Compose with the first choices.
 
         Raises:
             NeedsHydraError: One of these conditions may not hold.
@@ -147,7 +147,7 @@ class SharedComposition:
         self._values: Any = _resolve_values(self._config) if self._constant else None
 
     def values(self, choices: PlainChoices) -> Mapping[str, Any]:
-        """The resolved configuration with these choices."""
+        """Return the resolved configuration with these choices."""
         if not self._constant:
             self._write_choices(choices)
             return _resolve_values(self._config)
@@ -172,7 +172,7 @@ class HydraLoader:
         self._config = config
 
     def compose(self, job: JobOverrides) -> DictConfig:
-        """One run, Hydra's own part included."""
+        """Return the configuration of one run, Hydra's own part included."""
         return self._loader.load_sweep_config(self._config, list(job))
 
     def check(
@@ -182,7 +182,7 @@ class HydraLoader:
         used = composed.hydra.runtime.config_sources
         known = [(source.provider, source.path) for source in self._loader.get_sources()]
         if [(source.provider, source.path) for source in used] != known:
-            raise NeedsHydraError  # hydra.searchpath names files that are not looked at here
+            raise NeedsHydraError  # hydra.searchpath names files that are not checked here
         if any(group in _split_words(override.partition("=")[0]) for override in rest):
             raise NeedsHydraError
         if any(
@@ -204,7 +204,7 @@ class HydraLoader:
 
     @functools.cached_property
     def _groups_written_elsewhere(self) -> set[str]:
-        """Groups whose place some other file writes to, or whose choice it refers to."""
+        """Return groups whose keys another file writes to, or whose choice it refers to."""
         touched: set[str] = set()
         for path, found in self._files.items():
             package, content = found.header.get("package"), _to_unresolved_values(found.config)
@@ -219,7 +219,7 @@ class HydraLoader:
 
     @functools.cached_property
     def _files(self) -> dict[str, ConfigResult]:
-        """Every file and stored configuration by its path; the first of each name counts."""
+        """Return every file and stored configuration by path; the first of each name counts."""
         files: dict[str, ConfigResult] = {}
         for source in self._loader.get_sources():
             folders = [""]
@@ -235,7 +235,7 @@ class HydraLoader:
 
 
 def _find_mentioned_groups(default: Any) -> set[str]:
-    """The groups that an entry of a list of defaults mentions other than by choosing from it."""
+    """Return the groups that an entry of a defaults list mentions without choosing from them."""
     if not isinstance(default, dict):
         return _split_words(str(default))
     mentioned: set[str] = set()
@@ -251,7 +251,7 @@ def _split_words(text: str) -> set[str]:
 
 
 def _get_root_name(override: str) -> str:
-    """The first name that an override writes to, such as `env` in `+env@task.name=x`."""
+    """Return the first name that an override writes to, such as `env` in `+env@task.name=x`."""
     return re.split(r"[.@:/\[]", override.partition("=")[0].strip().lstrip("+~"))[0].strip()
 
 
@@ -273,7 +273,7 @@ def _resolve_values(config: DictConfig) -> dict[str, Any]:
 
 
 def _iterate_references(raw: Any) -> Iterator[str]:
-    """Every text that refers to other values."""
+    """Yield every text that refers to other values."""
     if isinstance(raw, dict):
         for pair in raw.items():
             yield from _iterate_references(list(pair))
@@ -285,7 +285,7 @@ def _iterate_references(raw: Any) -> Iterator[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text refers to places outside Hydra's own part only."""
+    """Return whether a text refers only to values outside Hydra's own part."""
     count = 1
     while count:
         text, count = _PLAIN_REFERENCE_PATTERN.subn("?", text)
@@ -298,10 +298,10 @@ _MIN_JOBS_FOR_PROGRESS = 100
 def compose_sweep_specs(
     loader: ConfigLoader, config: DictConfig, job_overrides: Sequence[Sequence[str]]
 ) -> tuple[list[RunSpec], Path]:
-    """The runs of a sweep, checked, and the folder for their results.
+    """Return the checked runs of a sweep, and the folder for their results.
 
     Args:
-        loader: Hydra's.
+        loader: Hydra's configuration loader.
         config: Configuration of the sweep itself.
         job_overrides: Overrides of each run.
 
@@ -330,7 +330,7 @@ def compose_sweep_specs(
 
 
 class SweepLauncher(Launcher):
-    """Hydra's launcher interface on a function of all runs."""
+    """Hydra launcher that starts all runs of a sweep with one call."""
 
     def __init__(self) -> None:
         self._context: HydraContext | None = None
@@ -339,14 +339,14 @@ class SweepLauncher(Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Keeps what `launch` needs; the task function is not used."""
+        """Store what `launch` needs; the task function is not used."""
         self._context = hydra_context
         self._config = config
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Composes every run and hands them over.
+        """Compose every run and launch them all.
 
         Raises:
             SpecError: A run cannot be carried out as requested; nothing was started.
@@ -365,4 +365,4 @@ class SweepLauncher(Launcher):
 
     @abstractmethod
     def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
-        """Runs or queues them."""
+        """Run or queue them."""

@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> int:
     """
     if list(words) in ([], ["-h"], ["--help"]):
         print(format_train_help())
-        # Without a word nothing is trained: the default run takes hours.
+        # Without arguments nothing is trained: the default run takes hours.
         return 0 if words else 2
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -62,8 +62,8 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     """Return the words of a sweep, with hyperparameters set in its runs instead of in the sweep.
 
     Hydra applies every override with one value to the configuration of the sweep itself, which has
-    the default algorithm where `hydra.sweeper.parts` or a list of algorithms name others. An
-    override that is a choice, be it of one value, is applied to each run.
+    the default algorithm if `hydra.sweeper.parts` or a list of algorithms name others. It applies
+    an override that is a choice, even of one value, to each run.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException

@@ -1,7 +1,7 @@
 """`parallax triage`: does a new version of an implementation still train as it should?
 
-Three steps, the cheapest first: probes, lockstep to the first different tensor, and paired
-trainings, batch by batch, until the mean score is inside or outside the spread of stored reference
+Three steps, the cheapest first: probes, lockstep until the first tensor that differs, and batches
+of paired trainings until the mean score is inside or outside the spread of stored reference
 runs.
 """
 
@@ -194,7 +194,7 @@ def _make_schedule(options: argparse.Namespace) -> "SequentialSchedule":
 
 
 def parse_side(text: str, algorithm: str, cache: Path) -> TriageSide:
-    """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` stands for.
+    """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` names.
 
     Raises:
         SpecError: A name is not known, or the release is not supported or cannot be installed.
@@ -313,7 +313,7 @@ def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[st
         if {first, second} <= result.answers.keys()
         for line in describe_change(result, result.answers[first], result.answers[second])
     ]
-    # Numbers that follow from another change come last: their description is the same as before.
+    # Numbers that follow from another change come last: their description has not changed.
     found.sort(key=lambda line: OTHER_NUMBERS in line)
     more = len(found) - MAX_LISTED_CHANGES
     return [*found[:MAX_LISTED_CHANGES], *([f"and {more} more"] if more > 0 else [])]

@@ -232,7 +232,7 @@ def run_bisection(options: argparse.Namespace) -> int:
         found = describe(version)
         return None if found is None else bool(found)
 
-    # At most the first and the last release, and as often as the rest can be halved.
+    # At most the first and the last release, and one for each halving of the rest.
     with CommandProgress(2 + (len(versions) - 2).bit_length()) as progress:
         if is_changed(versions[0]) is None:
             raise SpecError(f"--bisect: {versions[0]} cannot be measured. Name a later release.")

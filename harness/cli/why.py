@@ -84,7 +84,7 @@ class ComparedSide:
 
     Attributes:
         framework: Name of the framework.
-        script: The user's own copy of its script, which stands in its place.
+        script: The user's own copy of its script, which replaces it.
         path: File of the copy.
     """
 
@@ -94,7 +94,7 @@ class ComparedSide:
 
     @property
     def label(self) -> str:
-        """Return its name, as it stands in tables."""
+        """Return its name, as in tables."""
         return self.script.name_implementation(self.framework) if self.script else self.framework
 
 
@@ -195,7 +195,7 @@ def _describe_hyperparameters(
     pair = sides[0].label, sides[1].label
     columns = [
         column
-        for side in sides  # one after the other: both may be of one framework
+        for side in sides  # one by one: both may be of one framework
         for column in translate_recipe(
             algorithm, options.hps, options.alignment, env, [side.framework]
         )
@@ -383,7 +383,7 @@ def _suggest_commands(
     common = f"algorithm={algorithm} env={env} hps={options.hps}"
     commands = []
     if options.study is None:
-        # Other frameworks take no script, so that an own one is trained by a command of its own.
+        # Other frameworks take no script, so that an own script needs a separate training command.
         groups = [
             (side.framework, f" script={shlex.quote(str(side.path))}" if side.path else "")
             for side in sides

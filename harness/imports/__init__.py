@@ -1,1 +1,1 @@
-"""Runs that other tools made, as run folders: readers of their files, names, and writing."""
+"""Import of other tools' runs as run folders: reading their files, naming and writing runs."""

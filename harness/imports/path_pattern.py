@@ -1,4 +1,4 @@
-"""Patterns that say what the parts of a path or a column's name mean."""
+"""Patterns for the meaning of the parts of a path or a column's name."""
 
 import re
 from pathlib import PurePath
@@ -18,16 +18,15 @@ _MAX_NAME = 1000  # characters
 class PathPattern:
     """A pattern such as `{algorithm}/{env}_{seed}`.
 
-    A field stands for any text without a slash, `{seed}` for a whole number, and `{_}` for
-    anything that is not looked at. It is matched with the last folders of a
-    path, as many as it has.
+    A field matches any text without a slash, `{seed}` a whole number, and `{_}` any text, which
+    is ignored. The pattern is matched with the last parts of a path.
     """
 
     def __init__(self, text: str) -> None:
         """Read a pattern.
 
         Raises:
-            SpecError: It names a field that there is not, or one twice.
+            SpecError: It names a field that does not exist, or a field twice.
         """
         self._text = text
         names = [name for name in _FIELD.findall(text) if name not in _IGNORED]
@@ -38,7 +37,7 @@ class PathPattern:
                 "once, and {_} for what is not looked at, such as '{algorithm}/{env}_{seed}'."
             )
         self._depth = text.strip("/").count("/") + 1
-        # Both ways to read a text with several separators: they must agree.
+        # The greedy and the lazy way to read a text with several separators: they must agree.
         self._forms = [self._compile(repeat) for repeat in ("+", "+?")]
 
     def _compile(self, repeat: str) -> re.Pattern[str]:
@@ -56,7 +55,7 @@ class PathPattern:
         """Return the fields in the last parts of a path.
 
         Raises:
-            UnusableError: It does not fit, or fits in two ways.
+            UnusableError: It does not match, or matches in two ways.
         """
         name = "/".join(path.parts[-self._depth :])
         found = self.match_name(name)
@@ -68,12 +67,12 @@ class PathPattern:
         return found
 
     def match_name(self, name: str) -> dict[str, Any] | None:
-        """Return the fields in a text; None where it does not fit.
+        """Return the fields in a text; None if it does not match.
 
         Raises:
-            UnusableError: It fits in two ways that differ.
+            UnusableError: It matches in two ways that differ.
         """
-        # The time that forms with many fields take grows with a power of the length.
+        # The time of forms with many fields grows with a power of the length.
         matches = [form.fullmatch(name) for form in self._forms if len(name) <= _MAX_NAME]
         if not matches or matches[0] is None or matches[1] is None:
             return None

@@ -1,4 +1,4 @@
-"""Learning curves as other tools leave them, as the evaluations of a run."""
+"""Conversion of other tools' learning curves to the evaluations of a run."""
 
 import collections
 import contextlib
@@ -24,7 +24,7 @@ EVALUATION, TRAINING, UNKNOWN = "evaluation", "training", "unknown"
 RETURN_KINDS = (EVALUATION, TRAINING, UNKNOWN)
 """Origins of returns: evaluation episodes, episodes of the training itself, or not known."""
 
-# Names under which tools log returns, by what they are; the first that a file has is taken.
+# Names under which tools log returns, with their kind; the first one in a file is used.
 KNOWN_NAMES: Mapping[str, tuple[str, bool]] = {
     # name: (kind, whether each value is one episode, at the step where it ended)
     "eval/mean_reward": (EVALUATION, False),  # stable_baselines3/common/callbacks.py
@@ -38,27 +38,27 @@ KNOWN_NAMES: Mapping[str, tuple[str, bool]] = {
     "train/reward": (TRAINING, True),
 }
 MAX_STEPS = 2**53
-"""Most environment steps of a run, or of an episode, that a file may state."""
+"""Maximum of environment steps of a run, or of an episode, that a file may state."""
 _MAX_YAML_BYTES = 2**20
 _MAX_NESTING = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReturnCurve:
-    """Returns of one run, and what their file says of it.
+    """Returns of one run, and what their file states about it.
 
-    Returns that are not finite are part of it: they say that the training diverged.
+    Returns that are not finite are included: they show that the training diverged.
 
     Attributes:
         source: The file, or the folder of several files of one run.
         files: Every file that was read.
         evaluations: Returns by step; one value a step where only means are known.
         kind: One of `RETURN_KINDS`.
-        are_means: Whether each value is a mean over episodes whose number the file does not say.
+        are_means: Whether each value is a mean over an unknown number of episodes.
         facts: Of `framework`, `algorithm`, `env`, `hps`, `seed` and `steps`, those that the file
             states itself.
         settings: Every other setting that the file states, under the tool's own names.
-        part: Text that tells apart the runs of one file; empty where it holds one.
+        part: Text that identifies a run of a file with several; empty if it has one.
     """
 
     source: Path
@@ -73,11 +73,11 @@ class ReturnCurve:
 
 @dataclasses.dataclass(frozen=True)
 class UnreadCurve:
-    """A run of a file that cannot be read, beside others that can.
+    """A run that cannot be read, in a file of which others can.
 
     Attributes:
-        part: Text that tells it apart from the other runs of the file.
-        reason: Why.
+        part: Text that identifies it among the runs of the file.
+        reason: Why it cannot be read.
     """
 
     part: str
@@ -95,12 +95,11 @@ class CurveOptions:
     Attributes:
         columns: The file's own names for `step`, `return` and, in tables, the parts of a
             run's name.
-        wide: Pattern of column names where each run has a column of its own; empty for one row per
-            value.
-        kind: Origin of the returns where the user states it.
-        interval: Environment steps between the points that episodes of a training are averaged
-            over; None for a tenth of the run, or 10,000.
-        steps: Length of the runs where the user states it.
+        wide: Pattern of column names if each run has its own column; empty for one row per value.
+            kind: Origin of the returns, if the user states it.
+        interval: Environment steps over which episodes of a training are averaged to a point;
+            None for a tenth of the run, or 10,000.
+            steps: Length of the runs, if the user states it.
         empty: Meaning of a row of a table that has a step and no return, one of `EMPTY_RETURNS`.
     """
 
@@ -116,7 +115,7 @@ def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
     """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it.
 
     Raises:
-        UnusableError: It is damaged or holds something else.
+        UnusableError: It is damaged or has other content.
     """
     arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES))
     if missing := {"timesteps", "results"} - arrays.keys():
@@ -157,9 +156,9 @@ _ZooYamlLoader.add_multi_constructor(
 
 
 def _read_zoo_facts(folder: Path) -> dict[str, Any]:
-    """Return what `<env>/args.yml` and `<env>/config.yml` say, where they are there."""
+    """Return what `<env>/args.yml` and `<env>/config.yml` state, if they exist."""
     facts: dict[str, Any] = {}
-    for name in ("config.yml", "args.yml"):  # the command line goes before the recipe
+    for name in ("config.yml", "args.yml"):  # the command line overrides the recipe
         for path in sorted(folder.glob(f"*/{name}")):
             found = _read_yaml_pairs(path)
             facts |= {"hps": "rl_zoo3"} if found else {}
@@ -179,7 +178,7 @@ def _read_yaml_pairs(path: Path) -> dict[str, Any]:
         content = yaml.load(read_bounded(path, _MAX_YAML_BYTES).decode(), Loader=_ZooYamlLoader)
     except Exception:  # values that do not fit their tags raise half a dozen different types
         return {}
-    for _ in range(_MAX_NESTING):  # a list may hold itself
+    for _ in range(_MAX_NESTING):  # a list may contain itself
         if isinstance(content, list) and len(content) == 1:
             content = content[0]
     if isinstance(content, dict):
@@ -197,10 +196,10 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
             ended, as in `stable_baselines3.common.monitor.load_results`. Each file counts time from
             its own start, `t_start` in its first line.
         source: The file, or the folder of several.
-        options: `interval` and `steps` say at which steps episodes are averaged.
+        options: `interval` and `steps` determine the steps at which episodes are averaged.
 
     Raises:
-        UnusableError: One is damaged or holds something else.
+        UnusableError: One is damaged or has other content.
     """
     episodes: list[tuple[float, float, int]] = []  # time of the end, return, length
     envs: set[str] = set()
@@ -283,7 +282,7 @@ def average_episodes(
         max(math.ceil(step / interval), 1) for step, value in episodes if not math.isfinite(value)
     ]
     points = min(points, *diverged) if diverged else points
-    # Found soon where a file claims any number of steps: there are no more points than episodes.
+    # Quick even if a file claims a huge number of steps: only episodes fill points.
     empty = next((point for point in range(1, points + 1) if point not in binned), None)
     if empty is not None:
         raise UnusableError(
@@ -299,16 +298,16 @@ def average_episodes(
 def make_curve_from_values(
     found: RecordedValues, source: Path, files: Sequence[Path], options: CurveOptions
 ) -> ReturnCurve:
-    """Make a curve of values that were logged by name.
+    """Make a curve from values that were logged by name.
 
     Args:
         found: Values and settings of one run.
         source: The run's file or folder.
         files: All files that were read.
-        options: `columns["return"]` is the name of the returns, where it is no usual one.
+        options: `columns["return"]` is the name of the returns, if it is not a known one.
 
     Raises:
-        UnusableError: No returns are among them, or several values stand at one step.
+        UnusableError: There are no returns among them, or several values at one step.
     """
     name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
     if name not in found.values:
@@ -342,7 +341,7 @@ _STATED = {"env": ("env_id", "env", "env_name"), "seed": ("seed",), "steps": ("t
 
 
 def find_stated_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return task, seed and length among settings that a file states, where they have the type."""
+    """Return task, seed and length from a file's settings, if they have the right type."""
     facts: dict[str, Any] = {}
     for field, names in _STATED.items():
         kind = str if field == "env" else int

@@ -1,4 +1,4 @@
-"""Import of runs: their files are found, read, named, judged beside each other and written."""
+"""Import of runs: finds, reads and names their files, compares the runs, and writes them."""
 
 import collections
 import dataclasses
@@ -42,7 +42,7 @@ from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.run_json import ImportSource
 
 UNKNOWN_NAME = "unknown"
-"""Name of what nothing states."""
+"""Name for parts that nothing states."""
 
 FORMATS = {
     "evaluations": "Stable-Baselines3's evaluations.npz",
@@ -51,7 +51,7 @@ FORMATS = {
     "wandb": "W&B's offline files",
     "table": "CSV or Parquet",
 }
-"""Kinds of files; of several kinds in one folder the first is read."""
+"""Kinds of files; if a folder has several kinds, the first is read."""
 
 _MAX_SEED = 2**32 - 1
 
@@ -80,11 +80,11 @@ class ImportOptions:
     Attributes:
         results_dir: Folder of results.
         study: Study that the runs join.
-        stated: Parts of the name that hold for every run.
-        pattern: Pattern of paths; None where nothing is read from them.
-        settings: Settings that hold for every run, such as `alignment` or `n_envs`.
-        hyperparameters: Unified hyperparameters that hold for every run.
-        curves: How files are read.
+        stated: Parts of the name of every run.
+        pattern: Pattern of paths; None if nothing is read from paths.
+        settings: Settings of every run, such as `alignment` or `n_envs`.
+        hyperparameters: Unified hyperparameters of every run.
+        curves: Options for reading files.
     """
 
     results_dir: Path
@@ -101,7 +101,7 @@ class NamedCurve:
     """A learning curve with the name of its run.
 
     Attributes:
-        curve: As it was read, cut at the run's length.
+        curve: The curve from the file, cut at the run's length.
         format: A key of `FORMATS`.
         names: Framework, algorithm, env, hps and seed; `unknown`, and None for the seed, where
             nothing states one.
@@ -123,7 +123,7 @@ class NamedCurve:
 
     @property
     def content_hash(self) -> str:
-        """Hash of the returns, equal for copies; of the source as well where they never vary.
+        """Hash of the returns, equal for copies; includes the source if they never vary.
 
         The returns of a solved task may be equal in different runs.
         """
@@ -134,9 +134,9 @@ class NamedCurve:
 
     @property
     def failure(self) -> str:
-        """Reason that the training counts as failed: a return is not finite; empty if it does not.
+        """Reason that the training counts as failed (a return is not finite), or an empty string.
 
-        The run is imported, since one that diverged must not vanish from its framework's mean.
+        The run is imported, since a diverged run must not vanish from its framework's mean.
         """
         return describe_nonfinite(self.curve.evaluations)
 
@@ -158,7 +158,7 @@ class RefusedSource:
 
     Attributes:
         title: Its file or folder.
-        reason: Why.
+        reason: Why it is not imported.
     """
 
     title: str
@@ -170,8 +170,8 @@ class ImportOutcome:
     """Outcome of an import.
 
     Attributes:
-        imported: Folder of each run that was written, or would be.
-        refused: The others.
+        imported: Folder of each run that was written, or would be in a dry run.
+        refused: The runs that are not imported.
     """
 
     imported: Mapping[Path, NamedCurve]
@@ -181,11 +181,11 @@ class ImportOutcome:
 def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]:
     """Find files of runs at or below paths.
 
-    Links, hidden folders and run folders of this project are passed over.
+    Links, hidden folders and run folders of this project are skipped.
 
     Args:
         paths: Files and folders.
-        chosen: Only this format, which files named themselves are read in; None for all.
+        chosen: Look only for this format, and read files in `paths` in it; None for all.
 
     Raises:
         SpecError: A path does not exist, or a file's name does not say its format.
@@ -213,7 +213,7 @@ def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]
 
 
 def guess_format(name: str) -> str | None:
-    """Return the format that a file's name stands for."""
+    """Return the format that a file's name implies."""
     if name == EVALUATIONS_FILE:
         return "evaluations"
     if name == "monitor.csv" or name.endswith(".monitor.csv"):
@@ -297,8 +297,8 @@ def import_runs(
     """Read all sources and write a run folder for each run that can be used.
 
     Args:
-        sources: Of `find_sources`.
-        options: Names, settings and where to write.
+        sources: Sources from `find_sources`.
+        options: Names, settings and output folder.
         dry_run: Whether nothing is written.
         advance: Called with the name of each source that was read.
     """
@@ -334,7 +334,7 @@ def import_runs(
 
 
 def _name_curve(curve: ReturnCurve, source: SourceFiles, options: ImportOptions) -> NamedCurve:
-    """Name a run by options, pattern and file; what they say must agree.
+    """Name a run by options, pattern and file, which must agree.
 
     Raises:
         UnusableError: Two of them contradict each other, or the run is too short.
@@ -395,8 +395,8 @@ def _refuse_short_runs_and_copies(
 ) -> list[NamedCurve]:
     """Return the runs that are neither copies nor shorter than others of their task.
 
-    Where nothing states how long a run should be, the longest of the same task and algorithm says.
-    A run that diverged may be shorter.
+    If nothing states a run's length, it must be that of the longest run of the same task and
+    algorithm. A run that diverged may be shorter.
     """
     ends: dict[tuple[Any, ...], int] = collections.defaultdict(int)
     for run in curves:
@@ -435,7 +435,7 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
 
     Raises:
         SpecError: A name cannot name a folder.
-        UnusableError: A run is there already.
+        UnusableError: A run already exists there.
     """
     spec = make_imported_spec(run, options)
     check_folder_names({**run.names, "study": options.study})
@@ -452,7 +452,7 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
 
 
 def make_imported_spec(run: NamedCurve, options: ImportOptions) -> dict[str, Any]:
-    """Return what is known of a run's settings; what is not known is left out."""
+    """Return the known settings of a run; unknown ones are left out."""
     curve = run.curve
     known: dict[str, Any] = {}
     gaps = np.unique(np.diff(curve.evaluations.timesteps))
@@ -477,7 +477,7 @@ def make_imported_spec(run: NamedCurve, options: ImportOptions) -> dict[str, Any
 def _format_variant(run: NamedCurve, spec: Mapping[str, Any]) -> str:
     """Return the variant that a run of this project with these settings has.
 
-    Returns of training episodes, or of unknown origin, are never put beside evaluations.
+    Returns of training episodes, or of unknown origin, never share a variant with evaluations.
     """
     parts = [f"steps={spec['steps']}"]
     parts += [

@@ -21,7 +21,7 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
 _MAX_VALUES = 2**22
 _MAX_RUNS = 100_000
 _MAX_DECODED_BYTES = 2**27
-_MAX_NAME = 255  # characters of what names a run
+_MAX_NAME = 255  # characters of a text that names a run
 _MAX_FOOTER_BYTES = 2**24
 _MAX_HEADING = 2**16
 _TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv")
@@ -30,16 +30,16 @@ _COLUMNS: Mapping[str, str] = {
     "step": "step",
     "return": "return",
 }
-_OTHER_NAMES = {"task": "env"}  # the word that people use for the environment
+_OTHER_NAMES = {"task": "env"}  # another word for the environment
 
 
 def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | UnreadCurve]:
-    """Read the runs of a table; one that cannot be read does not hide the others.
+    """Read the runs of a table, also if some of them cannot be read.
 
     Args:
         path: A CSV file with a heading, or a Parquet file.
-        options: `columns` names columns that are called otherwise; with `wide`, each column whose
-            name fits the pattern is a run.
+        options: `columns` gives the names of columns if they are not the usual ones; with `wide`,
+            each column whose name matches the pattern is a run.
 
     Raises:
         UnusableError: It is damaged, too large, or lacks a column.
@@ -221,11 +221,11 @@ def _read_text_table(raw: bytes) -> Any:
     import pyarrow.csv
 
     heading = raw[:_MAX_HEADING].partition(b"\n")[0]
-    # A heading without any of them is one column; equal counts are settled for the comma.
+    # A heading without any of them is one column; for equal counts the comma wins.
     delimiter = max((b",", b";", b"\t"), key=heading.count)
     _check_count(sum(raw.count(end) for end in (delimiter, b"\n", b"\r")))
     defaults = pyarrow.csv.ConvertOptions()
-    # A return that is not a number says that the training diverged; an empty one does not.
+    # A return of NaN means that the training diverged; an empty one does not.
     nulls = [name for name in defaults.null_values if "nan" not in name.lower()]
     return pyarrow.csv.read_csv(
         io.BytesIO(raw),
@@ -235,13 +235,13 @@ def _read_text_table(raw: bytes) -> Any:
 
 
 def _read_parquet(raw: bytes) -> Any:
-    """Return the columns without lists and structures; a text of many rows stays one text."""
+    """Return the columns without lists and structures; repeated texts stay one object."""
     import pyarrow
     import pyarrow.parquet
 
     from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 
-    # What the footer says of sizes is compared with the pages before they are decoded.
+    # The sizes in the footer are compared with the pages before these are decoded.
     groups = read_column_sizes(io.BytesIO(raw), _MAX_FOOTER_BYTES)
     columns = [column for group in groups for column in group]
     decoded = sum(column.uncompressed for column in columns)

@@ -1,7 +1,7 @@
-"""Files of records in protocol buffers: TensorBoard's event files and W&B's offline files.
+"""Readers of files of protocol buffers: TensorBoard's event files and W&B's offline files.
 
-Both are read without the libraries that write them: a frame around each record, with checksums, and
-in it a message of which only the fields with values, names and settings are looked at.
+Both are read without the libraries that write them: each record has a frame with checksums, and in
+it a message, of which only the fields with values, names and settings are read.
 """
 
 import collections
@@ -31,7 +31,7 @@ class RecordedValues:
 
     Attributes:
         values: By name, pairs of step and value in the order of the file.
-        settings: What the file says of the run, such as CleanRL's command line or W&B's config.
+        settings: Settings of the run in the file, such as CleanRL's command line or W&B's config.
     """
 
     values: Mapping[str, Sequence[tuple[int, float]]]
@@ -42,10 +42,10 @@ def read_event_files(paths: Sequence[Path]) -> RecordedValues:
     """Read TensorBoard's event files of one run, in the order of their names.
 
     Args:
-        paths: All event files of one folder: a process that starts again begins another one.
+        paths: All event files of one folder: a restarted process writes a new one.
 
     Raises:
-        UnusableError: One is damaged, too large, or holds something else.
+        UnusableError: One is damaged, too large, or has other content.
     """
     values: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
     texts: dict[str, str] = {}
@@ -86,7 +86,7 @@ def _read_summary_value(
 
 
 def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
-    """Return the number of a tensor with one; the newer way in which scalars are written."""
+    """Return the number in a tensor of one element, the newer encoding of scalars."""
     # TensorProto: dtype = 1 (float 1, double 2), tensor_content = 4, float_val = 5, double_val = 6.
     dtype = fields.get(1, [0])[-1]
     layout = {1: ("<f", 5), 2: ("<d", 6)}.get(dtype)
@@ -101,7 +101,7 @@ def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
 
 
 def _split_events(raw: bytes) -> Iterator[bytes]:
-    """Yield the events of a file, framed as TensorFlow's records; a cut last one is left out.
+    """Yield the events of a file of TensorFlow records; a truncated last one is left out.
 
     A training that is killed leaves a part of an event at the end, which is no damage.
     """
@@ -140,7 +140,7 @@ def _parse_settings_table(text: str) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> Any:
-    """Return a setting as the number, truth value or text that it is written as."""
+    """Return a setting as a number, boolean or text, depending on how it is written."""
     if text in ("True", "False", "None"):
         return {"True": True, "False": False, "None": None}[text]
     with contextlib.suppress(ValueError):
@@ -160,7 +160,7 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
             calls of `log` and is never used.
 
     Raises:
-        UnusableError: It is damaged, too large, holds something else, or never logs `step_name`.
+        UnusableError: It is damaged, too large, has other content, or never logs `step_name`.
     """
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def _group_by_name(
 
 
 def _to_float_or_infinity(value: float) -> float:
-    """Return a number of JSON, whose digits are not limited."""
+    """Return a JSON number, which may have any number of digits."""
     try:
         return float(value)
     except OverflowError:
@@ -215,7 +215,7 @@ def _to_float_or_infinity(value: float) -> float:
 def _read_items(raw: bytes, field: int) -> dict[str, Any]:
     """Read `HistoryItem`s and `ConfigItem`s: key = 1, nested_key = 2, value_json = 16.
 
-    Later versions also write numbers plainly: boolean = 4, integer = 5, number = 6, text = 7.
+    Later versions also write plain values: boolean = 4, integer = 5, number = 6, text = 7.
     """
     found: dict[str, Any] = {}
     for item in _take_bytes(_collect_fields(raw), field):
@@ -258,7 +258,7 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
         check, length, kind = struct.unpack_from("<IHB", raw, position)
         data = raw[position + 7 : position + 7 + length]
         if not check and not length and not kind:
-            break  # a file that was allocated and not filled
+            break  # an allocated but unfilled rest of the file
         if len(data) < length:
             break  # a training that was killed
         if kind not in (_FULL, _FIRST, _MIDDLE, _LAST) or check != zlib.crc32(
@@ -274,7 +274,7 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
 
 
 def _collect_fields(raw: bytes) -> dict[int, list[Any]]:
-    """Return the fields of a message by number: bytes, or numbers as they are on the wire."""
+    """Return the fields of a message by number: bytes, or numbers in wire format."""
     fields: dict[int, list[Any]] = collections.defaultdict(list)
     position = 0
     try:

@@ -47,7 +47,7 @@ class TranslatedRecipe:
 
 
 def list_zoo_algorithms() -> list[str]:
-    """Return the algorithms with a recipe of Stable-Baselines3, which is what entries leave out."""
+    """Return the algorithms with a recipe of Stable-Baselines3, which completes entries."""
     return [name for name in ALGORITHMS if "sb3" in find_recipe_files(name)]
 
 
@@ -67,7 +67,7 @@ def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
 
 
 def translate_zoo_entry(algorithm: str, entry: Mapping[str, Any]) -> TranslatedRecipe:
-    """Translate an entry; what it leaves out is as in Stable-Baselines3.
+    """Translate an entry; values that it omits are Stable-Baselines3's defaults.
 
     Args:
         algorithm: One of `list_zoo_algorithms`.
@@ -183,7 +183,7 @@ class _EntryTranslator:
             if len(value) != 2 or value[1] != "step":
                 return "it counts episodes; here it counts steps"
             value = value[0]
-        # It counts steps of all copies together here, and of each in Stable-Baselines3.
+        # Counts steps of all parallel environments here, and of each one in Stable-Baselines3.
         return self._set(name, name, value * self._n_envs if isinstance(value, int) else value)
 
     def _translate_gradient_steps(self, name: str, value: Any) -> str:
@@ -192,7 +192,7 @@ class _EntryTranslator:
         freq = self._entry.get("train_freq", 1)
         if not isinstance(freq, int):
             return "-1 is as many as an episode has steps"
-        return self._set(name, name, freq * self._n_envs)  # as many as transitions were collected
+        return self._set(name, name, freq * self._n_envs)  # as many as collected transitions
 
     def _translate_exploration_fraction(self, name: str, value: Any) -> str:
         if not self._steps or not isinstance(value, int | float):
@@ -228,7 +228,7 @@ class _EntryTranslator:
         return "" if value == "MlpPolicy" else "only MlpPolicy has a counterpart"
 
     def _translate_policy_kwargs(self, name: str, value: Any) -> str:
-        """Set the layers; every other argument is listed by its name."""
+        """Set the layers; list every other argument by name."""
         arguments = _parse_call(value)
         if arguments is None:
             return "it cannot be read as dict(name=value, ...)"

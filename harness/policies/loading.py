@@ -1,7 +1,7 @@
 """Load the greedy policy of a run folder into the framework's own code.
 
-The framework sets the run up as for training. Right before the first environment step, when all
-networks exist, it is stopped, and the stored weights are loaded into them.
+The framework sets the run up as for training. It is stopped right before the first environment
+step, when all networks exist, and the stored weights are loaded into them.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ class LoadedPolicy:
         return isinstance(self.policy, RecurrentPolicy)
 
     def begin(self) -> EpisodePlayer:
-        """Return a player of new parallel episodes, which also serves policies without memory."""
+        """Return a player of new parallel episodes, also for policies without memory."""
         return _NormalizingPlayer(begin_episodes(self.policy), self._normalize_observations)
 
     def _normalize_observations(self, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -172,10 +172,10 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
 
 
 def _load_adapter(name: str, folder: str | Path) -> Adapter:
-    """Load the adapter that a record names, by its module and name as a worker does."""
+    """Load the adapter that a record names, by module and name as in a worker."""
     try:
         adapter: Adapter = EntryPoint("adapter", name, ENTRY_POINT_GROUP).load()()
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # code of another package
         raise SpecError(
             f"{folder} names adapter={name}, which cannot be loaded here "
             f"({type(error).__name__}: {error}). Install the package that it comes from; modules "
@@ -222,7 +222,7 @@ class NotLoadableError(SpecError):
 
 
 class _SetupComplete(BaseException):
-    """Ends the set-up; no Exception, so that frameworks cannot catch it."""
+    """Ends the set-up; not an `Exception`, so that frameworks do not catch it."""
 
 
 class _SetupMonitor:
@@ -296,7 +296,7 @@ ReplacementContext = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def _wrap_policy(policy: Policy, made: ReplacementContext) -> Policy:
-    """A policy that acts with the code of its run."""
+    """Return a policy that acts with the code of its run."""
     return (
         _PatchedRecurrentPolicy(policy, made)
         if isinstance(policy, RecurrentPolicy)

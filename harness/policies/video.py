@@ -139,7 +139,7 @@ class _SideBySideEnv(gymnasium.Env[Any, Any]):
             return np.asarray(env.render(), np.uint8)
         except DependencyNotInstalled:
             raise
-        except Exception as error:  # libraries without a screen raise all kinds of errors
+        except Exception as error:  # libraries raise many kinds of errors without a screen
             name = env.spec.id if env.spec else "the task"
             raise SpecError(f"env={name} cannot be rendered ({error}). {_INSTALL_HINT}.") from error
 

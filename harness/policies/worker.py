@@ -201,7 +201,7 @@ def run_action(
     options: Mapping[str, Any],
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[WorkerAnswer]:
-    """Carry out an action on runs and yield the answers as soon as they are there.
+    """Carry out an action on runs and yield the answers as soon as they arrive.
 
     Args:
         action: A key of `ACTIONS`.

@@ -247,7 +247,7 @@ class MutationTestOptions:
     """Options of a mutation test.
 
     Attributes:
-        replay: Most configurations of the training that are replayed.
+        replay: Maximum number of the training's configurations that are replayed.
         seed: Seed of the generators.
     """
 
@@ -256,7 +256,7 @@ class MutationTestOptions:
 
 
 class MutationTest:
-    """Mutation test of one setting; each agent is loaded once."""
+    """Mutation test of one setting, which loads each agent once."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class FailurePredictor:
 
 @contextlib.contextmanager
 def _limit_to_one_thread() -> Iterator[None]:
-    # Sums of several threads differ in their last digits, and with them which tests are chosen.
+    # Sums over several threads differ in their last digits, which changes the selected tests.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -172,8 +172,8 @@ class PolicyTestTask:
         names: Gymnasium names without versions.
         size: Returns the length of a configuration of an environment.
         draw: Draws configurations, float[n, size], as muPRL does.
-        begin: Puts an environment that was just reset into a configuration; returns the
-        observation. read: Returns the configuration right after a reset.
+        begin: Puts a just reset environment into a configuration; returns the observation.
+        read: Returns the configuration right after a reset.
         quality: Returns the quality of control at a step, at most 1; control is lost at 0.
         steps: Steps that an agent has, or must survive.
         reached: Returns whether a finished episode was a success; None if success is to survive.
@@ -285,7 +285,7 @@ POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
         _make_height_quality(1.0, 1.0),
         200,
     ),
-    # Not in muPRL: it falls at a height of 0.7, and stands at 1.25.
+    # Not in muPRL: the hopper has fallen at a height of 0.7, and stands at 1.25.
     "hopper": PolicyTestTask(
         ("Hopper",),
         _count_mujoco_numbers,

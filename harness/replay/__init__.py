@@ -1,1 +1,1 @@
-"""Replay strategies: which transitions are replayed with what weight, in NumPy only."""
+"""Replay strategies: selection and weights of replayed transitions, in NumPy only."""

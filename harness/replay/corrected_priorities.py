@@ -1,9 +1,9 @@
-"""ATDC-PER: priorities of all of the memory corrected by a model of how errors age.
+"""ATDC-PER and Imp-PER: priorities or weights corrected by linear models of the real errors.
 
-Bai, Liu, Zhao, Tang: Active Sampling for Deep Q-Learning Based on TD-error Adaptive Correction,
-Journal of Computer Research and Development 56 (2019) 262, as far as its abstract and Imp-PER's
-account of it go: a linear model from the last error and the time since the last replay to the real
-error, trained now and then, by which the priorities of all transitions are set at every iteration.
+ATDC-PER: Bai, Liu, Zhao, Tang: Active Sampling for Deep Q-Learning Based on TD-error Adaptive
+Correction, Journal of Computer Research and Development 56 (2019) 262, as described in its abstract
+and by Imp-PER: a linear model predicts the real error from the last error and the time since the
+last replay; it is trained at intervals and sets all priorities at every iteration.
 """
 
 import itertools
@@ -23,10 +23,10 @@ from parallax.harness.replay.prioritized import (
 
 
 def fit_least_squares(features: Floats, targets: Floats) -> Floats:
-    """The coefficients of least squares with a constant: equations 7 and 8 of Imp-PER.
+    """Return the coefficients of least squares with a constant: equations 7 and 8 of Imp-PER.
 
-    Where the pairs do not determine them, they are the smallest ones, each column counted in
-    units of its largest entry.
+    If the pairs do not determine them, they are those of smallest norm, with each column in units
+    of its largest entry.
 
     Args:
         features: [pairs, k].
@@ -50,8 +50,8 @@ def predict_linear(coefficients: Floats, features: Floats) -> Floats:
 class AtdcStrategy(ProportionalStrategy):
     """Draws by predicted errors, at least 0; like `ProportionalStrategy` until the first sweep.
 
-    A prediction is always made from the error that was measured last, not from an earlier
-    prediction, so that corrections do not add up.
+    Predictions always start from the last measured error, not from an earlier prediction, so
+    that corrections do not add up.
 
     Attributes:
         model: Coefficients of last error and age, and the constant; None before the first sweep.
@@ -68,13 +68,13 @@ class AtdcStrategy(ProportionalStrategy):
         self._draws = 0
 
     def add(self, count: int = 1) -> Indices:
-        """See `Strategy.add`."""
+        """See `ReplayStrategy.add`."""
         indices = super().add(count)
         self._replayed[indices] = self.added
         return indices
 
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
-        """See `Strategy.sample`; corrects all priorities first where that is due."""
+        """See `ReplayStrategy.sample`; corrects all priorities first if that is due."""
         if self.model is not None and self._draws % self.replay.correct_every == 0:
             everything = np.arange(self.size)
             self._tree.set(everything, self.compute_powers(self.predict_errors()))
@@ -82,7 +82,7 @@ class AtdcStrategy(ProportionalStrategy):
         return super().sample(generator, n)
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """See `Strategy.update`."""
+        """See `ReplayStrategy.update`."""
         super().update(indices, errors)
         self._replayed[indices] = self.added
 
@@ -99,13 +99,13 @@ class AtdcStrategy(ProportionalStrategy):
         return self.added // self._sweep_every > self._swept
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Fits the model to the errors of all of the memory under the current networks."""
+        """Fit the model to the errors of the whole memory under the current networks."""
         self._swept = self.added // self._sweep_every
         real = self.check_errors(fresh(np.arange(self.size)))
         self.model = fit_least_squares(self._compute_features(), real)
 
     def predict_errors(self) -> Floats:
-        """Errors of all that is stored, as the model has them: float64[size], at least 0."""
+        """Return the model's prediction of all stored errors: float64[size], at least 0."""
         assert self.model is not None
         return np.maximum(predict_linear(self.model, self._compute_features()), 0.0)
 
@@ -115,20 +115,20 @@ class AtdcStrategy(ProportionalStrategy):
 
 
 def smooth_prediction(before: float | None, predicted: float, share: float) -> float:
-    """Equation 10: a share of what was, and the rest of what is predicted; at first all of it."""
+    """Equation 10: return `share` of `before` plus the rest of `predicted`; all of it at first."""
     return predicted if before is None else share * before + (1.0 - share) * predicted
 
 
 def compute_corrected_weights(
     real: Floats, stored: Floats, minimum: float, beta: float, bounds: tuple[float, float]
 ) -> Floats:
-    """The weights w v of equation 12 and of Algorithm 1, lines 21 to 24, for each transition, [n].
+    """Return the weights w v of equation 12 and Algorithm 1, lines 21 to 24, by transition, [n].
 
     Args:
         real: q, predicted probabilities under the current networks, [n], above 0.
         stored: p, probabilities with which the transitions were drawn, [n], above 0.
-        minimum: Predicted smallest q of the memory. A smaller one of the minibatch counts as
-            it, so that v is at most 1, as the paper's normalisation means it.
+        minimum: Predicted smallest q of the memory. A smaller q in the minibatch is raised to it,
+            so that v is at most 1, as the paper's normalisation intends.
         beta: Exponent of v.
         bounds: Smallest and largest w.
     """
@@ -137,15 +137,15 @@ def compute_corrected_weights(
 
 
 class ImpStrategy(ProportionalStrategy):
-    """Draws like `ProportionalStrategy`, and weighs by priorities under the newest networks.
+    """Draws like `ProportionalStrategy`, and weights by priorities under the newest networks.
 
     Until the first sweep of the memory the weights are those of `ProportionalStrategy`. A predicted
-    sum that is not positive counts as the stored one, and a predicted minimum is at least that of
-    an error of 0.
+    sum that is not positive is replaced by the stored one, and a predicted minimum is at least that
+    of an error of 0.
 
     Attributes:
-        pairs: What the model is fitted to, a row for each: both features, sum and minimum of the
-            real priorities to the power alpha.
+        pairs: Rows that the model is fitted to: both features, and sum and minimum of the real
+            priorities to the power alpha.
         sum: Smoothed prediction of the sum; None before the first sweep.
         minimum: Smoothed prediction of the smallest probability.
     """
@@ -164,23 +164,23 @@ class ImpStrategy(ProportionalStrategy):
         self._swept = self._predicted = 0
 
     def add(self, count: int = 1) -> Indices:
-        """See `Strategy.add`."""
+        """See `ReplayStrategy.add`."""
         indices = super().add(count)
         self._stamps[indices] = self.added - count + 1.0 + np.arange(count)
         return indices
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """See `Strategy.update`."""
+        """See `ReplayStrategy.update`."""
         super().update(indices, errors)
         if self.replay.stamp == "replayed":
             self._stamps[indices] = self.added
 
     def is_due(self) -> bool:
-        """Return whether K or D transitions were stored since."""
+        """Return whether a sweep, every K transitions, or a prediction, every D, is due."""
         return self._is_sweep_due() or self._is_prediction_due()
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Algorithm 1, lines 5 to 16: fits where that is due, then predicts where that is."""
+        """Algorithm 1, lines 5 to 16: add rows to fit and update predictions, each if it is due."""
         if self._is_sweep_due():
             self._swept = self.added // self._sweep_every
             self._add_regression_rows(fresh)
@@ -191,7 +191,7 @@ class ImpStrategy(ProportionalStrategy):
             self.update_predictions()
 
     def correct_weights(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
-        """See `Strategy.correct_weights`."""
+        """See `ReplayStrategy.correct_weights`."""
         if self.sum is None or self.minimum is None:
             return weights
         tiny = np.finfo(np.float64).tiny
@@ -208,14 +208,14 @@ class ImpStrategy(ProportionalStrategy):
         return self.compute_powers(errors) / self.sum
 
     def features(self, places: slice) -> list[float]:
-        """x1 and x2 of some of the memory: sums of stored priorities and of time-stamps."""
+        """Return x1 and x2 of a part of the memory: sums of stored priorities and time-stamps."""
         return [
             float(self.compute_powers(self.errors[places]).sum()),
             float(self._stamps[places].sum()),
         ]
 
     def update_predictions(self) -> None:
-        """Predicts sum and minimum by equation 7, and smooths them by equation 10."""
+        """Predict sum and minimum by equation 7, and smooth them by equation 10."""
         if not self.pairs:
             return
         rows = np.array(self.pairs)

@@ -16,50 +16,50 @@ Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ComputeCurrentErrors = Callable[[Indices], NDArray[Any]]
-"""Absolute errors, [N], of stored transitions under the networks as they are now."""
+"""Absolute errors, [N], of stored transitions under the current networks."""
 
 
 class SumTree(Protocol):
-    """Non-negative numbers by index, their sum, and where a point on their sum lies."""
+    """Non-negative numbers by index, with their sum and a search in their cumulative sum."""
 
     def get(self, indices: Indices) -> Floats:
-        """The numbers at `indices`."""
+        """Return the numbers at `indices`."""
 
     def set(self, indices: Indices, values: Floats) -> None:
-        """Puts numbers at `indices`; of an index that stands there twice the last counts."""
+        """Set the numbers at `indices`; of a repeated index the last one counts."""
 
     def total(self) -> float:
-        """The sum of all numbers."""
+        """Return the sum of all numbers."""
 
     def find(self, points: Floats) -> Indices:
-        """For each point from 0 up to the sum the first index up to which the sum reaches it."""
+        """Return, for points from 0 to the sum, the first index up to which the sum reaches it."""
 
 
 class ReplayStrategy(Protocol):
     """A replay strategy.
 
-    The buffer calls `add` for what it stores, at places that go around in a ring from 0. For a
-    minibatch it calls `sweep` where it is `due`, then `sample`; when the errors of the minibatch
-    are known, `corrected` for the weights of the losses, then `update`.
+    The buffer calls `add` for the transitions that it stores, in a ring from index 0. For a
+    minibatch it calls `sweep` if `is_due`, then `sample`; when the errors of the minibatch are
+    known, `correct_weights` for the weights of the losses, then `update`.
     """
 
     def add(self, count: int = 1) -> Indices:
-        """Notes new transitions; returns their places, int64[count]."""
+        """Add new transitions; return their indices, int64[count]."""
 
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
-        """Places, int64[n], and importance weights, float64[n], of a minibatch.
+        """Return indices, int64[n], and importance weights, float64[n], of a minibatch.
 
         Raises:
             ValueError: Nothing is stored, or `n` is not positive.
         """
 
     def correct_weights(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
-        """The weights of the losses, float64[n], now that the errors of the minibatch are known.
+        """Return the weights of the losses, float64[n], given the errors of the minibatch.
 
         Args:
-            indices: Of the minibatch.
-            weights: As `sample` gave them.
-            errors: Of each transition, [n], in units of return; their signs do not matter.
+            indices: Indices of the minibatch.
+            weights: Weights returned by `sample`.
+            errors: Error of each transition, [n], in units of return; the sign does not matter.
 
         Raises:
             TrainingError: Errors are not finite.
@@ -69,26 +69,26 @@ class ReplayStrategy(Protocol):
         """Return the estimated probabilities of transitions under the current networks, [n].
 
         Args:
-            indices: Of stored transitions.
-            errors: Their absolute errors under these networks, [n], which are known of a
-                minibatch when its losses are weighed.
+            indices: Indices of stored transitions.
+            errors: Their absolute errors under these networks, [n], which are known for a
+                minibatch when its losses are weighted.
 
         Returns:
-            None where nothing is believed.
+                The probabilities, or None if the strategy has no estimate.
         """
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """Notes the errors of a minibatch, [n].
+        """Store the errors of a minibatch, [n].
 
         Raises:
             TrainingError: Errors are not finite.
         """
 
     def is_due(self) -> bool:
-        """Return whether all of the memory is to be looked at before the next minibatch."""
+        """Return whether the whole memory must be swept before the next minibatch."""
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Looks at all of the memory.
+        """Process the errors of the whole memory.
 
         Raises:
             TrainingError: Errors are not finite.
@@ -98,12 +98,12 @@ class ReplayStrategy(Protocol):
 def compute_importance_weights(
     probabilities: Floats, size: int, beta: float, normalize: str
 ) -> Floats:
-    """(1 / (N P(i)))^beta, divided by the largest of them unless `normalize` is `none`.
+    """Return (1 / (N P(i)))^beta, divided by the largest one unless `normalize` is `none`.
 
     Args:
         probabilities: P(i) of each transition drawn, [n], above 0.
         size: N, the number of transitions stored.
-        beta: How much of the bias is taken back, from 0 to 1.
+        beta: Degree of bias correction, from 0 to 1.
         normalize: `batch` or `none`.
     """
     weights = np.asarray((size * probabilities) ** -beta, np.float64)
@@ -111,31 +111,31 @@ def compute_importance_weights(
 
 
 def anneal_linearly(start: float, end: float, share: float) -> float:
-    """The value at a share of a linear schedule, which stays at its end."""
+    """Return the value at a share of a linear schedule, which stays at its end value."""
     return start + (end - start) * min(max(share, 0.0), 1.0)
 
 
 class ProportionalStrategy:
     """P(i) = p_i^alpha / sum of p^alpha with p_i = |error_i| + epsilon.
 
-    A new transition gets the largest priority that there has been, 1 before any. Where all
-    priorities are zero, which epsilon=0 allows, every transition is as likely as any other.
+    A new transition gets the largest priority so far, at first 1. If all priorities are zero,
+    which epsilon=0 allows, all transitions are equally likely.
 
     Attributes:
         replay: The hyperparameters.
         size: Transitions stored.
-        added: Transitions stored so far, those included that were overwritten.
-        errors: Last absolute error of each, float64[capacity]; of a new one the largest so far.
+        added: Transitions stored so far, overwritten ones included.
+        errors: Last absolute error of each, float64[capacity]; for a new one the largest so far.
     """
 
     def __init__(self, replay: PrioritizedReplay, capacity: int, steps: int, tree: SumTree) -> None:
-        """Stores nothing yet.
+        """Create an empty strategy.
 
         Args:
             replay: The hyperparameters.
-            capacity: Transitions that are stored at most.
+            capacity: Maximum number of stored transitions.
             steps: Environment transitions of the whole run.
-            tree: Of zeros, for `capacity` numbers.
+            tree: Sum tree of `capacity` zeros.
         """
         self.replay = replay
         self.size = 0
@@ -148,20 +148,20 @@ class ProportionalStrategy:
 
     @property
     def beta(self) -> float:
-        """The exponent of the weights now."""
+        """Current exponent of the weights."""
         return anneal_linearly(
             self.replay.beta, self.replay.beta_final, self.added / self._beta_steps
         )
 
     def compute_probabilities(self, indices: Indices) -> Floats:
-        """P(i) of stored transitions as they are drawn now, [n]."""
+        """Return the current sampling probabilities P(i) of stored transitions, [n]."""
         total = self._tree.total()
         if total <= 0:
             return np.full(len(indices), 1.0 / self.size)
         return self._tree.get(indices) / total
 
     def add(self, count: int = 1) -> Indices:
-        """See `Strategy.add`."""
+        """See `ReplayStrategy.add`."""
         indices = np.arange(self.added, self.added + count, dtype=np.int64) % self._capacity
         self.added += count
         self.size = min(self.size + count, self._capacity)
@@ -170,7 +170,7 @@ class ProportionalStrategy:
         return indices
 
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
-        """See `Strategy.sample`."""
+        """See `ReplayStrategy.sample`."""
         if n < 1 or not self.size:
             raise ValueError(f"{n} of {self.size} stored transitions cannot be drawn.")
         total = self._tree.total()
@@ -179,21 +179,21 @@ class ProportionalStrategy:
         numbers = generator.random(n)
         if self.replay.draws == "stratified":
             numbers = (np.arange(n) + numbers) / n
-        # The product may be rounded up to the sum, and a point behind the last place.
+        # The product may be rounded up to the sum, which would be past the last index.
         indices = self._tree.find(np.minimum(numbers * total, np.nextafter(total, 0)))
         indices = np.minimum(indices, self.size - 1)
         return indices, self._compute_weights(self.compute_probabilities(indices))
 
     def correct_weights(self, indices: Indices, weights: Floats, errors: NDArray[Any]) -> Floats:
-        """The weights as they are."""
+        """Return the weights unchanged."""
         return weights
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """See `Strategy.estimate_probabilities`: that the stored ones still hold."""
+        """See `ReplayStrategy.estimate_probabilities`; assumes that stored errors are current."""
         return self.compute_probabilities(indices)
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """See `Strategy.update`."""
+        """See `ReplayStrategy.update`."""
         absolute = self.check_errors(errors)
         self.errors[indices] = absolute
         self._largest = max(self._largest, float(absolute.max()) + self.replay.epsilon)
@@ -204,10 +204,10 @@ class ProportionalStrategy:
         return False
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Does nothing: priorities come from minibatches only."""
+        """Do nothing: priorities come from minibatches only."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:
-        """Absolute errors, float64[n].
+        """Return absolute errors, float64[n].
 
         Raises:
             TrainingError: Some are not finite.
@@ -223,21 +223,21 @@ class ProportionalStrategy:
         return absolute
 
     def compute_powers(self, errors: Floats) -> Floats:
-        """(|error| + epsilon)^alpha."""
+        """Return (|error| + epsilon)^alpha."""
         return np.asarray((errors + self.replay.epsilon) ** self.replay.alpha, np.float64)
 
     def _compute_weights(self, probabilities: Floats) -> Floats:
-        # A place of no probability is met by rounding only.
+        # Only rounding can draw an index of probability zero.
         likely = np.maximum(probabilities, np.finfo(np.float64).tiny)
         return compute_importance_weights(likely, self.size, self.beta, self.replay.normalize)
 
     def _store_priorities(self, indices: Indices) -> None:
-        """Puts what the errors at some places come to into the tree."""
+        """Write the priorities of the errors at some indices to the tree."""
         self._tree.set(indices, self.compute_powers(self.errors[indices]))
 
 
 def compute_ranks(errors: Floats, ordered: Floats) -> Floats:
-    """1 and how many of `ordered`, ascending, are larger: the rank that errors would have there."""
+    """Return 1 plus how many of `ordered` (ascending) are larger: the ranks of the errors in it."""
     larger = len(ordered) - np.searchsorted(ordered, errors, side="right")
     return np.asarray(larger + 1.0, np.float64)
 
@@ -245,8 +245,8 @@ def compute_ranks(errors: Floats, ordered: Floats) -> Floats:
 class RankStrategy(ProportionalStrategy):
     """P(i) in proportion to (1 / rank(i))^alpha, the largest error having rank 1.
 
-    All ranks are taken again every `sort_every` minibatches, equal errors one behind the other as
-    they are stored. In between, new transitions have rank 1, and replayed ones the rank that
+    All ranks are recomputed every `sort_every` minibatches; equal errors are ranked in the order in
+    which they are stored. In between, new transitions have rank 1, and replayed ones the rank that
     their error would have had.
     """
 
@@ -258,14 +258,14 @@ class RankStrategy(ProportionalStrategy):
         self._draws = 0
 
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
-        """See `Strategy.sample`; sorts first where that is due."""
+        """See `ReplayStrategy.sample`; sorts first if that is due."""
         if self.size and self._draws % self.replay.sort_every == 0:
             self._sort_by_rank()
         self._draws += 1
         return super().sample(generator, n)
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
-        """Nothing: ranks are not proportional to errors."""
+        """Return None: ranks are not proportional to errors."""
         return None
 
     def _sort_by_rank(self) -> None:

@@ -22,17 +22,17 @@ from parallax.harness.replay.prioritized import (
 
 @dataclasses.dataclass
 class ReplayTimers:
-    """Sums over a training so far; a training that goes on from a checkpoint goes on from them.
+    """Total times of a training so far, which a resumed training continues.
 
-    CPU time of the process, so that neighbours on the machine make no difference.
+    They are CPU times of the process, so that other processes on the machine make no difference.
 
     Attributes:
-        minibatches: How many were drawn.
-        sampling: Drawing places and reading the transitions, corrections of priorities included.
+        minibatches: Number of minibatches drawn.
+        sampling: Drawing indices and reading the transitions, corrections of priorities included.
         sweeping: Computing the errors of the whole memory.
-        priorities: Correcting weights and noting errors.
-        learning: From a minibatch in hand to the end of the last optimiser step that it led to,
-            without `priorities`.
+        priorities: Correcting weights and storing errors.
+        learning: From drawing a minibatch to the end of its last optimiser step, without
+            `priorities`.
         measuring: Comparing predicted priorities with real ones, which no training needs.
     """
 
@@ -46,32 +46,32 @@ class ReplayTimers:
 
     @property
     def interleaved_seconds(self) -> float:
-        """Return the seconds of work that only some draws of a minibatch include."""
+        """Return the seconds of the work that only some draws of a minibatch include."""
         return self.sweeping + self.measuring
 
     def to_dict(self) -> dict[str, float]:
-        """All sums by name, in seconds but for `minibatches`."""
+        """Return all totals by name, in seconds except for `minibatches`."""
         names = [field.name for field in dataclasses.fields(self)]
         return {name: float(getattr(self, name)) for name in names if name != "_since"}
 
     def clock(self) -> float:
-        """CPU seconds of this process."""
+        """Return the CPU seconds of this process."""
         return time.process_time()
 
     def add_seconds(self, what: str, started: float) -> None:
-        """Adds the seconds since `started` to one of the sums; they are no learning."""
+        """Add the seconds since `started` to one of the totals; they do not count as learning."""
         seconds = self.clock() - started
         setattr(self, what, getattr(self, what) + seconds)
         if self._since is not None:
             self._since += seconds
 
     def start_learning(self) -> None:
-        """A minibatch has been drawn, and is learned from now."""
+        """Count a minibatch, and start the time of learning from it."""
         self.minibatches += 1
         self._since = self.clock()
 
     def stepped(self) -> None:
-        """An optimiser has stepped."""
+        """Count the time up to an optimiser's step as learning."""
         if self._since is not None:
             now = self.clock()
             self.learning += now - self._since
@@ -83,11 +83,11 @@ class ReplayTimers:
 
 
 COMPARISONS_PER_RUN = 30
-"""Comparisons in a run, at equal distances; ten in each third of it."""
+"""Comparisons in a run, at equal intervals; ten in each third of it."""
 TRANSITIONS_PER_COMPARISON = 200
 """Transitions at a comparison; ten of them give the 2000 of each of the paper's stages."""
 _MAX_SUMMED_TRANSITIONS = 50_000
-"""Transitions that the real sum is taken of; of a larger memory as many, drawn uniformly."""
+"""Maximum of transitions that the real sum includes; drawn uniformly from larger memories."""
 _COMPARISON_STREAM = 0x6C6F6F6B73
 
 
@@ -96,8 +96,8 @@ class ProbabilityErrors:
     """Relative errors of probabilities, without unit.
 
     Attributes:
-        mean: Mean of the absolute ones, as in equation 13 but not times 100.
-        median: Their median, which one transition without an error does not decide.
+        mean: Mean of the absolute errors, as in equation 13 but not times 100.
+        median: Their median, which a single transition of almost zero error does not dominate.
     """
 
     mean: float
@@ -110,9 +110,9 @@ def compare_probabilities(
     """Return the error of a strategy's predicted probabilities; None if it predicts none.
 
     Args:
-        strategy: Is not changed.
-        fresh: Errors under the current networks.
-        generator: Not the training's.
+        strategy: The strategy, which is not changed.
+        fresh: Computes errors under the current networks.
+        generator: A generator other than the training's.
     """
     places = np.arange(strategy.size)
     if strategy.size > _MAX_SUMMED_TRANSITIONS:
@@ -139,14 +139,14 @@ class ComparisonSchedule:
     """Times of comparison: the middle of each of `COMPARISONS_PER_RUN` equal parts of a run.
 
     Attributes:
-        taken: How many of these points are behind.
+        taken: How many of these points have passed.
     """
 
     def __init__(self, seed: int, steps: int) -> None:
-        """Create a schedule of which no point is behind.
+        """Create a schedule of which no point has passed.
 
         Args:
-            seed: Of the run.
+            seed: Seed of the run.
             steps: Environment transitions of the whole run.
         """
         self.taken = 0
@@ -154,13 +154,13 @@ class ComparisonSchedule:
         self._generator = np.random.default_rng([seed, _COMPARISON_STREAM])
 
     def is_due(self, added: int) -> bool:
-        """Return whether a point lies behind `added` transitions that nobody has looked at."""
+        """Return whether a point without a comparison has passed after `added` transitions."""
         return self._count_passed_points(added) > self.taken
 
     def look(
         self, strategy: ProportionalStrategy, fresh: ComputeCurrentErrors
     ) -> ProbabilityErrors | None:
-        """Compares now; points that are behind together count as one."""
+        """Compare now; several points that have passed since the last call count as one."""
         self.taken = self._count_passed_points(strategy.added)
         return compare_probabilities(strategy, fresh, self._generator)
 
@@ -187,13 +187,13 @@ def make_replay_strategy(
 
     Args:
         replay: Hyperparameters, or their serialized form.
-        capacity: Transitions that are stored at most.
+        capacity: Maximum number of stored transitions.
         steps: Environment transitions of the whole run.
-        tree: Makes a sum tree of zeros for so many numbers.
+        tree: Makes a sum tree of a given number of zeros.
 
     Raises:
-        SpecError: The hyperparameters are none.
-        ValueError: They are those of uniform replay, which is upstream's own.
+            SpecError: The hyperparameters are invalid.
+            ValueError: They are those of uniform replay, which is upstream's own.
     """
     checked = replay if isinstance(replay, ReplayConfig) else make_replay_config(replay)
     if checked.is_uniform:
@@ -205,7 +205,7 @@ def make_replay_strategy(
 
 
 def make_sampling_generator(seed: int) -> np.random.Generator:
-    """The random numbers by which a run draws transitions."""
+    """Return the generator with which a run draws transitions."""
     return np.random.default_rng([seed, _SAMPLING_STREAM])
 
 
@@ -213,8 +213,8 @@ def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
     """Return one absolute error for each transition.
 
     Args:
-        errors: Of every critic, [critics, n].
-        critics: `mean`, `max`, `first` or `net`, which is that of the mean.
+        errors: Errors of every critic, [critics, n].
+        critics: `mean`, `max`, `first`, or `net` for the absolute value of the mean error.
     """
     if critics == "net":
         return np.asarray(np.abs(errors.mean(axis=0)))
@@ -230,31 +230,31 @@ _SWEEP_CHUNK = 16_384
 ComputeCriticErrors = Callable[[Indices], NDArray[Any]]
 """Errors of every critic, [critics, n], of stored transitions under the current networks.
 
-What random numbers it needs, it takes from others than the training's.
+It does not use the training's random numbers.
 """
 RecordMetrics = Callable[[Mapping[str, float]], None]
 
 
 class ReplaySampler:
-    """A strategy in a training.
+    """A replay strategy in a training.
 
-    The buffer reports what it stores, and requests the places of a minibatch, and the
-    weights of the losses when it knows the errors.
+    The buffer reports the transitions that it stores, and requests the indices of a minibatch, and
+    the weights of the losses once it knows the errors.
 
     Attributes:
-        strategy: Which chooses and weighs.
-        account: What that costs.
-        drawn: Places of the last minibatch.
+        strategy: The strategy, which draws and weights.
+        account: The times that this takes.
+        drawn: Indices of the last minibatch.
     """
 
     def __init__(self, strategy: ProportionalStrategy, seed: int, steps: int, critics: str) -> None:
-        """Begins a training.
+        """Create the sampler at the beginning of a training.
 
         Args:
-            strategy: Which stores nothing yet.
-            seed: Of the run.
+            strategy: An empty strategy.
+            seed: Seed of the run.
             steps: Environment transitions of the whole run.
-            critics: As for `joined`.
+            critics: As for `reduce_critic_errors`.
         """
         self.strategy, self.account = strategy, ReplayTimers()
         self.drawn: Indices = np.zeros(0, np.int64)
@@ -268,7 +268,7 @@ class ReplaySampler:
         self._record = record
 
     def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:
-        """Return the places of a minibatch; call `weigh` with its errors before the next one."""
+        """Return a minibatch's indices; call `compute_loss_weights` before the next one."""
         fresh, added = self._make_error_function(critic_errors), self.strategy.added
         self.account.over()
         if self._record and self._looks.is_due(added):
@@ -284,7 +284,7 @@ class ReplaySampler:
         return self.drawn
 
     def compute_loss_weights(self, critic_errors: NDArray[Any]) -> Floats:
-        """Weights of the losses of the last minibatch, float64[n], and notes its errors.
+        """Return the weights of the losses of the last minibatch, float64[n], and store its errors.
 
         Args:
             critic_errors: Errors of every critic, [critics, n].
@@ -308,12 +308,12 @@ class ReplaySampler:
 def make_replay_sampler(
     settings: Mapping[str, Any], capacity: int, tree: MakeSumTree
 ) -> ReplaySampler:
-    """Return the sampler for a buffer of so many transitions.
+    """Return the sampler for a buffer of `capacity` transitions.
 
     Args:
         settings: Serialized replay strategy, and `steps` and `seed` of the run.
-        capacity: Transitions that are stored at most.
-        tree: Makes a sum tree of zeros for so many numbers.
+        capacity: Maximum number of stored transitions.
+        tree: Makes a sum tree of a given number of zeros.
     """
     fields = dict(settings)
     steps, seed = fields.pop("steps"), fields.pop("seed")

@@ -1,7 +1,7 @@
 """Targets, priorities and state staleness of R2D2's sequences.
 
 Formulas of Kapturowski et al., Recurrent Experience Replay in Distributed Reinforcement Learning,
-ICLR 2019. B sequences of up to m steps; steps behind a sequence's end count for nothing.
+ICLR 2019. B sequences of up to m steps; steps after a sequence's end are ignored.
 """
 
 from typing import Any
@@ -15,18 +15,18 @@ Array = NDArray[Any]
 
 
 def rescale_values(values: Array, epsilon: float) -> Floats:
-    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
+    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
 
     Args:
-        values: In units of return.
-        epsilon: Above 0.
+        values: Values x in units of return.
+        epsilon: Larger than 0.
     """
     x = np.asarray(values, np.float64)
     return np.asarray(np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + epsilon * x)
 
 
 def invert_rescaling(values: Array, epsilon: float) -> Floats:
-    """The inverse of `rescaled`: sign(x) (((sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e))^2 - 1)."""
+    """Invert `rescale_values`: sign(x) (((sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e))^2 - 1)."""
     x = np.asarray(values, np.float64)
     root = (np.sqrt(1 + 4 * epsilon * (np.abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)
     return np.asarray(np.sign(x) * (root**2 - 1))
@@ -35,22 +35,22 @@ def invert_rescaling(values: Array, epsilon: float) -> Floats:
 def compute_n_step_returns(
     rewards: Array, values: Array, lengths: Array, ended: Array, gamma: float, n: int
 ) -> Floats:
-    """Targets: sum of gamma^k r(t + k) for k < K, plus gamma^K v(t + K).
+    """Return targets: sum of gamma^k r(t + k) for k < K, plus gamma^K v(t + K).
 
-    K is n; where fewer rewards are left in a sequence, the sum goes to its last one and the value
-    behind that bootstraps, unless the episode ended there.
+    K is n; if fewer rewards are left in a sequence, the sum ends with its last one and the value
+    after it bootstraps, unless the episode ended there.
 
     Args:
-        rewards: Of each step, [B, m].
-        values: Of the states that steps begin in, and of the one behind the last, [B, m + 1], in
-            units of return.
+        rewards: Reward of each step, [B, m].
+        values: Values of the states before each step, and of the one after the last, [B, m + 1],
+            in units of return.
         lengths: Steps of each sequence, [B], from 1 to m.
-        ended: Whether the episode ended with the last of them and its end is worth nothing, [B].
+        ended: Whether the last of them ended the episode in a terminal state, [B].
         gamma: Discount factor.
-        n: Rewards summed at most.
+        n: Maximum number of summed rewards.
 
     Returns:
-        float64[B, m]; behind a sequence's end 0.
+        float64[B, m]; 0 after a sequence's end.
     """
     steps = np.arange(rewards.shape[1])
     last = np.asarray(lengths)[:, None]
@@ -70,7 +70,7 @@ def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> 
     """Return errors for priorities: eta max |delta| + (1 - eta) mean |delta|, float64[B].
 
     Args:
-        errors: Of each step, [B, m].
+        errors: Error of each step, [B, m].
         lengths: Steps of each sequence, [B].
         max_share: Eta.
     """
@@ -81,16 +81,16 @@ def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> 
 
 
 def compute_q_discrepancy(unrolled: Array, stored: Array, step: Array, lengths: Array) -> Floats:
-    """Q-value discrepancy ||q(h^) - q(h)||_2 / |max q(h^)| of each sequence at one step, [B].
+    """Return Q-value discrepancies ||q(h^) - q(h)||_2 / |max q(h^)| of sequences at a step, [B].
 
-    Both values are of the current network: h^ is the state it was trained from, unrolled through
-    the sequence, and h the one that the actor had at that step. The largest value is over all
-    actions and steps.
+    Both values are of the current network: h^ is the state that it was trained from, unrolled
+    through the sequence, and h the actor's state at that step. The maximum is over all actions
+    and steps.
 
     Args:
         unrolled: q(h^) at all steps, [B, m, actions].
         stored: q(h) at one step, [B, actions].
-        step: Which one, [B].
+        step: Index of that step, [B].
         lengths: Steps of each sequence, [B].
     """
     q = np.asarray(unrolled, np.float64)
@@ -102,6 +102,6 @@ def compute_q_discrepancy(unrolled: Array, stored: Array, step: Array, lengths: 
 
 
 def compute_actor_epsilons(base: float, exponent: float, actors: int) -> Floats:
-    """Shares of random actions base^(1 + exponent i / (N - 1)), float64[N]; 1/2 for N = 1."""
+    """Return epsilons base^(1 + exponent i / (N - 1)), float64[N]; i / (N - 1) is 1/2 if N is 1."""
     places = np.linspace(0, 1, actors) if actors > 1 else np.array([0.5])
     return np.asarray(base ** (1 + exponent * places))

@@ -1,4 +1,4 @@
-"""Months that released bugs stayed: from the first release that has one to the first without it."""
+"""Lifetimes of released bugs: from the first release with a bug to the first without it."""
 
 import dataclasses
 import itertools

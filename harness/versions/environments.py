@@ -1,8 +1,8 @@
-"""Cached environments, one per release of a framework, that hold little more than the framework.
+"""Cached environments, one per release of a framework, with little more than the framework.
 
-An environment has its own site-packages with the framework and what that release needs in another
-version than today. Everything else, such as PyTorch, is found in the packages of this interpreter,
-which a `.pth` file appends to the module path. So an environment takes megabytes and seconds.
+An environment has its own site-packages with the framework and the packages that this release needs
+in other versions. All others, such as PyTorch, come from the packages of this interpreter, which a
+`.pth` file appends to the module path. So an environment takes megabytes and seconds.
 """
 
 import shutil

@@ -41,7 +41,7 @@ from parallax.harness.versions.environments import build_environment, find_packa
 
 RELEASE_DATES_FILE = "release_dates.yaml"
 IsChanged = Callable[[str], bool | None]
-"""Whether the answer of a release is not that of the first; None where it cannot be measured."""
+"""Whether a release's answer differs from the first one's; None if it cannot be measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ReleaseRecord:
     Attributes:
         requirements: Packages that were installed for it, `name==version`.
         cpu_seconds: CPU time of its probes.
-        update_code: Digest of each algorithm's update code; equal where the code is.
+        update_code: Digest of each algorithm's update code; equal code has equal digests.
         failure: Why it could not be measured; empty if it was.
     """
 
@@ -78,15 +78,15 @@ class ReleaseHistory:
 
 @dataclasses.dataclass(frozen=True)
 class AnswerChange:
-    """An answer that is another one in a release than in the release before.
+    """An answer that changed from one release to the next.
 
     Attributes:
         probe: Name of the question.
         before: The last release with the old answer.
         after: The first release with the new one.
         text: The old and the new answer, with upstream's file and line where known.
-        follows_paper: Whether both follow the paper's formula, on other numbers: then another
-            change is behind it.
+        follows_paper: Whether both follow the paper's formula with other numbers: then another
+            change is the cause.
     """
 
     probe: str
@@ -98,7 +98,7 @@ class AnswerChange:
 
 @dataclasses.dataclass(frozen=True)
 class ControlPair:
-    """Two releases after each other with the same update code of an algorithm.
+    """Two consecutive releases with the same update code of an algorithm.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -161,7 +161,7 @@ def load_history(framework: str, path: Path) -> ReleaseHistory:
 
 
 def history_to_text(history: ReleaseHistory) -> str:
-    """Return a history as JSON, one line per probe; answers that repeat another are its name."""
+    """Return a history as JSON, one line per probe; a repeated answer is the other's name."""
     records = {
         version: dataclasses.asdict(history.releases[version])
         for version in sort_versions(list(history.releases))
@@ -175,7 +175,7 @@ def measure_release(
 ) -> ReleaseHistory:
     """Return the history of one release, which is installed if it is not cached.
 
-    What cannot be installed or imported is a release with a failure.
+    A release that cannot be installed or imported is recorded with its failure.
 
     Raises:
         SpecError: The release is not supported.
@@ -189,7 +189,7 @@ def measure_release(
         digests = compute_update_digests(supported, packages)
         target = make_probe_target(framework, str(python), version)
     except SpecError as error:
-        words = str(error).removeprefix(f"framework.python={python} ")  # not of one machine
+        words = str(error).removeprefix(f"framework.python={python} ")  # the same on all machines
         record = ReleaseRecord(requirements, failure=words)
         return ReleaseHistory(framework, ProbeReport((), {}, {}, 0.0), {version: record})
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -247,8 +247,8 @@ def sort_versions(versions: Sequence[str]) -> list[str]:
 def list_answer_changes(history: ReleaseHistory, versions: Sequence[str]) -> list[AnswerChange]:
     """Return the changes from each release to the next, oldest first.
 
-    A release without an answer, which could not be measured or has no such part, is skipped: its
-    neighbours are compared.
+    A release without an answer, since it could not be measured or has no such part, is skipped:
+    its neighbours are compared.
     """
     found = []
     for result in history.report.results:
@@ -270,7 +270,7 @@ def list_answer_changes(history: ReleaseHistory, versions: Sequence[str]) -> lis
 
 
 def list_control_pairs(history: ReleaseHistory, versions: Sequence[str]) -> list[ControlPair]:
-    """Return the pairs of releases after each other whose update code is the same, by algorithm."""
+    """Return the pairs of consecutive releases with the same update code, by algorithm."""
     measured = [v for v in sort_versions(versions) if v in history.report.versions]
     found = []
     for before, after in itertools.pairwise(measured):
@@ -319,7 +319,7 @@ def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str
     """Return the last release with the first one's answer, and the one after it.
 
     Args:
-        versions: Releases, oldest first. The answer is taken to change once.
+        versions: Releases, oldest first. The answer is assumed to change once.
         is_changed: Called for as few releases as possible, the last one first. Releases that
             cannot be measured are left out.
 
@@ -347,10 +347,10 @@ _Body = TypeVar("_Body", ast.Module, ast.ClassDef, ast.FunctionDef)
 
 
 def compute_update_digests(supported: VersionRange, packages: Path) -> Mapping[str, str]:
-    """Return a digest of each algorithm's update code, whatever its comments and types.
+    """Return a digest of each algorithm's update code, without its comments and types.
 
     Args:
-        supported: Names the modules of each algorithm.
+        supported: Supported releases, with the modules of each algorithm.
         packages: Folder that the release is installed in.
     """
     return {
@@ -364,15 +364,15 @@ def _digest_modules(modules: tuple[str, ...], packages: Path) -> str:
     for module in modules:
         path = packages / Path(*module.split(".")).with_suffix(".py")
         digest.update(module.encode())
-        if path.is_file():  # a module may be younger than the release
+        if path.is_file():  # the release may not have this module yet
             digest.update(normalize_source(path.read_text()).encode())
     return digest.hexdigest()[:12]
 
 
 def normalize_source(text: str) -> str:
-    """Return source without what no update depends on.
+    """Return source without the parts that no update depends on.
 
-    That is docstrings, comments, types, imports, and CleanRL's functions of the command line.
+    These are docstrings, comments, types, imports, and CleanRL's command line functions.
     """
     return ast.unparse(ast.fix_missing_locations(_MeaninglessPartRemover().visit(ast.parse(text))))
 

@@ -1,4 +1,4 @@
-"""The page of all stored histories: changed answers by release, and how long bugs stayed."""
+"""The page of all stored histories: changed answers by release, and lifetimes of bugs."""
 
 import dataclasses
 import statistics
@@ -88,7 +88,7 @@ class LibraryHistory:
         """Return the changed answers.
 
         Args:
-            follows_paper: Those that follow the paper before and after, and no others.
+            follows_paper: Return only those that follow the paper before and after; else the rest.
         """
         if self.history is None:
             return []
