@@ -1,13 +1,13 @@
-"""Accelerated trainings beside plain ones: is the update the same, and how much faster is it?
+"""Compares accelerated with plain trainings: is the update the same, and how much faster is it?
 
-`python benchmarks/accelerations.py --output docs/accelerations.json` measures each case that FILE
-does not hold yet, and stores it at once: the file has one case per line. `--markdown PAGE` writes
+`python benchmarks/accelerations.py --output docs/accelerations.json` measures each case that is
+not in FILE yet, and stores it at once: the file has one case per line. `--markdown PAGE` writes
 the table; `--report` measures nothing.
 
 Equality: lockstep training (same weights, transitions, minibatches and random numbers), and probes
-of single updates. Where probes cannot look into compiled code, weights of two real trainings with
-the same seed are compared. Speed: one process trains plainly and one accelerated, in turns of some
-environment steps each, so that both are slowed alike by whatever else the machine does.
+of single updates. If probes cannot look into compiled code, weights of two real trainings with the
+same seed are compared. Speed: a plain and an accelerated process train in turns of some environment
+steps each, so that other work on the machine slows both equally.
 """
 
 import argparse
@@ -43,13 +43,13 @@ CASES: tuple[tuple[str, str, str], ...] = (
 )
 """Framework, algorithm and acceleration."""
 UPDATES = {"compile": 10}
-"""Lockstep updates, where they are not as many as `MOST_UPDATES`."""
+"""Lockstep updates, where their number is not `MOST_UPDATES`."""
 MOST_UPDATES = 48
 ENV, RECIPE, SEED, THREADS = "Pendulum-v1", "original", 0, 1
 WARM_UP, PAIRS, STEPS_PER_TURN = 300, 7, 25
 """Environment steps before learning; pairs of turns; environment steps in each turn."""
 COMPILE_TURNS = 8
-"""Further turns that are not timed where code is compiled."""
+"""Further turns that are not timed if code is compiled."""
 ROLLOUT_STEPS = 512
 WEIGHT_COUNTS = (1, 2, 5, 10, 20, 48)
 """Updates of real trainings after which weights are compared."""
@@ -111,7 +111,7 @@ def measure_case(framework: str, algorithm: str, acceleration: str) -> dict[str,
 def compare_in_lockstep(framework: str, algorithm: str, acceleration: str) -> dict[str, Any]:
     """Train plain and accelerated updates in lockstep, and ask both the probes of one update.
 
-    It is done in a process of its own, as `parallax lockstep --json` is.
+    It runs in a separate process, as `parallax lockstep --json`.
     """
     updates = UPDATES.get(acceleration, MOST_UPDATES)
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +141,7 @@ def _compare_probes(
     framework: str, algorithm: str, acceleration: str, folder: Path
 ) -> dict[str, Any] | None:
     """Return the number of probes, and the names of those whose answers change."""
-    if acceleration == "compile":  # every probe would compile its networks anew
+    if acceleration == "compile":  # every probe would compile its networks again
         return None
     from parallax.harness.probes.baseline import load_report
     from parallax.harness.probes.catalogue import PROBES
@@ -213,7 +213,7 @@ def measure_speed(framework: str, algorithm: str, acceleration: str) -> dict[str
             for name in (NO_ACCELERATION, acceleration)
         ]
         first = [process.advance(begin)[0] for process in both]  # with compiling
-        for process in both:  # compiled code is compiled anew for a few of the first updates
+        for process in both:  # a few of the first updates compile again
             process.advance((COMPILE_TURNS if acceleration == "compile" else 1) * turn)
         pairs = []
         for number in range(PAIRS):
@@ -239,7 +239,7 @@ def measure_speed(framework: str, algorithm: str, acceleration: str) -> dict[str
 
 
 class TrainingProcess:
-    """A training in a process of its own that advances on request and waits in between."""
+    """A training in a separate process that advances on request and waits in between."""
 
     def __init__(self, framework: str, algorithm: str, acceleration: str) -> None:
         """Start the process; it trains nothing yet."""
@@ -263,7 +263,7 @@ class TrainingProcess:
         self._process.communicate()
 
     def advance(self, calls: int) -> tuple[float, float]:
-        """Train to the safe point that is `calls` later; return seconds and CPU seconds."""
+        """Train up to the `calls`-th next safe point; return seconds and CPU seconds."""
         seconds, cpu_seconds = self._request({"advance": calls})
         return seconds, cpu_seconds
 
@@ -281,7 +281,7 @@ class TrainingProcess:
 
 
 def train_in_turns(framework: str, algorithm: str, acceleration: str) -> None:
-    """Train in this process as lines on standard input tell."""
+    """Train in this process as requested by lines on standard input."""
     from parallax.envs.tasks import make_task_env
     from parallax.harness.contract.recipes import read_recipe
     from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
@@ -308,7 +308,7 @@ def train_in_turns(framework: str, algorithm: str, acceleration: str) -> None:
 
 
 def _choose_sizes(algorithm: str) -> dict[str, Any]:
-    """Return hyperparameters of the speed measurement that are not the recipe's."""
+    """Return hyperparameters of the speed measurement that differ from the recipe."""
     return {"rollout_steps": ROLLOUT_STEPS} if algorithm == "ppo" else {"learning_starts": WARM_UP}
 
 
@@ -368,7 +368,7 @@ def _read_cpu_name() -> str:
 
 
 def describe_equality(found: Mapping[str, Any]) -> str:
-    """Return whether the accelerated update is the same one, in words."""
+    """Return in words whether the accelerated update is the same."""
     updates, same = found["updates"], found["bit_equal_updates"]
     if found["equal"] and found["difference"] == 0:
         return f"bit-equal over {updates} updates"

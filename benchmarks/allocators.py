@@ -1,10 +1,10 @@
-"""CPU time of training with another memory allocator over that with the system's own.
+"""CPU time of training with another memory allocator, relative to the system's own.
 
     python benchmarks/allocators.py
 
-Each measurement is a process of its own that trains once, with one thread, and tells the CPU time
-of that alone, imports left out, and the hash of the weights. The two sides of a pair run one right
-after the other, and every other pair the other way round.
+Each measurement is a separate process that trains once, with one thread, and reports the CPU time
+of the training alone, without imports, and the hash of the weights. The two sides of a pair run one
+right after the other, in alternating order.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LEARNING_STARTS = 300
 
 
 def main() -> int:
-    """Measures all pairs, or one side when called by itself."""
+    """Measure all pairs, or one side when called by itself."""
     options = _parser().parse_args()
     if options.one:
         print(json.dumps(measure(options.frameworks[0], options.algorithm, options.env)))
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
-    """CPU seconds of one run in this process, without evaluations but the last, and its weights."""
+    """Return CPU seconds of one run in this process, with only the last evaluation, and weights."""
     import support
 
     from parallax.harness.contract.adapter import load_adapter

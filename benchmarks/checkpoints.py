@@ -1,12 +1,12 @@
-"""What keeping the state of a training costs, and what going on from it does.
+"""Costs of saving the state of a training, and of resuming from it.
 
     python benchmarks/checkpoints.py [transitions=100000,1000000] [batch=20000]
 
 A buffer of the size and types of Stable-Baselines3's for HalfCheetah, SAC's networks with Adam's
-moments, and as many new transitions between two checkpoints as `batch` says. Prints for each size:
-bytes and seconds of the first checkpoint, of the second, and of one around which the buffer wraps;
-seconds of reading it and laying it in; and the share of an interval of 20 minutes that the second
-takes. Times are this machine's, with whatever else it does.
+moments, and `batch` new transitions between two checkpoints. Prints for each size: bytes and
+seconds of the first checkpoint, of the second, and of one at which the buffer wraps around; seconds
+to read and restore it; and the share of an interval of 20 minutes that the second takes. Times
+depend on the machine and its other work.
 """
 
 import sys
@@ -30,7 +30,7 @@ INTERVAL = 20 * 60  # seconds
 
 
 def main(arguments: list[str]) -> None:
-    """Measures each size."""
+    """Measure each size."""
     given = dict(argument.split("=", 1) for argument in arguments)
     batch = int(given.get("batch", 20_000))
     for size in map(int, given.get("transitions", "100000,1000000").split(",")):
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def measure(size: int, batch: int, kept: CheckpointStore) -> None:
-    """Prints what a buffer of `size` transitions costs."""
+    """Print the costs of a buffer of `size` transitions."""
     parts = make(size)
     whole = make_checkpointable(parts)
     fill(parts["buffer"], size - batch)
@@ -58,7 +58,7 @@ def measure(size: int, batch: int, kept: CheckpointStore) -> None:
 
 
 def make(size: int) -> dict[str, Any]:
-    """What a training of SAC holds that is large."""
+    """Return the large parts of a training of SAC."""
     observation = Box(-np.inf, np.inf, (OBSERVATIONS,), np.float64)
     buffer = ReplayBuffer(size, observation, Box(-1, 1, (ACTIONS,), np.float32), device="cpu")
     sizes = [(OBSERVATIONS, 2 * ACTIONS), *[(OBSERVATIONS + ACTIONS, 1)] * 4]
@@ -75,7 +75,7 @@ def _mlp(inputs: int, outputs: int) -> torch.nn.Module:
 
 
 def fill(buffer: ReplayBuffer, rows: int) -> None:
-    """Writes `rows` transitions where the buffer would, and moves its position."""
+    """Write `rows` transitions where the buffer would, and move its position."""
     rng = np.random.default_rng(buffer.pos)
     where = np.arange(buffer.pos, buffer.pos + rows) % buffer.buffer_size
     for array in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):
@@ -85,7 +85,7 @@ def fill(buffer: ReplayBuffer, rows: int) -> None:
 
 
 def save(kept: CheckpointStore, state: Callable[[], Any], name: str) -> float:
-    """Keeps a state and prints what it took; returns the seconds."""
+    """Save a state and print what it took; return the seconds."""
     started = time.monotonic()
     saved = kept.save({}, state())
     seconds = time.monotonic() - started

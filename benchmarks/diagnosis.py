@@ -1,12 +1,12 @@
-"""How good the diagnosis is: faults found of planted ones, and false alarms on healthy runs.
+"""Accuracy of the diagnosis: how many planted faults it finds, and false alarms on healthy runs.
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
-    python benchmarks/diagnosis.py sabotage             frameworks' own code, set wrong
-    python benchmarks/diagnosis.py planted              faults in frameworks' own code, and without
+    python benchmarks/diagnosis.py sabotage             frameworks' own code, with wrong settings
+    python benchmarks/diagnosis.py planted              their own code, with and without faults
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
-    python benchmarks/diagnosis.py judge                the same runs, under the checks as they are
+    python benchmarks/diagnosis.py judge                the same runs, with the current checks
 
-Runs with an even seed are the half on which thresholds may be set; those with an odd seed judge.
+Thresholds may be tuned on runs with an even seed; runs with an odd seed are the test set.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 
 
 def main() -> None:
-    """Measures what is asked for."""
+    """Measure what the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=list(MODES))
     parser.add_argument("--seeds", type=int, default=2)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def faults(options: argparse.Namespace) -> None:
-    """Which faults their check finds, and whether it finds them in the healthy twin, too."""
+    """Print which faults their check finds, and whether it finds them in the healthy twin, too."""
     from faulty_programs.programs import PROGRAMS, TWINS
 
     names = {id(twin): name for name, twin in TWINS.items()}
@@ -78,7 +78,7 @@ def faults(options: argparse.Namespace) -> None:
 
 RATES = {"policy_learning_rate": 0.5, "critic_learning_rate": 0.5}
 SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    # words, check, algorithm, task, what is set
+    # words, check, algorithm, task, changed settings
     ("gamma=1", "no-discount", "dqn", "CartPole-v1", {"gamma": 1.0}),
     (
         "targets every 1500 steps",
@@ -122,11 +122,11 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("same-start", "", "dqn", "CartPole-v1", {"intervention": "same-start"}),
     ("no-timeout-bootstrap", "", "dqn", "CartPole-v1", {"intervention": "no-timeout-bootstrap"}),
 )
-"""Runs of frameworks with one thing wrong; an empty check is a change that none asks for."""
+"""Runs of frameworks with one thing wrong; an empty check means that none looks for it."""
 
 
 def sabotage(options: argparse.Namespace) -> None:
-    """Which frameworks' runs that are set wrong are found out by their check."""
+    """Print which wrong settings of frameworks' runs are found by their check."""
     from parallax.harness.contract.fields import SpecError
 
     counts: dict[str, list[bool]] = collections.defaultdict(list)
@@ -158,7 +158,7 @@ def sabotage(options: argparse.Namespace) -> None:
 
 
 def planted(options: argparse.Namespace) -> None:
-    """Which faults in frameworks' own code their check finds, and what it says without them."""
+    """Print which faults in frameworks' code their check finds, and its findings without them."""
     from diagnosis_planted import PLANTED, intervention
 
     chosen = [
@@ -205,7 +205,7 @@ def planted(options: argparse.Namespace) -> None:
 
 
 def _watched(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
-    """What a short run is told, by id."""
+    """Return the findings of a short run, by id."""
     steps = PLANTED_STEPS.get(setting[1], 1200)
     with tempfile.TemporaryDirectory() as folder:
         where = *setting, seed, Path(folder), "on"
@@ -216,13 +216,13 @@ def _watched(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, 
 
 
 def healthy(options: argparse.Namespace) -> None:
-    """Trains healthy runs and keeps what their checks were shown; those there are stay."""
+    """Train healthy runs and save the signals of their checks; skip runs that are saved already."""
     import diagnosis_recorder as recorder
 
     from parallax.harness.contract.fields import SpecError
 
     options.keep.mkdir(parents=True, exist_ok=True)
-    # In mixed order, so that what there is by now stands for all.
+    # In random order, so that the runs so far represent all of them.
     pairs = _healthy(options)
     random.Random(0).shuffle(pairs)
     for setting, seed in pairs:
@@ -265,7 +265,7 @@ def _healthy(options: argparse.Namespace) -> list[tuple[Setting, int]]:
 
 
 def judge(options: argparse.Namespace) -> None:
-    """False alarms per healthy run, by today's checks and thresholds, of what was kept."""
+    """Print false alarms per saved healthy run, with the current checks and thresholds."""
     import diagnosis_recorder as recorder
 
     alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}

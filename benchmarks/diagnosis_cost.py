@@ -1,7 +1,7 @@
-"""What the diagnosis costs: CPU time of trainings that it watches, and its own part of it.
+"""Cost of the diagnosis: CPU time of trainings that it watches, and its own share of it.
 
-    python benchmarks/diagnosis_cost.py cost --repeats 6     watched over not watched
-    python benchmarks/diagnosis_cost.py share                its own share of the time of a training
+    python benchmarks/diagnosis_cost.py cost --repeats 6     ratio of watched to unwatched trainings
+    python benchmarks/diagnosis_cost.py share                its own share of a training's time
 
 Each framework and algorithm on one task.
 """
@@ -19,11 +19,11 @@ import diagnosis_seams
 from diagnosis_runs import ALGORITHMS, FRAMEWORKS, TASKS, Setting, settings, watched_run
 
 COST_STEPS = {"ppo": 12_288, "dqn": 8000, "sac": 3000, "td3": 4000, "ddpg": 4000}
-"""Of some ten CPU seconds each."""
+"""Steps that take about ten CPU seconds each."""
 
 
 def main() -> None:
-    """Measures what is asked for."""
+    """Measure what the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["cost", "share"])
     parser.add_argument("--steps", type=int, default=0, help="by algorithm without")
@@ -42,11 +42,11 @@ def main() -> None:
 
 
 def cost(options: argparse.Namespace) -> None:
-    """CPU time of watched runs over that of runs that are not, both of a pair at the same time.
+    """Print the ratio of the CPU times of watched and unwatched runs, which run at the same time.
 
-    Each has a core to itself: what else slows the machine slows both. One after the other, the
-    interval of six pairs was ten times as wide as what is to be seen. Of two pairs, between which
-    the cores are changed over, one number is made: what one core is faster by cancels.
+    Each has its own core, so that other work on the machine slows both. When they ran one after
+    the other, the interval of six pairs was ten times as wide as the effect. Two pairs with swapped
+    cores make one number, so that different speeds of the cores cancel.
     """
     import numpy as np
     from scipy import stats
@@ -76,7 +76,7 @@ def cost(options: argparse.Namespace) -> None:
 
 
 def _side_by_side(setting: Setting, steps: int, cores: dict[str, int]) -> tuple[float, float]:
-    """CPU seconds of a training without and with the checks, each on its own core."""
+    """Return CPU seconds of a training without and with the checks, each on its own core."""
     context = multiprocessing.get_context("spawn")
     ready, told = context.Barrier(2, timeout=300), context.SimpleQueue()
     runs = [
@@ -104,7 +104,7 @@ def _timed(setting: Setting, steps: int, mode: str, core: int, ready: Any, told:
 
 
 def share(options: argparse.Namespace) -> None:
-    """The time spent in the diagnosis' own code over that of the rest of the training."""
+    """Print the time spent in the diagnosis' own code relative to the rest of the training."""
     print(f"{'':<40}{'training s':>11}{'share %':>9}{'step µs':>9}{'look ms':>9}{'looks':>7}")
     for framework, algorithm, task in options.settings:
         found = []

@@ -1,8 +1,8 @@
 """Faults in the frameworks' own code, and which check should find each.
 
-A mutant is named by its operator and by a piece of what it changes, since numbers follow from
-upstream's version; `parallax intervention list --kind mutants --frameworks F --algorithms A --all`
-shows them all.
+A mutant is named by its operator and a part of the text that it changes, since its number depends
+on upstream's version; `parallax intervention list --kind mutants --frameworks F --algorithms A
+--all` shows them all.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ class Planted:
     """One fault.
 
     Attributes:
-        framework: Whose code.
-        algorithm: That learns by it.
-        words: What is wrong.
-        check: That should find it; several are joined by `|`, and any of them counts.
-        operator: Of the mutant; empty where `piece` is an intervention of the catalogue.
-        piece: Of the text that is replaced, or the intervention's name.
-        nth: Which of those that fit, from 0.
-        task: Another one than the algorithm's first.
+        framework: Framework whose code it changes.
+        algorithm: Algorithm that uses this code.
+        words: Description of the fault.
+        check: Check that should find it; several are joined by `|`, and any of them counts.
+        operator: Operator of the mutant; empty if `piece` is an intervention of the catalogue.
+        piece: Part of the text that is replaced, or the intervention's name.
+        nth: Which of the matching mutants, from 0.
+        task: Task, if not the algorithm's first one.
     """
 
     framework: str
@@ -139,7 +139,7 @@ PLANTED = tuple(
 
 
 def intervention(one: Planted) -> str:
-    """Its name on the command line."""
+    """Return its name on the command line."""
     if not one.operator:
         return one.piece
     from parallax.harness.contract.adapter import load_adapter

@@ -1,6 +1,6 @@
-"""A check that finds nothing and keeps what all checks are shown, so that they can be asked again.
+"""A check that finds nothing and saves the signals of all checks, so that these can run again.
 
-Signals of a whole run are some hundred copies that share their numbers, a megabyte or so packed.
+Signals of a whole run are about a hundred copies that share their numbers, about 1 MB compressed.
 """
 
 import copy
@@ -18,7 +18,7 @@ SHOWN: list[TrainingSignals] = []
 
 
 def keep(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Keeps a copy of what there is at this look."""
+    """Save a copy of the signals at this check."""
     SHOWN.append(
         dataclasses.replace(
             signals,
@@ -48,21 +48,21 @@ RECORDER = DiagnosisCheck(
 
 
 def save(path: Path, about: dict[str, object]) -> None:
-    """Writes what was shown since the last time."""
+    """Write the signals since the last call."""
     with gzip.open(path, "wb", compresslevel=3) as file:
         pickle.dump((about, SHOWN), file)
     SHOWN.clear()
 
 
 def saved(folder: Path) -> Iterator[tuple[dict[str, object], list[TrainingSignals]]]:
-    """What was written there by `save`, in the order of names."""
+    """Yield what `save` wrote to a folder, in the order of names."""
     for path in sorted(folder.glob("*.pickle.gz")):
         with gzip.open(path, "rb") as file:
             yield pickle.load(file)
 
 
 def asked_again(shown: list[TrainingSignals]) -> dict[str, tuple[str, int, str]]:
-    """Level, first step and words of what today's checks find in it, by id."""
+    """Return level, first step and text of the current checks' findings in signals, by id."""
     found: dict[str, tuple[str, int, str]] = {}
     facts = shown[0].facts if shown else None
     for check in load_own_checks():

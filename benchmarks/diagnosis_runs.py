@@ -1,4 +1,4 @@
-"""Short trainings that are known to learn, which what measures the diagnosis watches."""
+"""Short trainings that are known to learn, for measurements of the diagnosis."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ TASKS = {
     "continuous": ("InvertedPendulum-v4", "Pendulum-v1", "Reacher-v4"),
     "discrete": ("CartPole-v1",),
 }
-"""The first for all, the others in turn."""
+"""The first is for all algorithms, the others are used in turn."""
 
 STEPS = {"ppo": 3072, "dqn": 1600}
 SOUND: dict[str, Any] = {
@@ -67,14 +67,14 @@ def watched_run(
     period: int | None = None,
     changes: dict[str, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """One run with values that are known to learn within few steps."""
+    """Train one run with values that are known to learn within few steps."""
     import support
 
     from parallax.harness.conformance.trainings import make_base_hyperparameters
 
     also: dict[str, Any] = {"extra_checks": ("diagnosis_recorder:RECORDER",)} if recorded else {}
     also |= {"period": period} if period else {}
-    if recorded:  # as many looks as a longer run has by now
+    if recorded:  # as many checks as in a longer run
         also["period"] = STEPS.get(algorithm, 1200) // 40
     steps = steps or STEPS.get(algorithm, 1200)
     values = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
@@ -105,7 +105,7 @@ def watched_run(
 
 
 def settings(frameworks: Collection[str], algorithms: Collection[str]) -> list[Setting]:
-    """Two tasks for each framework and algorithm; for continuous actions the second ones vary."""
+    """Return two tasks for each framework and algorithm; continuous second tasks vary."""
     from parallax.harness.contract.algorithms import ALGORITHMS as KNOWN
 
     found = []

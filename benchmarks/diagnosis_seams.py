@@ -1,6 +1,6 @@
-"""Clocks at every place where a training passes through the diagnosis.
+"""Clocks at all calls from a training into the diagnosis.
 
-What the hooks of PyTorch cost by themselves is not seen here; a pair of runs shows it.
+They do not include the cost of PyTorch's hooks themselves; a pair of runs shows it.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from share import Seams, cost_of_a_seam
 
 __all__ = ["CLOCK", "Seams", "placed", "summary"]
 
-CLOCK = time.thread_time_ns  # of this thread's CPU, as other work shares the processors
+CLOCK = time.thread_time_ns  # CPU time of this thread, as other work shares the processors
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 _OFTEN = ("step", "transition", "metrics", "layer", "optimizer")
@@ -21,7 +21,7 @@ _SELDOM = ("act", "window", "keep", "end")
 
 @contextlib.contextmanager
 def placed(seams: Seams) -> Iterator[None]:
-    """Within, trainings are timed."""
+    """Time trainings within the context."""
     import parallax.adapters.torch_common.watch as watch
     from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.diagnosis.engine import DiagnosisEngine
@@ -59,13 +59,13 @@ def placed(seams: Seams) -> Iterator[None]:
 
 
 def summary(seams: Seams, steps: int) -> dict[str, float]:
-    """Shares and means; of what is called often the cost of the clock is taken off."""
+    """Return shares and means; for frequent calls the cost of the clock is subtracted."""
     clock = cost_of_a_seam(CLOCK)
     often = {
         name: max(seams.seconds(name) - clock * len(seams.calls[name]), 0.0) for name in _OFTEN
     }
     seldom = {name: sum(seams.calls[name]) / 1e9 for name in _SELDOM}
-    training = sum(seams.calls["train"]) / 1e9  # without what is in other seams
+    training = sum(seams.calls["train"]) / 1e9  # without the time of other seams
     training -= clock * sum(len(seams.calls[name]) for name in _OFTEN)
     ours = sum(often.values()) + sum(seldom.values())
     looks = max(len(seams.calls["act"]), 1)

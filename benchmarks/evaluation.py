@@ -1,16 +1,16 @@
-"""CPU time of an evaluation, beside what SB3 ships and what the physics alone costs.
+"""CPU time of an evaluation, compared with SB3's own and with the physics alone.
 
 In one run, with the same untrained SB3 model, task and initial states, on one thread:
 
 - `evaluate_policy` of Stable-Baselines3 with one environment;
 - `parallax.harness.train.evaluation.evaluate_greedy_policy` with SB3's policy called directly, and
 with `model.predict`;
-- the floor, `mujoco.rollout`, which repeats the actions of our episodes without a policy, where
-  the task is one of MuJoCo's.
+- for MuJoCo tasks the lower bound, `mujoco.rollout`, which repeats the actions of our episodes
+  without a policy.
 
-The sides alternate, and ratios are taken round by round. Usage:
-`python benchmarks/evaluation.py --env HalfCheetah-v4 --episodes 30 --repeats 5`; for choices
-`--env CartPole-v1 --algorithm DQN`.
+The sides alternate, and ratios are computed within each repeat. Usage:
+`python benchmarks/evaluation.py --env HalfCheetah-v4 --episodes 30 --repeats 5`; for discrete
+actions `--env CartPole-v1 --algorithm DQN`.
 """
 
 import argparse
@@ -55,12 +55,12 @@ class SeededResets(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seeds = itertools.cycle(seeds)
 
     def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
+        """Start an episode."""
         return self.env.reset(seed=next(self._seeds))
 
 
 def main() -> None:
-    """Measures and prints the table."""
+    """Measure and print the table."""
     options = _parser().parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def report(rounds: Sequence[dict[str, float]]) -> None:
-    """Prints times and ratios."""
+    """Print times and ratios."""
     print("\nCPU time of a step, microseconds")
     for name in rounds[0]:
         _row(name, [times[name] for times in rounds])
@@ -107,7 +107,7 @@ def report(rounds: Sequence[dict[str, float]]) -> None:
 
 
 def build(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
-    """An untrained model."""
+    """Return an untrained model."""
     arguments: dict[str, Any] = {} if algorithm == "PPO" else {"buffer_size": 1}
     model: BaseAlgorithm = getattr(stable_baselines3, algorithm)(
         "MlpPolicy",
@@ -121,12 +121,12 @@ def build(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
 
 
 def predict(model: BaseAlgorithm) -> Policy:
-    """The policy through SB3's interface, which checks and converts on every call."""
+    """Return the policy through SB3's interface, which checks and converts on every call."""
     return lambda observations: model.predict(observations, deterministic=True)[0]
 
 
 def forward(model: BaseAlgorithm) -> Policy:
-    """The same computation on SB3's policy itself, without checks."""
+    """Return the same computation on SB3's policy itself, without checks."""
     policy: Any = model.policy
     policy.set_training_mode(False)
     discrete = isinstance(policy.action_space, gymnasium.spaces.Discrete)
@@ -147,7 +147,7 @@ def forward(model: BaseAlgorithm) -> Policy:
 def recorded(
     policy: Policy, env_id: str, seeds: Sequence[int]
 ) -> tuple[NDArray[np.float32], EvaluationResult]:
-    """Our evaluation with the actions taken, float32[steps, N, actions]."""
+    """Return our evaluation and its actions, float32[steps, N, actions]."""
     actions = []
 
     def recording(observations: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -159,7 +159,7 @@ def recorded(
 
 
 def evaluate_policy_side(model: BaseAlgorithm, env_id: str, seeds: Sequence[int]) -> Side:
-    """Stable-Baselines3's evaluation."""
+    """Return Stable-Baselines3's evaluation."""
 
     def side() -> float:
         env = Monitor(SeededResets(make_task_env(env_id), seeds))
@@ -174,7 +174,7 @@ def evaluate_policy_side(model: BaseAlgorithm, env_id: str, seeds: Sequence[int]
 def evaluate_policy_returns(
     model: BaseAlgorithm, env_id: str, seeds: Sequence[int]
 ) -> Sequence[float]:
-    """Returns of Stable-Baselines3's evaluation."""
+    """Return the episode returns of Stable-Baselines3's evaluation."""
     env = Monitor(SeededResets(make_task_env(env_id), seeds))
     returns, _ = evaluate_policy(model, env, len(seeds), return_episode_rewards=True)
     assert isinstance(returns, list)
@@ -182,7 +182,7 @@ def evaluate_policy_returns(
 
 
 def our_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
-    """The harness' evaluation."""
+    """Return the harness' evaluation."""
     env = make_batched_env(env_id, len(seeds))
 
     def side() -> float:
@@ -196,7 +196,7 @@ def our_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
 def floor_side(
     env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], lengths: NDArray[np.int64]
 ) -> Side:
-    """The physics steps of the same episodes, in C++ on the calling thread."""
+    """Return the physics steps of the same episodes, in C++ on the calling thread."""
     env = make_task_env(env_id)
     simulator: Any = env.unwrapped
     model, full = simulator.model, mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -221,7 +221,7 @@ def floor_side(
 def equals_gymnasium(
     env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], evaluation: EvaluationResult
 ) -> bool:
-    """Whether the same actions give the same returns and lengths in Gymnasium's environments."""
+    """Return whether the actions give the same returns and lengths in Gymnasium's environments."""
     rows = iter(actions)
     reference = evaluate_greedy_policy(
         lambda _: next(rows), GymnasiumBatchedEnv([make_task_env(env_id) for _ in seeds]), seeds
@@ -232,8 +232,8 @@ def equals_gymnasium(
 
 
 def is_raw(env_id: str) -> bool:
-    """Whether the task is stepped without its Gymnasium class."""
-    late = is_minatar_game(env_id) or env_id == PARKING_ENV_ID  # registered when they are made
+    """Return whether the task is stepped without its Gymnasium class."""
+    late = is_minatar_game(env_id) or env_id == PARKING_ENV_ID  # registered only when they are made
     return not late and find_mujoco_task(gymnasium.spec(env_id)) is not None
 
 

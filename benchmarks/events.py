@@ -1,11 +1,11 @@
-"""What events cost, by who wants to know of them.
+"""Cost of events, by their subscribers.
 
     python benchmarks/events.py
 
 One environment step of a task that does nothing, and one step of Adam on a small network, in one
 process: instructions of Python's virtual machine, which are counted and the same each time, and
-nanoseconds of processor time, the least of `--repeats` loops. The cases take turns, so that other
-work on the machine disturbs all alike.
+nanoseconds of processor time, the minimum of `--repeats` loops. The cases take turns, so that other
+work on the machine affects all equally.
 """
 
 import argparse
@@ -29,29 +29,29 @@ from parallax.harness.contract.events import (
     TrainingEvents,
 )
 
-SECONDS = 0.02  # that one loop takes, about
+SECONDS = 0.02  # approximate time of one loop
 
 
 class Idle(gymnasium.Env):
     """A task that does nothing."""
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
-        """The same each time."""
+        """Return the same each time."""
         return 0, 0.0, False, False, {}
 
 
 class Counter:
-    """The least that counts steps."""
+    """Minimal counter of steps."""
 
     steps = 0
 
     def count(self) -> None:
-        """Counts one."""
+        """Count one step."""
         self.steps += 1
 
 
 def main() -> None:
-    """Prints two tables."""
+    """Print two tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=100)
     repeats = parser.parse_args().repeats
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def environments() -> list[tuple[str, Callable[[], object], Callable]]:
-    """What is measured, the first being what the others are compared with."""
+    """Return the measured cases; the others are compared with the first."""
     measured = [("hook that counts, no events", StepHook(Idle(), Counter().count))]
     for subscribers in (0, 1, 3):
         events = subscribed(subscribers, EnvStep)
@@ -72,7 +72,7 @@ def environments() -> list[tuple[str, Callable[[], object], Callable]]:
 
 
 def optimisers() -> list[tuple[str, Callable[[], object], Callable]]:
-    """The same for what torch tells of."""
+    """Return the same for events of torch."""
     layer = torch.nn.Linear(8, 8)
     adam = torch.optim.Adam(layer.parameters())
     inputs = torch.ones(16, 8)
@@ -95,7 +95,7 @@ def optimisers() -> list[tuple[str, Callable[[], object], Callable]]:
 
 
 def subscribed(count: int, *kinds: type) -> TrainingEvents:
-    """Events with so many subscribers for each kind, who do nothing."""
+    """Return events with `count` subscribers for each kind, which do nothing."""
     events = TrainingEvents()
     for kind in kinds * count:
         events.subscribe(kind, lambda event: None)
@@ -103,10 +103,10 @@ def subscribed(count: int, *kinds: type) -> TrainingEvents:
 
 
 def table(title: str, cases: list, repeats: int) -> None:
-    """Prints one row per case."""
+    """Print one row per case."""
     print(f"{title:34}{'instructions':>13}{'ratio':>8}{'ns':>9}{'ratio':>8}{'more ns':>9}")
     for _, call, _ in cases:
-        call()  # what is made once is no cost per step
+        call()  # one-off work is not a cost per step
     counted = [inside(context, lambda call=call: instructions(call)) for _, call, context in cases]
     number = round(SECONDS / seconds(cases[0][1], 10))
     rounds = [
@@ -122,18 +122,18 @@ def table(title: str, cases: list, repeats: int) -> None:
 
 
 def inside(context: Callable, work: Callable[[], float]) -> float:
-    """What `work` gives within a context that is new."""
+    """Return the result of `work` within a new context."""
     with context():
         return work()
 
 
 def seconds(call: Callable[[], object], number: int) -> float:
-    """Processor time of one call."""
+    """Return the processor time of one call."""
     return timeit.timeit(call, number=number, timer=time.thread_time) / number
 
 
 def instructions(call: Callable[[], object]) -> int:
-    """Instructions of Python's virtual machine in one call."""
+    """Count the instructions of Python's virtual machine in one call."""
     count = 0
 
     def trace(frame: object, event: str, argument: object) -> object:

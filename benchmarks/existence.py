@@ -1,10 +1,10 @@
-"""How often differences are said to exist, in studies with and without any.
+"""Rates at which differences are detected, in studies with and without any.
 
     python benchmarks/existence.py
 
 prints the table in docs/reference/simulations.md: 32 settings of 3 frameworks with 5 seeds each,
-and the rate at which some pair is significant after Holm's correction (what was asked for before),
-and at which more pairs are significant one by one than in made-up studies.
+and the rate at which some pair is significant after Holm's correction (the former rule), and at
+which more pairs are significant without correction than in simulated studies.
 """
 
 import argparse
@@ -33,27 +33,27 @@ Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def normal(rng: np.random.Generator, framework: int) -> np.ndarray:
-    """The same deviation for all."""
+    """Draw with the same standard deviation for all."""
     return rng.normal(0, 1, SEEDS)
 
 
 def unequal(rng: np.random.Generator, framework: int) -> np.ndarray:
-    """Deviations of 1, 2 and 4."""
+    """Draw with standard deviations of 1, 2 and 4."""
     return rng.normal(0, 2.0**framework, SEEDS)
 
 
 def skewed(rng: np.random.Generator, framework: int) -> np.ndarray:
-    """A long lower tail."""
+    """Draw with a long lower tail."""
     return -rng.lognormal(0, 1, SEEDS)
 
 
 def two_humped(rng: np.random.Generator, framework: int) -> np.ndarray:
-    """A run in five fails."""
+    """Draw with one run in five that fails."""
     return np.where(rng.random(SEEDS) < 0.2, 0, 10) + rng.normal(0, 1, SEEDS)
 
 
 def shifted(rng: np.random.Generator, framework: int) -> np.ndarray:
-    """The third framework is apart by a deviation."""
+    """Draw with the third framework one standard deviation apart."""
     return rng.normal(framework == 2, 1, SEEDS)
 
 
@@ -67,7 +67,7 @@ CASES: dict[str, Draw] = {
 
 
 def study(draw: Draw, rng: np.random.Generator) -> list[list[ScoreGroup]]:
-    """The groups of each setting."""
+    """Return the groups of each setting."""
     cells = [StudyCell("s", f"task {i}", "ppo", "original", "") for i in range(SETTINGS)]
     return [[_group(cell, k, draw(rng, k)) for k in range(3)] for cell in cells]
 
@@ -80,7 +80,7 @@ def _group(cell: StudyCell, framework: int, scores: np.ndarray) -> ScoreGroup:
 
 
 def rejected(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
-    """Whether Holm's correction and the count find something."""
+    """Return whether Holm's correction and the count find a difference."""
     pairs = [(groups[i], groups[j]) for groups in settings for i, j in PAIRS]
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     p = pairwise.compute_two_sided_p(pairwise.compute_contrast([first], [second]))
@@ -89,7 +89,7 @@ def rejected(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
 
 
 def main() -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=600)
     repeats = parser.parse_args().repeats

@@ -1,12 +1,12 @@
-"""How often two frameworks that differ by the margin or more are called equivalent.
+"""Rates at which two frameworks that differ by the margin or more are called equivalent.
 
     python benchmarks/false_equivalence.py
 
 prints the table in docs/reference/simulations.md: for each shape of returns and number of seeds the
-rate by two one-sided tests alone, as they were used before, and by the rule, which also bounds what
-runs that were not seen could make of the means. Each case has a difference of at least the margin.
-Then, for the same cases, the rate at any of several looks: without precaution, and by the rule for
-stopping, which holds the same bound.
+rate by two one-sided tests alone, the former rule, and by the rule, which also bounds the effect of
+possible unobserved failures on the means. Each case has a difference of at least the margin.
+Then, for the same cases, the rate at any of several checks: without correction, and by the stopping
+rule, which has the same bound.
 """
 
 import argparse
@@ -35,7 +35,7 @@ OPTIONS = VerdictOptions()
 SEEDS = (3, 5, 10, 20, 30, 40, 60)
 PLANS = (SequentialSchedule(5, 30), SequentialSchedule(10, 60), SequentialSchedule(20, 120))
 LEVEL = 0.05
-# The same p-values of equivalence, without the permutations that "different" would ask for.
+# The same p-values of equivalence, without the permutations that "different" would need.
 QUICK = dataclasses.replace(OPTIONS, alpha=1e-300)
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -46,7 +46,7 @@ class Case:
     """Two frameworks whose true means are at least the margin apart.
 
     Attributes:
-        name: What they are like.
+        name: Description of the two.
         first: Draws returns of a number of runs.
         second: The same for the other.
     """
@@ -57,30 +57,30 @@ class Case:
 
 
 def normal(mean: float, sd: float) -> Draw:
-    """Normal returns."""
+    """Draw normal returns."""
     return lambda rng, n: rng.normal(mean, sd, n)
 
 
 def failing(rate: float, good: float = 1000.0, bad: float = 5.0, noise: float = 0.0) -> Draw:
-    """Runs that reach `good`, but for a share that ends at `bad`."""
+    """Draw runs that reach `good`, except for a share that ends at `bad`."""
     return lambda rng, n: (
         np.where(rng.random(n) < rate, bad, good) - np.abs(rng.normal(0, 1, n)) * noise
     )
 
 
 def below(top: float, mean_loss: float, shape: float) -> Draw:
-    """Most near the top, with a long lognormal tail below; none under 0."""
+    """Draw returns near the top with a long lognormal tail below, none under 0."""
     scale = mean_loss / np.exp(shape**2 / 2)
     return lambda rng, n: np.maximum(0.0, top - scale * rng.lognormal(0, shape, n))
 
 
 def constant(value: float) -> Draw:
-    """The same return each time."""
+    """Draw the same return each time."""
     return lambda _, n: np.full(n, value)
 
 
 def cases(margin: float) -> tuple[Case, ...]:
-    """Every case, from the usual to the nasty."""
+    """Return every case, from the usual to the difficult."""
     steady = constant(1000.0)
     best = failing(0.0, noise=10)
     return (
@@ -102,7 +102,7 @@ def cases(margin: float) -> tuple[Case, ...]:
 
 
 def alike() -> tuple[Case, ...]:
-    """Frameworks that are the same, or nearly: what the bound costs."""
+    """Return cases without a difference, or a small one, which show the cost of the bound."""
     steady, wide = failing(0.0, 960.0, noise=20), normal(800, 60)
     return (
         Case("no difference, constant", constant(1000.0), constant(1000.0)),
@@ -114,13 +114,13 @@ def alike() -> tuple[Case, ...]:
 
 
 def group(name: str, scores: np.ndarray) -> ScoreGroup:
-    """A framework's scores."""
+    """Return a framework's scores."""
     n = len(scores)
     return ScoreGroup(CELL, name, compute_moments(scores), 0.0, scores, (), n, n, (1,))
 
 
 def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
-    """Share called equivalent by two one-sided tests alone, and by the rule."""
+    """Return the share called equivalent by two one-sided tests alone, and by the rule."""
     rng = np.random.default_rng((n, zlib.crc32(case.name.encode())))
     before = after = 0
     for _ in range(repeats):
@@ -140,7 +140,7 @@ def _alone(first: ScoreGroup, second: ScoreGroup) -> float:
 
 
 def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[float, float]:
-    """Share called equivalent at some look: by the tests alone at each, and by the rule."""
+    """Return the share called equivalent at any check: by the tests alone, and by the rule."""
     rng = np.random.default_rng((looks.max_seeds, zlib.crc32(case.name.encode())))
     before = after = 0
     for _ in range(repeats):
@@ -155,7 +155,7 @@ def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[floa
 
 
 def main() -> int:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=2_000)
     parser.add_argument("--looks", type=int, default=300, help="pairs looked at repeatedly")
@@ -184,7 +184,7 @@ def _print(
     heads: Sequence[str],
     repeats: int,
 ) -> float:
-    """Prints a table, and returns the largest rate of a false word by the rule."""
+    """Print a table, and return the largest rate of false equivalence by the rule."""
     margin = compute_margin((group("a", np.ones(2)),), OPTIONS).size
     print(f"| returns | {' | '.join(heads)} |")
     print(f"|{'---|' * (len(heads) + 1)}")

@@ -11,7 +11,7 @@ THRESHOLDS = np.linspace(0, 2, 81)
 
 
 def make_scores() -> dict[str, np.ndarray]:
-    """float[seeds, tasks] per implementation: normal, with some runs near zero."""
+    """Return float[seeds, tasks] per implementation: normal, with some runs near zero."""
     rng = np.random.default_rng(2026)
     scores = {}
     for i in range(IMPLEMENTATIONS):
@@ -22,7 +22,7 @@ def make_scores() -> dict[str, np.ndarray]:
 
 
 def measure(work: Callable[[], tuple[np.ndarray, ...]], repeats: int) -> dict[str, Any]:
-    """Median time over repeats, the numbers, and whether all calls give the same bits."""
+    """Return the median time over repeats, the numbers, and whether all calls are bit-equal."""
     walls, cpus, results = [], [], []
     for _ in range(repeats):
         wall, cpu = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""How often the 95% intervals for a mean hold the true mean, by method, data and seeds.
+"""Coverage of the 95% intervals for a mean, by method, data and seeds.
 
     python benchmarks/interval_coverage.py
 
@@ -23,17 +23,17 @@ Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Normal returns."""
+    """Draw normal returns."""
     return rng.normal(size=shape)
 
 
 def skewed(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Most runs near the best return, a tail of weak ones: a mirrored lognormal (sigma 1)."""
+    """Draw most runs near the best return, with a weak tail: a mirrored lognormal (sigma 1)."""
     return np.exp(0.5) - rng.lognormal(size=shape)
 
 
 def two_humped(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Four runs in five learn, about 1000 +- 50; the fifth stays at about 100 +- 50."""
+    """Draw four runs in five that learn, about 1000 +- 50; the fifth stays at about 100 +- 50."""
     learned = rng.random(shape) < 0.8
     return np.where(learned, 1000.0, 100.0) - 820 + rng.normal(0, 50, size=shape)
 
@@ -42,7 +42,7 @@ CASES: dict[str, Draw] = {"normal": normal, "skewed": skewed, "two-humped": two_
 
 
 def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tuple[float, float]:
-    """Share of intervals that hold the true mean, which is 0, and their mean width.
+    """Return the share of intervals that contain the true mean, 0, and their mean width.
 
     Args:
         draw: Source of samples with mean 0.
@@ -62,7 +62,7 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
 
 
 def rows(repeats: int) -> list[str]:
-    """The table, a Markdown row at a time."""
+    """Return the rows of the Markdown table."""
     lines = [
         f"| returns | seeds | {' | '.join(f'`{method}`' for method in INTERVAL_METHODS)} |",
         f"|---|---|{'---|' * len(INTERVAL_METHODS)}",
@@ -81,7 +81,7 @@ def rows(repeats: int) -> list[str]:
 
 
 def main() -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10_000)
     print("\n".join(rows(parser.parse_args().repeats)))

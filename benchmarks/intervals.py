@@ -1,8 +1,8 @@
-"""CPU time of aggregates and performance profiles with intervals, beside rliable.
+"""CPU time of aggregates and performance profiles with intervals, compared with rliable.
 
 Both sides get the same scores of 9 implementations, 5 seeds x 8 tasks, in the same run, on one
-thread each, in processes of their own. rliable 1.2.0 needs pandas < 3 and arch 7, so it has a
-virtual environment of its own:
+thread each, in separate processes. rliable 1.2.0 needs pandas < 3 and arch 7, so it has its own
+virtual environment:
 
     python3.11 -m venv rliable-venv
     rliable-venv/bin/pip install "rliable==1.2.0" "pandas<3" "arch>=7,<8"
@@ -39,7 +39,7 @@ Side = dict[str, dict[str, Any]]
 
 
 def main() -> int:
-    """Measures both sides and prints the comparison."""
+    """Measure both sides and print the comparison."""
     options = _parser().parse_args()
     if options.ours:
         Path(options.ours).write_text(json.dumps(ours(options.resamples)))
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def ours(resamples: int) -> Side:
-    """Times and numbers of our side, with brackets for the ends."""
+    """Return times and numbers of our side, with brackets for the ends."""
     work = _work(resamples)
     found = {name: measure(lambda call=call: call(0.95), 5) for name, call in work.items()}
     error = np.sqrt(2 * 0.025 * 0.975 / resamples)
@@ -83,7 +83,7 @@ def _work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
 
 
 def report(own: Side, theirs: Side, resamples: int) -> None:
-    """Prints the comparison as a Markdown table."""
+    """Print the comparison as a Markdown table."""
     print(
         f"{IMPLEMENTATIONS} implementations x ({SEEDS} seeds x {TASKS} tasks), {resamples:,} "
         f"resamples; profiles at {len(THRESHOLDS)} thresholds\n\n"

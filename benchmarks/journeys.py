@@ -5,9 +5,9 @@
     python benchmarks/journeys.py report    # from run folders to the page
     python benchmarks/journeys.py probe     # from a question to its answer, without the worker
 
-Counted are calls of functions of this project, in the process that was started; importing a
-module is none, and neither are the calls that it makes. A re-entry is a pair of modules (A, B)
-where A calls B although B was entered before A.
+It counts calls of functions of this project in the process that was started, without imports and
+the calls that they make. A re-entry is a pair of modules (A, B) where A calls B although B was
+entered before A.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Journey:
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         """Record a call; for `sys.setprofile`."""
-        # Importing passes through bodies of modules and classes, and what dataclasses generate.
+        # Importing runs bodies of modules and classes, and code that dataclasses generate.
         code = frame.f_code
         if (
             event != "call"
@@ -65,7 +65,7 @@ class Journey:
     def reentries(self) -> list[tuple[str, str]]:
         """Calls from a module into one that was entered before it."""
         order = {module: number for number, module in enumerate(self.modules)}
-        # A caller that was running before the journey began is in no call, and comes first.
+        # A caller that was running before the journey began has no call in it, and comes first.
         return sorted((a, b) for a, b in self.calls if order.get(a, -1) > order[b])
 
 
@@ -146,7 +146,7 @@ def probe(folder: Path, journey: Journey) -> None:
     """From a question to its answer."""
     from parallax.harness.cli.main import main
 
-    # Tables of probes are made by calls while modules are imported, which are no part of this.
+    # Modules call functions to make tables of probes while they are imported: not counted.
     importlib.import_module("parallax.harness.cli.probe")
     with record_calls(journey):
         main(["probe", "--frameworks", "sb3", "--probe", "ppo.truncation"])

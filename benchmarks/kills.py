@@ -1,16 +1,16 @@
-"""Kills trainings at random times and compares what is left with trainings that nobody disturbed.
+"""Kills trainings at random times and compares their results with undisturbed trainings.
 
     python benchmarks/kills.py --kills 3 --frameworks cleanrl --algorithms ppo,td3,sac,dqn,ddpg
     python benchmarks/kills.py --kills 12 --algorithms td3 --steps 20000 --checkpoint-every 20
 
 Each implementation trains once undisturbed, then again in processes that get SIGKILL, which nothing
 can catch, after a random part of the time that an undisturbed training takes, wherever they are
-then: in a step, an update, an evaluation or while a checkpoint is written. Whatever comes next goes
-on from what was kept. The hash of the weights and the bytes of evaluations and trace must be the
-same in the end; the exit code is 1 where they are not.
+then: in a step, an update, an evaluation or while a checkpoint is written. The next process resumes
+from the saved state. The hash of the weights and the bytes of evaluations and trace must be the
+same in the end; otherwise the exit code is 1.
 
-Without `--checkpoint-every` a training has about twenty checkpoints, however short it is. With it,
-in minutes, they are as in any run; 20 is the default of runs. The last line is the share of
+Without `--checkpoint-every` a training has about twenty checkpoints, however short it is. With it
+(in minutes), they are as in any run, where the default is 20. The last line is the share of
 attempts after a kill that resumed from a checkpoint.
 """
 
@@ -44,17 +44,17 @@ from parallax.harness.train.run import execute_run
 
 ENVS = {"continuous": "Hopper-v4", "discrete": "CartPole-v1"}
 CHECKPOINTS = 20
-"""In an undisturbed training, about."""
+"""Approximate number in an undisturbed training."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of one training.
+    """Outcome of one training.
 
     Attributes:
-        kills: Processes of it that were killed.
-        resumed: Steps from which attempts went on; None where one began anew.
-        same: Whether weights, evaluations and trace are those of the undisturbed one.
+        kills: Number of its processes that were killed.
+        resumed: Steps from which attempts resumed; None for an attempt from the beginning.
+        same: Whether weights, evaluations and trace equal those of the undisturbed training.
         notes: Why a checkpoint could not be used, if so.
     """
 
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Prints a row per implementation and a count."""
+    """Print a row per implementation and a count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frameworks", default=",".join(sorted(find_adapter_entry_points())))
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
@@ -86,7 +86,7 @@ def main() -> int:
         adapter = load_adapter(framework)
         for algorithm in filter(adapter.supports, asked.algorithms.split(",")):
             for module in adapter.training_modules(algorithm):
-                importlib.import_module(module)  # once, for all processes that are to be killed
+                importlib.import_module(module)  # once, for all processes that will be killed
             spec = a_spec(framework, algorithm, asked)
             diagnosis = {"mode": asked.diagnosis}
             outcome = killed(spec, asked.kills, rng, diagnosis, asked.checkpoint_every)
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec:
-    """A training that is short, but updates, evaluates and ends episodes many times."""
+    """Return a short training that updates, evaluates and ends episodes many times."""
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
     values = {
         "study": "kills",
@@ -130,19 +130,19 @@ def killed(
     diagnosis: Mapping[str, Any],
     every: float | None,
 ) -> Outcome:
-    """Trains undisturbed and not diagnosed, then with kills, and compares.
+    """Train undisturbed and without diagnosis, then with kills, and compare.
 
     Args:
         spec: The training.
         kills: Processes to kill.
-        rng: Of the times of the kills.
-        diagnosis: Of the trainings that are killed.
+        rng: Generator of the times of the kills.
+        diagnosis: Diagnosis settings of the trainings that are killed.
         every: Minutes between checkpoints; None chooses them by the training's duration.
     """
     with tempfile.TemporaryDirectory() as scratch:
         whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
         prepared = begun(spec, 0.0, whole)
-        attempt(prepared, whole, None)  # also loads what the second one need not
+        attempt(prepared, whole, None)  # also loads modules for the second one
         record = read_run(whole).record
         assert record is not None and record.status == "completed", read_run(whole).reason
         seconds = record.timings.seconds or 1.0
@@ -155,7 +155,7 @@ def killed(
             done += attempt(prepared, broken, part)
             reading = read_run(broken)
             complete = reading.complete
-            # An attempt that was killed before it said where it went on from has said nothing.
+            # None for an attempt that was killed before it recorded where it resumed.
             resumed.append(reading.content.get("resumed_from"))
             notes += reading.content.get("resume_notes", ())
             assert complete or part is not None, reading.reason
@@ -163,7 +163,7 @@ def killed(
 
 
 def begun(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
-    """The run, its folder set up."""
+    """Return the run with its folder set up."""
     spec = dataclasses.replace(spec, checkpoint_every=every)
     prepared = prepare_run(spec, load_adapter(spec.framework))
     initialize_run(prepared, folder)
@@ -171,7 +171,7 @@ def begun(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
 
 
 def attempt(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
-    """Trains in a process of its own that is killed after some seconds; returns whether it was."""
+    """Train in a process that is killed after some seconds; return whether it was."""
     child = os.fork()
     if child == 0:
         try:
@@ -187,14 +187,14 @@ def attempt(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
 
 
 def silence(folder: Path) -> None:
-    """Lets a process say what it says in a file beside the run."""
+    """Redirect the output of a process to a file beside the run."""
     log = os.open(folder.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(log, number)
 
 
 def result(folder: Path) -> tuple[str | None, bytes, bytes]:
-    """Hash of the weights, evaluations and trace."""
+    """Return the hash of the weights, the evaluations and the trace."""
     record = read_run(folder).record
     digest = record.weights_sha256 if record else None
     files = [(folder / name).read_bytes() for name in ("evaluations.npz", "trace.parquet")]

@@ -1,10 +1,10 @@
-"""How long a results folder takes to read: seconds, CPU and memory.
+"""Cost of reading a results folder: seconds, CPU time and memory.
 
     python benchmarks/loading.py
 
 writes 1,440 runs of 300 evaluations x 30 episodes to a temporary folder (about 110 MB), the size
-of the thesis' study, and reads them in a process of its own. With `--seeds 50
---evaluations 30` they are ten times as many, in as many bytes.
+of the thesis' study, and reads them in a separate process. With `--seeds 50 --evaluations 30`
+there are ten times as many runs in as many bytes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EVALUATIONS, EPISODES, STEPS = 300, 30, 3_000_000
 
 
 def main() -> int:
-    """Writes the folder and measures, or measures when called by itself."""
+    """Write the folder and measure, or only measure when called by itself."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--evaluations", type=int, default=EVALUATIONS)
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Reads the folder, judges it, and tells times and peak memory in bytes."""
+    """Read and judge the folder; return times and peak memory in bytes."""
     found: dict[str, Any] = {}
     start = time.perf_counter(), time.process_time()
     loaded = load_runs(folder)
@@ -69,7 +69,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 
 def write_study(folder: Path, seeds: int = 5, evaluations: int = EVALUATIONS) -> int:
-    """Writes every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x the seeds."""
+    """Write every run of 3 frameworks x 3 algorithms x 8 tasks x 4 settings x the seeds."""
     rng, count = np.random.default_rng(0), 0
     for task in TASKS:
         for algorithm in ("ppo", "td3", "sac"):
@@ -92,7 +92,7 @@ def _write_run(
     spec |= {"framework": framework, "seed": seed, "steps": STEPS}
     record = {"schema": 1, "status": "completed", "spec": spec}
     record |= {"steps": {"requested": STEPS, "scheduled": STEPS, "taken": STEPS}}
-    # As much besides as a real run.json holds.
+    # About as much other content as a real run.json.
     record["alignment"] = [{"name": f"field {i}", "text": "x" * 60} for i in range(60)]
     (folder / "run.json").write_text(json.dumps(record, indent=2))
     timesteps = np.arange(1, evaluations + 1, dtype=np.int64) * (STEPS // evaluations)

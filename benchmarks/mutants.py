@@ -1,10 +1,10 @@
 """Which mutants of upstream's update code the probes find, and which they miss.
 
 `python benchmarks/mutants.py --output FILE` examines a sample of the mutants of every framework and
-algorithm: a whole short training says whether one changes any weight; the probes then say whether
-they notice. Each mutant has a process of its own, forked from one that has imported the framework
-and knows its answers without a change. What FILE holds is not examined again, so that a run may be
-stopped and gone on with. `--report` only prints the tables.
+algorithm: a short training shows whether a mutant changes any weight; then the probes show whether
+they notice it. Each mutant has its own process, forked from one that has imported the framework and
+has its unchanged answers. Mutants in FILE are not examined again, so that a run can be stopped and
+resumed. `--report` only prints the tables.
 """
 
 import argparse
@@ -44,9 +44,9 @@ from parallax.harness.probes.probe import Probe, is_same_answer
 from parallax.harness.probes.results import ProbeAnswer
 
 LIMIT = 120
-"""Seconds of processor time after which a mutant's process is ended: its training does not end."""
+"""Seconds of processor time after which a mutant's training counts as endless and is killed."""
 WAITING = 30
-"""How many times as long it may take by the clock, since others may be at work, too."""
+"""Factor of this limit in wall-clock time, since other processes may be running."""
 
 EQUIVALENT, BREAKS, FOUND, MISSED = "equivalent", "breaks", "found", "missed"
 
@@ -83,7 +83,7 @@ class UnmutatedBaseline:
 
     Attributes:
         digests: Weights after the short trainings.
-        answers: By probe, in the order in which probes are run.
+        answers: Answers by probe, in the order in which probes are run.
     """
 
     digests: tuple[str, ...]
@@ -91,14 +91,14 @@ class UnmutatedBaseline:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Examines and reports."""
+    """Examine and report."""
     options = _parser().parse_args(arguments)
     frameworks = (
         options.frameworks.split(",") if options.frameworks else list(find_adapter_entry_points())
     )
     algorithms = options.algorithms.split(",") if options.algorithms else sorted(PROBED_ALGORITHMS)
     if not options.report:
-        # Before anything is imported: what numba compiles is called a few times only.
+        # Before any import: functions that numba would compile are only called a few times.
         os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
         for algorithm in algorithms:
             for framework in frameworks:
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant]:
-    """Some mutants, by chance; all where `size` is 0."""
+    """Return some random mutants, or all if `size` is 0."""
     if not size or size >= len(found):
         return list(found)
     chosen = np.random.default_rng(seed).choice(len(found), size, replace=False)
@@ -129,7 +129,7 @@ def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant
 
 
 def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None:
-    """Examines mutants of one framework's algorithm, each in a process forked from this one."""
+    """Examine mutants of one framework's algorithm, each in a process forked from this one."""
     done = {item.mutant for item in read(options.output)}
     chosen = sample(load_mutants(load_adapter(framework), algorithm), options.per, options.seed)
     waiting = [mutant for mutant in chosen if mutant.qualified_name not in done]
@@ -149,7 +149,7 @@ def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None
 
 
 def one(mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline, path: Path) -> None:
-    """Examines a mutant and keeps what became of it."""
+    """Examine a mutant and store its outcome."""
     started = time.process_time()
     outcome, by, asked = _determine_outcome(mutant, adapter, known)
     _write(path, make_mutant_outcome(mutant, outcome, by, asked, time.process_time() - started))
@@ -166,7 +166,7 @@ def measure_baseline(adapter: Adapter, algorithm: str) -> UnmutatedBaseline:
 
 
 def hash_trained_weights(framework: str, algorithm: str) -> tuple[str, ...]:
-    """Hashes of all weights after two short trainings with different settings."""
+    """Return hashes of all weights after two short trainings with different settings."""
     base = more = make_base_hyperparameters(framework, algorithm)
     for field, value in type(base).conformance_variation.items():
         more = replace_hyperparameter(framework, algorithm, more, field, value) or more
@@ -177,7 +177,7 @@ def hash_trained_weights(framework: str, algorithm: str) -> tuple[str, ...]:
 def make_mutant_outcome(
     mutant: CodeMutant, outcome: str, by: str, asked: int, seconds: float
 ) -> MutantOutcome:
-    """The outcome of a mutant with its description."""
+    """Return the outcome of a mutant with its description."""
     place = f"{mutant.piece.where}:{mutant.line}"
     name, operator = mutant.qualified_name, mutant.operator
     return MutantOutcome(name, operator, place, outcome, by, asked, seconds, mutant.does)
@@ -186,7 +186,7 @@ def make_mutant_outcome(
 def _determine_outcome(
     mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline
 ) -> tuple[str, str, int]:
-    """Applies a mutant in this process, trains, and runs probes until one finds it."""
+    """Apply a mutant in this process, train, and run probes until one finds it."""
     with SourceReplacement([mutant.piece]).apply_replacement():
         try:
             with silence_output():
@@ -204,7 +204,7 @@ def _determine_outcome(
 
 
 def is_unchanged(probe: Probe, before: ProbeAnswer, after: ProbeAnswer | None) -> bool:
-    """Whether two answers of one implementation are the same; None stands for an error."""
+    """Return whether two answers of one implementation are the same; None means an error."""
     if after is None:
         return False
     if before.unmeasured or after.unmeasured:
@@ -213,7 +213,7 @@ def is_unchanged(probe: Probe, before: ProbeAnswer, after: ProbeAnswer | None) -
 
 
 def _in_child(work: Callable[[], None], limit: int) -> int:
-    """Does something in a process of its own; its exit code, negative for a signal."""
+    """Run `work` in a child process and return its exit code, negative for a signal."""
     sys.stdout.flush()
     pid = os.fork()
     if not pid:
@@ -237,13 +237,13 @@ def _write(path: Path, found: MutantOutcome) -> None:
 
 
 def read(path: Path) -> list[MutantOutcome]:
-    """What has been examined."""
+    """Return the outcomes of the mutants examined so far."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [MutantOutcome(**json.loads(line)) for line in lines]
 
 
 def report(found: Sequence[MutantOutcome]) -> str:
-    """Tables as Markdown: by operator, framework and algorithm, then all that were missed."""
+    """Return Markdown tables: by operator, framework and algorithm, then all missed mutants."""
     parts = [f"{len(found)} mutants examined, {sum(f.seconds for f in found):.0f} s of CPU time"]
     for title, key in _GROUPS.items():
         parts.append(table(title, found, key))
@@ -264,7 +264,7 @@ _GROUPS: dict[str, Callable[[MutantOutcome], str]] = {
 
 
 def table(title: str, found: Iterable[MutantOutcome], key: Callable[[MutantOutcome], str]) -> str:
-    """Counts of each outcome, and the share that was found of those that train otherwise."""
+    """Return a table of outcome counts, and the share found of those that change the training."""
     groups: dict[str, Counter[str]] = {}
     for item in found:
         for name in (key(item), "all"):

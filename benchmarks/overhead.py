@@ -1,8 +1,8 @@
-"""CPU time of a run through the harness, evaluation off, over the bare upstream loop.
+"""CPU time of a run through the harness, without evaluation, relative to upstream's bare loop.
 
-Each measurement is a process of its own that trains once, with one thread, and reports the
-CPU time of the training alone. Harness and bare runs alternate; the ratio is taken pair by
-pair, and once more of the least times, which other work on the machine disturbs the least.
+Each measurement is a separate process that trains once, with one thread, and reports the CPU
+time of the training alone. Harness and bare runs alternate; the ratio is computed for each
+pair, and for the smallest times, which other work on the machine disturbs least.
 Usage: `python benchmarks/overhead.py --frameworks sb3 cleanrl --repeats 5`.
 """
 
@@ -26,7 +26,7 @@ SEED = 1
 
 
 def main() -> None:
-    """Measures all pairs, or one side when called by itself."""
+    """Measure all pairs, or one side when called by itself."""
     options = _parser().parse_args()
     if options.side:
         print(measure(options.side, options.frameworks[0], options.algorithms[0], options.env))
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(side: str, framework: str, algorithm: str, env: str) -> float:
-    """CPU seconds of one training in this process."""
+    """Return the CPU seconds of one training in this process."""
     from parallax.envs.tasks import silence_mujoco
 
     warnings.simplefilter("ignore")
@@ -68,7 +68,7 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
 
 
 def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
-    """The training as `parallax.harness.train.run` starts it, without evaluation."""
+    """Return the training as `parallax.harness.train.run` starts it, without evaluation."""
     from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.contract.recipes import read_recipe
     from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
@@ -103,7 +103,7 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
 
 
 def bare_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
-    """Upstream's code on `gymnasium.make`, with nothing of the harness in between."""
+    """Return upstream's code on `gymnasium.make`, without any of the harness."""
     import gymnasium
 
     if framework == "sb3":
@@ -143,7 +143,7 @@ def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
 
 
 def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
-    # The framework has no loop of its own: the recipe runs without step hook and recording.
+    # The framework has no loop: the recipe runs without step hook and recording.
     import gymnasium
 
     from parallax.envs.tasks import load_task

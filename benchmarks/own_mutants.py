@@ -5,8 +5,8 @@ folder, changes one place of one module at a time, and runs the tests that mirro
 that import it and those in the folder of its name under `tests/`, the fastest first. Each file of
 tests runs in a process forked from one that has imported the libraries and frameworks. The test
 that kills a mutant must pass on the unchanged tree, or is left out and named. FILE has a line per
-mutant; mutants that it has already are not tested again, but `--survivors` tests its survivors
-again, after tests were added, or with a larger `--budget`. `--report` only prints the table. A
+mutant; mutants in it are not tested again, but `--survivors` tests its survivors again, after
+tests were added, or with a larger `--budget`. `--report` only prints the table. A
 survivor may be equivalent to the original: after reading it, mark it in FILE with
 `"equivalent": "why"`.
 """
@@ -48,7 +48,7 @@ MUTATED_FOLDERS = (
     "slurm",
 )
 MUTATED_FILES = "adapters/*/settings.py"
-"""Besides, as a pattern."""
+"""Pattern of further modules."""
 
 COMPARISONS = {
     ast.Lt: ast.LtE,
@@ -121,7 +121,7 @@ def test_mutants(tree: Path, options: argparse.Namespace) -> None:
     for library in LIBRARIES:
         with contextlib.suppress(ImportError):  # a framework that is not installed here
             importlib.import_module(library)
-    gc.freeze()  # no fork looks through it, nor gets pages of its own by that
+    gc.freeze()  # forks neither scan it nor copy its pages
     tests = MirrorTests(tree, options.budget)
     for number, (path, name, text) in enumerate(choose_mutants(tree, options.seed), 1):
         if number > options.number:
@@ -143,7 +143,7 @@ def test_mutants(tree: Path, options: argparse.Namespace) -> None:
 
 
 def choose_mutants(tree: Path, seed: int) -> Iterator[tuple[Path, str, str]]:
-    """Yield module, name and source of random mutants: each module is as likely as another."""
+    """Yield module, name and source of random mutants; all modules are equally likely."""
     rng = random.Random(seed)
     modules = [
         path
@@ -182,7 +182,7 @@ class MirrorTests:
     """Tests that mirror the modules of a tree."""
 
     def __init__(self, tree: Path, budget: float) -> None:
-        """Know nothing yet of how long tests take.
+        """Begin without times of tests.
 
         Args:
             tree: Copy of the project.
@@ -200,7 +200,7 @@ class MirrorTests:
 
         Args:
             module: Module that is changed.
-            text: What takes its place.
+            text: New source of the module.
             function: Name of the function or class whose code differs; empty outside of any.
         """
         left = self._budget
@@ -252,7 +252,7 @@ class MirrorTests:
         return killer, seconds
 
     def _passes_unchanged(self, file: Path, killer: str, limit: float) -> bool:
-        """Return whether a test passes on the original; one that does not is left out from now."""
+        """Return whether a test passes on the original; otherwise leave it out from now on."""
         if killer in self._verified:
             return True
         named = killer.startswith("tests/")
@@ -269,10 +269,10 @@ class MirrorTests:
 
 @contextlib.contextmanager
 def replace_source(module: Path, text: str, modified: int) -> Iterator[None]:
-    """Give a module another source for a while.
+    """Replace a module's source within the context.
 
-    Compiled files are known by the time of their source, so that each mutant needs its own
-    `modified`, and the original gets back what it had.
+    Python recognises compiled files by their source's time, so that each mutant needs its own
+    `modified`, and the original gets back its own.
     """
     original, written = module.read_text(), module.stat().st_mtime
     module.write_text(text)
@@ -302,7 +302,7 @@ def find_failure(tree: Path, tests: Sequence[str], limit: float) -> str:
 
 
 def find_importing_tests(tree: Path, module: Path) -> list[Path]:
-    """Return test files that import a module, but for those of long tests."""
+    """Return test files that import a module, except for those of long tests."""
     dotted = "parallax." + ".".join(module.relative_to(tree).with_suffix("").parts)
     package, _, leaf = dotted.rpartition(".")
     needles = (f"from {dotted} import", f"import {dotted}", f"from {package} import {leaf}")
@@ -335,7 +335,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[int | Non
             status = os.waitstatus_to_exitcode(code) if ended else None
             time.sleep(0.05)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # with all that a mutant started
+            os.killpg(child, signal.SIGKILL)  # with all processes that a mutant started
         if status is None:
             os.waitpid(child, 0)
         status = None if status == -signal.SIGXCPU else status
@@ -377,7 +377,7 @@ def generate_mutants(source: str) -> Iterator[tuple[int, str, str]]:
             changed = (encoded[:start] + replacement.encode() + encoded[end:]).decode()
             try:
                 ast.parse(changed)
-            except SyntaxError:  # a part of a format string, whose position is not its own
+            except SyntaxError:  # a part of a format string, whose position is wrong
                 continue
             yield node.lineno, what, changed
 

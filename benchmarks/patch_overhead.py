@@ -1,10 +1,10 @@
-"""CPU time of training with a source patch over that without, in paired runs.
+"""CPU time of training with a source patch, relative to that without, in paired runs.
 
     python benchmarks/patch_overhead.py --pairs 8
 
-Each pair trains the same settings twice, in alternating order: with the constant that upstream has,
-which needs no patch, and with another value of it, which is patched into upstream's source. The
-values cost the same to compute with. Prints a table for docs/reference/benchmarks.md.
+Each pair trains the same settings twice, in alternating order: with upstream's constant, which
+needs no patch, and with another value, which is patched into upstream's source. Both values cost
+the same computation. Prints a table for docs/reference/benchmarks.md.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Whether the seeds that a plan asks for decide as often as it says, and how sure a pilot can be.
+"""Checks that planned seeds decide as often as stated, and the precision of pilot studies.
 
     python benchmarks/planning.py
 
-prints the table in docs/reference/simulations.md. Frameworks differ by some deviations, in all
-pairs of a family alike; the need follows from the truth, and a pilot of five estimates it, with its
-range.
+prints the table in docs/reference/simulations.md. Frameworks differ by some standard deviations,
+equal in all pairs of a family; the needed seeds follow from the truth, and a pilot of five seeds
+estimates them and their range.
 """
 
 import argparse
@@ -24,7 +24,7 @@ PILOT, LEVEL, MARGIN = 5, 0.05, 0.01
 
 
 def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float]:
-    """Share of pairs found different with n seeds each: at Bonferroni's level, and after Holm."""
+    """Return the share of pairs found different with n seeds: by Bonferroni, and after Holm."""
     rng = np.random.default_rng(1)
     alone, holm, count = 0, 0, 0
     while count < repeats:
@@ -49,7 +49,7 @@ def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float
 
 
 def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, float]:
-    """Point estimates of pilots, how often their range holds the true need, and its mean width."""
+    """Return pilots' estimates, how often their range has the true need, and its mean width."""
     rng = np.random.default_rng(2)
     true = need(gap, (1.0, 1.0), family)
     points, inside, width = [], 0, []
@@ -67,14 +67,14 @@ def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, fl
 
 
 def need(gap: float, sds: tuple[float, float], family: int) -> float:
-    """Seeds that decide, by these values."""
+    """Return the seeds needed to decide, given these values."""
     values = (np.array([value]) for value in (gap, *sds, LEVEL / family, MARGIN))
     gaps, one, two, level, margin = values
     return float(effects.estimate_seeds_needed(gaps, (one, two), level, margin)[0])
 
 
 def main() -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=400)
     repeats = parser.parse_args().repeats

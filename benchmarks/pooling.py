@@ -1,11 +1,11 @@
-"""How often pooled differences hold the truth, and what they and paired tests gain.
+"""Coverage of intervals of pooled differences, and the gain by them and by paired tests.
 
     python benchmarks/pooling.py
 
 prints the tables in docs/reference/simulations.md: two frameworks on eight tasks with five seeds
-each, whose true differences scatter around a mean; how often intervals hold the truth, and their
-width beside Welch's. Then the power of a test of seeds in pairs, by how much their scores go
-together.
+each, whose true differences scatter around a mean; how often intervals contain the truth, and their
+width relative to Welch's. Then the power of a test of paired seeds, by the correlation of their
+scores.
 """
 
 import argparse
@@ -28,12 +28,12 @@ Shape = Callable[[np.random.Generator, int], FloatArray]
 
 
 def normal(rng: np.random.Generator, n: int) -> FloatArray:
-    """Deviation 1, mean 0."""
+    """Draw with standard deviation 1 and mean 0."""
     return rng.normal(size=n)
 
 
 def skewed(rng: np.random.Generator, n: int) -> FloatArray:
-    """A mirrored exponential of deviation 1 and mean 0."""
+    """Draw from a mirrored exponential of standard deviation 1 and mean 0."""
     return 1 - rng.exponential(size=n)
 
 
@@ -43,7 +43,7 @@ SHAPES: dict[str, Shape] = {"normal": normal, "skewed": skewed}
 def one_study(
     shape: Shape, between: float, rng: np.random.Generator
 ) -> tuple[bool, float, float, float]:
-    """Whether the mean's interval holds it, shares of tasks held, pooled and alone, and widths."""
+    """Return whether the mean is covered, shares of tasks covered (pooled, alone), width ratio."""
     truth = rng.normal(0.1, between, TASKS)
     deviations = rng.choice([0.05, 0.1, 0.2], size=(2, TASKS))
     tests = []
@@ -66,7 +66,7 @@ def one_study(
 
 
 def power(correlation: float, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, ...]:
-    """How often paired and Welch's tests find a difference of 1.5 deviations, and none."""
+    """Return rates at which paired and Welch's tests find a shift of 1.5 deviations, and none."""
     rows = []
     for shift in (1.5, 0.0):
         counts = np.zeros(2)
@@ -81,7 +81,7 @@ def power(correlation: float, n: int, repeats: int, rng: np.random.Generator) ->
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=1000)
     repeats = parser.parse_args().repeats

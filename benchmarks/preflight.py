@@ -1,4 +1,4 @@
-"""What the preflight of a study costs, in CPU time of its processes.
+"""Cost of the preflight of a study, in CPU time of its processes.
 
 python benchmarks/preflight.py                        # the study of the thesis, 288 settings
 python benchmarks/preflight.py --envs Hopper-v4       # a part of it
@@ -23,7 +23,7 @@ STUDIES = Path(__file__).parents[1] / "harness" / "conf" / "study"
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--study", default="thesis")
     parser.add_argument("--envs", help="tasks instead of the study's, with commas in between")
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def settings_of(options: argparse.Namespace) -> list[RunSpec]:
-    """A run of each setting of a study."""
+    """Return a run of each setting of a study."""
     content = yaml.safe_load((STUDIES / f"{options.study}.yaml").read_text())
     params = content["hydra"]["sweeper"]["params"]
     names = ("framework", "algorithm", "env", "hps")

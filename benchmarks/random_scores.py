@@ -1,12 +1,12 @@
-"""Returns of two policies without any learning: uniformly random actions, and doing nothing.
+"""Episode returns of two untrained policies: uniformly random actions, and doing nothing.
 
     python benchmarks/random_scores.py random > analysis/data/published/random.csv
     python benchmarks/random_scores.py do_nothing > analysis/data/published/do_nothing.csv
     python benchmarks/random_scores.py random MinAtar/Breakout-v1   # the rows of some tasks only
 
-Doing nothing is action 0; where actions are discrete, it is the one action that scores best if it
-is always taken, since not every such task has an action that means nothing. Each task
-is played for 300 episodes from seeds 0 to 299; it takes some minutes. LunarLander needs the extra
+Doing nothing is action 0; for discrete actions, it is the single action that scores best if it is
+always taken, since not every such task has an action that does nothing. Each task is played for 300
+episodes from seeds 0 to 299; it takes some minutes. LunarLander needs the extra
 `box2d`, the games of MinAtar `minatar`.
 """
 
@@ -58,7 +58,7 @@ COLUMNS = (
 
 
 def play(env_id: str) -> np.ndarray:
-    """Return of each episode of random actions."""
+    """Return the return of each episode of random actions."""
     memory_tasks.register_memory_task(env_id)
     optional_tasks.register_task(env_id)
     env = gym.make(env_id)
@@ -77,7 +77,7 @@ def play(env_id: str) -> np.ndarray:
 
 
 def play_constant(env_id: str) -> tuple[np.ndarray, str]:
-    """Return of each episode of the policy that does nothing, and which action it takes."""
+    """Return each episode's return for the policy that does nothing, and its action."""
     space = make_task_env(env_id).action_space
     if not isinstance(space, gym.spaces.Discrete):
         return play_batched(env_id, np.zeros(space.shape, space.dtype)), "action 0"
@@ -87,7 +87,7 @@ def play_constant(env_id: str) -> tuple[np.ndarray, str]:
 
 
 def play_batched(env_id: str, action: np.ndarray | int) -> np.ndarray:
-    """Return of each episode of one action, side by side."""
+    """Return each episode's return for one action, played in parallel."""
     env, active = make_batched_env(env_id, EPISODES), np.ones(EPISODES, dtype=bool)
     env.reset(range(EPISODES))
     actions, returns = np.array([action] * EPISODES), np.zeros(EPISODES)
@@ -99,7 +99,7 @@ def play_batched(env_id: str, action: np.ndarray | int) -> np.ndarray:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
     policy, *wanted = sys.argv[1:]

@@ -1,16 +1,16 @@
-"""What ways of replaying cost: transitions drawn per second, and CPU time of a gradient step.
+"""Cost of replay strategies: transitions drawn per second, and CPU time of a gradient step.
 
     python benchmarks/replay.py draws --size 1000000
     python benchmarks/replay.py steps --algorithms dqn ddpg
 
 `draws` fills memories with random priorities and draws minibatches, with importance weights and
-without the transitions, then notes errors; beside this project's strategies stand the frameworks'
-own buffers, and the bytes that are kept of each transition besides itself. `steps` trains
-Stable-Baselines3 a little in each way, with two sweeps if there are any, and then times its
-updates apart from the environment and from further sweeps; parts are the drawing of minibatches
-with their transitions (corrections of all priorities included), the noting of errors, and the
-rest. CPU time: of `draws` the smallest of several repeats; of `steps` the mean over `--turns`, of
-`--updates` each, which ways of replaying take one after another, and of the ratios of two ways
+without the transitions, then stores errors, for this project's strategies and for the frameworks'
+own buffers; it also prints the additional bytes per stored transition. `steps` trains
+Stable-Baselines3 a little with each strategy, with two sweeps if there are any, and then times its
+updates without the environment and further sweeps; parts are the sampling of minibatches
+with their transitions (corrections of all priorities included), the storing of errors, and the
+rest. CPU time: for `draws` the smallest of several repeats; for `steps` the mean over `--turns` of
+`--updates` each, in which the strategies alternate, and for the ratios of two strategies
 within a turn the median and the quartiles.
 """
 
@@ -40,11 +40,11 @@ WARM_UP = 1_000
 """Environment transitions before updates are timed."""
 TASKS = {"dqn": "CartPole-v1", "ddpg": "Pendulum-v1", "td3": "Pendulum-v1", "sac": "Pendulum-v1"}
 _Memory = tuple[Callable[[], Any], Callable[[Any], None], int]
-"""Draws places, notes errors at them, and bytes that it keeps besides transitions."""
+"""Draws indices, stores errors at them, and the bytes that it needs besides transitions."""
 
 
 def strategy(name: str, size: int) -> _Memory:
-    """How one of this project's draws, and notes errors."""
+    """Return functions of one of this project's strategies that draw, and store errors."""
     made: Any = make_replay_strategy({"name": name}, size, size, CompiledSumTree)
     places = made.add(size)
     numbers = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def strategy(name: str, size: int) -> _Memory:
 
 
 def tianshou_prioritised(size: int) -> _Memory:
-    """Tianshou's prioritised buffer, without the storage of transitions."""
+    """Return Tianshou's prioritised buffer, without the storage of transitions."""
     from tianshou.data import PrioritizedReplayBuffer
 
     buffer: Any = PrioritizedReplayBuffer(size, alpha=0.6, beta=0.4)
@@ -78,7 +78,7 @@ def tianshou_prioritised(size: int) -> _Memory:
 
 
 def tianshou_uniform(size: int) -> _Memory:
-    """Tianshou's buffer, without the storage of transitions."""
+    """Return Tianshou's buffer, without the storage of transitions."""
     from tianshou.data import ReplayBuffer
 
     buffer: Any = ReplayBuffer(size)
@@ -87,7 +87,7 @@ def tianshou_uniform(size: int) -> _Memory:
 
 
 def torchrl_uniform(size: int) -> _Memory:
-    """TorchRL's random sampler on a storage of one number a transition."""
+    """Return TorchRL's random sampler on a storage of one number per transition."""
     import torch
     from torchrl.data import LazyTensorStorage, RandomSampler
 
@@ -97,7 +97,7 @@ def torchrl_uniform(size: int) -> _Memory:
 
 
 def torchrl_prioritised(size: int) -> _Memory:
-    """TorchRL's prioritised sampler on a storage of one number a transition."""
+    """Return TorchRL's prioritised sampler on a storage of one number per transition."""
     import torch
     from torchrl.data import LazyTensorStorage, PrioritizedSampler
 
@@ -115,13 +115,13 @@ def torchrl_prioritised(size: int) -> _Memory:
 
 
 def uniform(size: int) -> _Memory:
-    """Numpy's draws of as many places."""
+    """Return NumPy's draws of as many indices."""
     numbers = np.random.default_rng(0)
     return lambda: numbers.integers(size, size=BATCH), lambda indices: None, 0
 
 
 def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
-    """CPU time of one round, the smallest of some repeats."""
+    """Return the CPU time of one round, the smallest of some repeats."""
     times = []
     for _ in range(repeats):
         started = time.process_time()
@@ -132,7 +132,7 @@ def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
 
 
 def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
-    """A row for each memory; what does not load says why."""
+    """Return a row for each memory, with the reason if it cannot be measured."""
     makers: dict[str, Callable[[], _Memory]] = {"uniform (numpy)": lambda: uniform(size)}
     names = [name for name in REPLAY_CONFIGS if name != "uniform"]
     makers |= {name: lambda name=name: strategy(name, size) for name in names}  # type: ignore[misc]
@@ -144,11 +144,11 @@ def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
     for name, make in makers.items():
         try:
             draw, note, kept = make()
-        except Exception as error:  # of another package's making
+        except Exception as error:  # from another package
             rows.append([name, f"not measured: {' '.join(str(error).split())[:60]}", "", ""])
             continue
         indices = draw()
-        few = max(1, rounds // 50) if name == "atdc" else rounds  # a pass over the memory each
+        few = max(1, rounds // 50) if name == "atdc" else rounds  # each draw passes over the memory
         drawn = seconds(draw, repeats, few)
         noted = seconds(lambda: note(indices), repeats, rounds)  # noqa: B023
         rows.append(
@@ -164,7 +164,7 @@ def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
 
 @contextlib.contextmanager
 def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
-    """Adds the CPU time of a method to `spent`."""
+    """Add the CPU time of a method to `spent`."""
     method = getattr(owner, name)
 
     def measured(*arguments: Any, **named: Any) -> Any:
@@ -182,10 +182,10 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
 
 
 class Timed:
-    """SB3 with one way of replaying, trained a little, whose updates are timed."""
+    """SB3 with one replay strategy, trained a little, whose updates are timed."""
 
     def __init__(self, algorithm: str, name: str) -> None:
-        """Collects transitions, and sweeps twice where there are sweeps."""
+        """Collect transitions, and sweep twice if the strategy sweeps."""
         from parallax.adapters.sb3 import train
 
         recipe = read_recipe(algorithm, "sb3")
@@ -205,7 +205,7 @@ class Timed:
             self._model.learn(WARM_UP)
 
     def turn(self, updates: int) -> None:
-        """Makes some updates."""
+        """Make some updates."""
         buffer = self._model.replay_buffer
         with (
             make_replacement(self._interventions).apply_replacement(),
@@ -220,12 +220,12 @@ class Timed:
 
 
 def steps(algorithms: list[str], updates: int, turns: int) -> list[list[Any]]:
-    """A row for each algorithm and way of replaying."""
-    torch.set_num_threads(1)  # as runs have it
+    """Return a row for each algorithm and replay strategy."""
+    torch.set_num_threads(1)  # as in runs
     rows = []
     for algorithm in algorithms:
         ways = {name: Timed(algorithm, name) for name in REPLAY_CONFIGS}
-        # In short turns: a machine is faster at one time than at another.
+        # In short turns, since the speed of a machine varies over time.
         for _ in range(turns):
             for way in ways.values():
                 way.turn(updates)
@@ -244,7 +244,7 @@ def _quartiles(ratios: Any) -> str:
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["draws", "steps"])
     parser.add_argument("--size", type=int, default=1_000_000)

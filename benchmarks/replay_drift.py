@@ -1,10 +1,10 @@
-"""How far the real sum of priorities moves between two sweeps, which no prediction can foresee.
+"""Change of the real sum of priorities between two sweeps, which no prediction can foresee.
 
     python benchmarks/replay_drift.py --seeds 0 1
 
-Trains with `replay=imp` as `study=imp_per` does, and asks the current networks for the errors of
-the whole memory every 20 transitions. Printed is by how much the sum of their powers differs from
-that of half a sweep interval and of a whole one before, in per cent, mean over each third of
+Trains with `replay=imp` as `study=imp_per` does, and computes the errors of the whole memory with
+the current networks every 20 transitions. Prints the difference of the sum of their powers from
+the sums half a sweep interval and a whole one before, in per cent, as means over each third of
 training.
 """
 
@@ -48,7 +48,7 @@ SETTINGS: tuple[tuple[str, str, str, int, dict[str, Any]], ...] = (
 
 
 def main() -> None:
-    """Prints a line for each training."""
+    """Print a line for each training."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     options = parser.parse_args()
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def drift(sums: np.ndarray, lag: int) -> list[float]:
-    """Mean relative change over so many readings, in per cent, of each third of a training."""
+    """Return the mean relative change over `lag` readings, in per cent, by third of training."""
     changes = 100 * np.abs(sums[lag:] / sums[:-lag] - 1)
     return [float(part.mean()) for part in np.array_split(changes, 3)]
 
@@ -71,7 +71,7 @@ def drift(sums: np.ndarray, lag: int) -> list[float]:
 def real_sums(
     framework: str, algorithm: str, env: str, steps: int, seed: int, values: dict[str, Any]
 ) -> np.ndarray:
-    """Sums of the real priorities, to the power alpha, every `EVERY` transitions of a training."""
+    """Return sums of real priorities to the power alpha every `EVERY` transitions of training."""
     import support
     import torch
 
@@ -102,7 +102,7 @@ def real_sums(
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            contextlib.redirect_stdout(io.StringIO()),  # scripts tell each episode
+            contextlib.redirect_stdout(io.StringIO()),  # scripts print each episode
         ):
             support.run(spec, Path(folder))
     finally:

@@ -1,10 +1,10 @@
-"""How long the full report of a study takes, and how much memory.
+"""Time and memory of the full report of a study.
 
     python benchmarks/report.py
 
-writes 1,440 made-up runs of 300 evaluations x 30 episodes to a temporary folder (110 MB, see
+writes 1,440 synthetic runs of 300 evaluations x 30 episodes to a temporary folder (110 MB, see
 `synthetic_study.py`) and times `parallax report` on it with `--jobs` processes. Memory is
-that of all its processes together, pages that they share counted once, looked at ten times a second
+that of all its processes together, with shared pages counted once, sampled ten times a second
 (Linux only). The folder has just been written, so its files are in the operating system's cache.
 """
 
@@ -27,7 +27,7 @@ MEBIBYTE = 1 << 20
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2, help="figures drawn at a time (default: 2)")
     parser.add_argument("--repeats", type=int, default=3)
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def measure(folder: Path, jobs: int) -> str:
-    """Makes the report once.
+    """Make the report once.
 
     Args:
         folder: Results folder.
@@ -73,7 +73,7 @@ def measure(folder: Path, jobs: int) -> str:
 
 
 def memory(pid: int) -> int:
-    """Bytes that a process and its descendants hold; shared pages count once."""
+    """Return the bytes of a process and its descendants; shared pages count once."""
     total = 0
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

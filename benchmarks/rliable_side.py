@@ -1,4 +1,4 @@
-"""rliable's aggregates and profiles of the same scores; run by benchmarks/intervals.py.
+"""Measures rliable's aggregates and profiles of the same scores; see benchmarks/intervals.py.
 
 Usage: `rliable-venv/bin/python benchmarks/rliable_side.py RESAMPLES OUTPUT`.
 """
@@ -13,13 +13,13 @@ from rliable import library, metrics
 
 
 def four(values: np.ndarray) -> np.ndarray:
-    """The four aggregates in our order."""
+    """Return the four aggregates in our order."""
     names = ("median", "iqm", "mean", "optimality_gap")
     return np.array([getattr(metrics, f"aggregate_{name}")(values) for name in names])
 
 
 def main(resamples: int, output: Path) -> None:
-    """Measures both and writes times and numbers as JSON."""
+    """Measure both and write times and numbers as JSON."""
     scores = make_scores()
 
     def together(found: dict, ends: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,22 +2,22 @@
 
     python benchmarks/share.py
 
-Each measurement is a process of its own that carries a run out as a worker does, with a clock at
-every seam between the harness and upstream's code:
+Each measurement is a separate process that carries out a run as a worker does, with a clock at
+every call between the harness and upstream's code:
 
 - step: the hook directly on the task, which counts steps and episodes, without the task itself;
 - record: values for the trace;
-- boundary: whether a checkpoint is due, at each place where the training could be gone on from;
-- heartbeat: the thread that tells how far the run is.
+- boundary: whether a checkpoint is due, at each point where the training could be resumed;
+- heartbeat: the thread that reports the progress of the run.
 
-Their sum over the rest of the training is the share. These take microseconds, less than reading
-the clock of CPU time takes on some machines: they are timed with the clock of the wall, each call,
-and the longest hundredth of the calls, in which other work had the processor, counts as the mean of
-the others. What the clocks themselves cost is measured at a seam with nothing behind it, and taken
-off. Evaluation is work that was asked for and counts to neither side; its time is told apart, and
-so is what it takes to write the files after each. At the first boundary the harness looks once
-whether all of the training can be kept: that is told apart too, being once a run, not a step. What
-a checkpoint takes every 20 minutes, `checkpoints.py` tells.
+The share is their sum relative to the rest of the training. These calls take microseconds, less
+than reading the CPU clock on some machines: each call is timed with the wall clock, and the longest
+hundredth of the calls, in which other work had the processor, counts as the mean of the others. The
+cost of the clocks themselves is measured with an empty call, and subtracted. Evaluation is
+requested work and counts for neither side; its time is reported separately, and so is that of
+writing the files after each. At the first boundary the harness checks once whether all of the
+training can be saved: that is reported separately, too, since it happens once per run, not per
+step. `checkpoints.py` measures the checkpoints every 20 minutes.
 """
 
 import argparse
@@ -47,7 +47,7 @@ Clock = Callable[[], int]
 
 
 class Seams:
-    """Nanoseconds of each call of functions, without those of the seams within it.
+    """Nanoseconds of each timed call, without those of the timed calls within it.
 
     One instance per thread and clock.
     """
@@ -58,7 +58,7 @@ class Seams:
         self._within = [0]
 
     def n_timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with a clock around it."""
+        """Return the function with a clock around it."""
         clock, within, calls = self._clock, self._within, self.calls[name]
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -74,18 +74,18 @@ class Seams:
         return call
 
     def seconds(self, name: str) -> float:
-        """Of all calls together, whatever other work had the processor in the longest."""
+        """Return the seconds of all calls; the longest hundredth counts as the others' mean."""
         calls = sorted(self.calls[name])
         kept = calls[: len(calls) - len(calls) // 100]
         return sum(kept) / max(len(kept), 1) * len(calls) / 1e9
 
     def has_own_units(self, name: str) -> float:
-        """Seconds of a call."""
+        """Return the mean seconds of a call."""
         return self.seconds(name) / max(len(self.calls[name]), 1)
 
 
 def cost_of_a_seam(clock: Clock) -> float:
-    """Seconds that a seam with another one in it seems to take when there is nothing else."""
+    """Return the measured seconds of an empty timed call that has another one in it."""
     probe = Seams(clock)
     inner = probe.n_timed("inner", lambda: None)
     outer = probe.n_timed("outer", inner)
@@ -95,7 +95,7 @@ def cost_of_a_seam(clock: Clock) -> float:
 
 
 def main() -> int:
-    """Measures all, or one when called by itself."""
+    """Measure all, or one when called by itself."""
     options = _parser().parse_args()
     if options.one:
         result = measure(options.frameworks[0], options.algorithms[0], options.env)
@@ -114,14 +114,14 @@ def main() -> int:
 
 
 def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
-    """One training in this process; all times are CPU seconds."""
+    """Measure one training in this process; all times are CPU seconds."""
     import support
 
     from parallax.harness.contract.adapter import load_adapter
 
     adapter: Any = load_adapter(framework)
     for name in adapter.training_modules(algorithm):
-        importlib.import_module(name)  # once a process, not a step
+        importlib.import_module(name)  # once per process, not per step
     importlib.import_module("pandas")  # by pyarrow, for its first array
     seams, rare, beats = (
         Seams(clock) for clock in (time.perf_counter_ns, time.thread_time_ns, time.thread_time_ns)
@@ -159,7 +159,7 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, float]:
 
 
 def _watch(adapter: Any, seams: Seams, rare: Seams, beats: Seams) -> None:
-    """Puts clocks at the seams of the harness in this process."""
+    """Put clocks around the timed calls of the harness in this process."""
     import parallax.envs.make
     from parallax.harness.record.folder import HeartbeatWriter, RunFolder
     from parallax.harness.train.checkpointing import CheckpointManager

@@ -1,10 +1,10 @@
-"""Cost of one short run from the command line, over the bare script that trains the same.
+"""Cost of one short run from the command line, relative to a bare script that trains the same.
 
     python benchmarks/short_run.py --repeats 5
 
 Each pair is a run of `parallax train` and a script that imports Stable-Baselines3 and trains PPO
-for as many steps, both as processes of their own with one thread and in turn first. Printed are
-medians of seconds and of CPU seconds, children included, and the median of the ratios within pairs.
+for as many steps, as separate processes with one thread, in alternating order. Prints medians of
+seconds and of CPU seconds, children included, and the median of the ratios within pairs.
 """
 
 import argparse

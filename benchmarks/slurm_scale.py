@@ -2,8 +2,8 @@
 
     python benchmarks/slurm_scale.py --nodes 200
 
-Each job is a stand-in that writes a complete run folder in a second, so that what is measured is
-planning, submission, scheduling and `status`, not training. Needs slurm-wlm and munge, and some
+Each job is a stand-in that writes a complete run folder in a second, so that the benchmark measures
+planning, submission, scheduling and `status`, not training. Needs slurm-wlm and munge, and about
 2 MB of memory per node.
 """
 
@@ -24,8 +24,8 @@ from tests.slurm_cluster.daemons import read_pid
 
 PATIENCE = 180.0  # seconds without change after which jobs count as hanging
 
-# Given to sbatch in the place of Python; the last argument is the folder of the array's logs,
-# beside which its record lies.
+# Passed to sbatch instead of Python; the last argument is the folder of the array's logs, with
+# its record beside it.
 STAND_IN = """#!/usr/bin/python3 -SE
 import json, os, shutil, subprocess, sys, time
 folder, index = sys.argv[-1], int(os.environ["SLURM_ARRAY_TASK_ID"])
@@ -64,7 +64,7 @@ os.rename(name, sys.argv[1])
 
 
 def write_stand_in(folder: Path) -> Path:
-    """Writes the stand-in and its helper into a folder; returns where it is."""
+    """Write the stand-in and its helper into a folder; return its path."""
     script, helper = folder / "stand-in", folder / "evaluations.py"
     helper.write_text(EVALUATIONS)
     script.write_text(STAND_IN.format(python=sys.executable, helper=helper, folder=folder))
@@ -73,7 +73,7 @@ def write_stand_in(folder: Path) -> Path:
 
 
 def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str, str]:
-    """Seconds, the same with processor time and memory in words, and output of a command."""
+    """Return seconds, a text with processor time and memory, and the output of a command."""
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -91,19 +91,19 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float
 
 
 def jobs_left(environment: Mapping[str, str]) -> int:
-    """Jobs that are not over."""
+    """Return the number of unfinished jobs."""
     command = ["squeue", "--noheader", "--array", "--format=%i"]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     return len(result.stdout.split()) if not result.returncode else -1
 
 
 def last_change(left: Sequence[tuple[float, int]]) -> float:
-    """When the number of jobs last changed, from pairs of time and number."""
+    """Return when the number of jobs last changed, from pairs of time and number."""
     return next((time for time, number in reversed(left) if number != left[-1][1]), left[0][0])
 
 
 def memory(cluster: SlurmCluster) -> float:
-    """Memory of all daemons in MB; what they share is counted once for each."""
+    """Return the memory of all daemons in MB; shared memory is counted for each."""
     total = 0
     for file in cluster.layout.run.glob("*.pid"):
         status = Path(f"/proc/{read_pid(file)}/statm")
@@ -112,7 +112,7 @@ def memory(cluster: SlurmCluster) -> float:
 
 
 def main() -> None:
-    """Prints a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--study", default="thesis")
@@ -134,7 +134,7 @@ def main() -> None:
 
 
 def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> None:  # noqa: ANN001
-    """Plans, submits, watches and looks at one study."""
+    """Plan, submit and watch one study, and query its status."""
     results = str(folder / "results")
     sweep = ["parallax", "train", "--multirun", f"study={study}", f"results_dir={results}"]
     sweep += ["hydra/launcher=slurm", "hydra.launcher.preflight=false"]

@@ -1,9 +1,9 @@
-"""CPU time until a command has answered, where it has hardly anything to do.
+"""CPU time until a command with hardly anything to do has finished.
 
     python benchmarks/start_up.py
 
-runs each command in a process of its own, `--repeats` times in turn, and prints the median, least
-and largest time of processor, user and system together. `--study` also expands the thesis' study
+runs each command in a separate process, `--repeats` times in turn, and prints the median, smallest
+and largest processor time, user and system together. `--study` also expands the thesis' study
 of 1,440 runs, in a fresh process each time: composing and checking its specs, and translating them
 for the frameworks.
 """
@@ -51,7 +51,7 @@ print(middle - start, time.process_time() - middle)
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--study", action="store_true", help="expand the thesis' study too")
@@ -67,18 +67,18 @@ def main() -> int:
 
 
 def show(name: str, times: Sequence[float]) -> None:
-    """Prints a line of the table."""
+    """Print a line of the table."""
     middle = statistics.median(times)
     print(f"{name:28} {middle:6.2f} ({min(times):.2f} to {max(times):.2f})", flush=True)
 
 
 def seconds(command: Sequence[str]) -> float:
-    """CPU time of a process and those that it waits for."""
+    """Return the CPU time of a process and those that it waits for."""
     return _measured(lambda: subprocess.run(command, env=_environment(), stdout=subprocess.DEVNULL))
 
 
 def expand() -> tuple[float, float]:
-    """CPU time of composing and of translating the thesis' study."""
+    """Return the CPU times of composing and of translating the thesis' study."""
     command = [sys.executable, "-c", EXPAND]
     output = subprocess.check_output(command, env=_environment(), text=True)
     composing, translating = map(float, output.split())

@@ -4,8 +4,8 @@
 
 prints the tables in docs/reference/simulations.md: how often two frameworks without a difference
 are called different, how often two that differ by the margin are called equivalent, and how many
-seeds it takes to find a difference; beside it tests looked at without precaution, and once at the
-end.
+seeds it takes to find a difference; for comparison, tests at each check without correction, and
+once at the end.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SIZES = tuple(range(BATCH, MOST + 1, BATCH))
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Normal, with four times the deviation."""
+    """Draw normal scores with four times the standard deviation."""
     return 4 * normal(rng, shape)
 
 
@@ -44,7 +44,7 @@ NULLS: dict[str, tuple[Draw, Draw]] = {
     "two-humped": (two_humped, two_humped),
 }
 
-# Equal means, but not equal returns: not what any of these tests is made for with few seeds.
+# Equal means of unequal returns: none of these tests is made for this with few seeds.
 SHAPES: dict[str, tuple[Draw, Draw]] = {
     "skewed against normal": (skewed, normal),
     "two-humped against steady": (two_humped, lambda rng, shape: 50 * normal(rng, shape)),
@@ -52,7 +52,7 @@ SHAPES: dict[str, tuple[Draw, Draw]] = {
 
 
 def looks(samples: np.ndarray) -> SampleMoments:
-    """Moments with float[looks, repeats] of samples float[seeds, repeats]."""
+    """Return moments with float[looks, repeats] of samples float[seeds, repeats]."""
     means = np.array([samples[:size].mean(axis=0) for size in SIZES])
     sds = np.array([samples[:size].std(axis=0, ddof=1) for size in SIZES])
     return SampleMoments(means, sds, np.broadcast_to(np.array(SIZES, float)[:, None], means.shape))
@@ -61,14 +61,14 @@ def looks(samples: np.ndarray) -> SampleMoments:
 def tests(
     first: np.ndarray, second: np.ndarray
 ) -> tuple[pairwise.MeanContrast, pairwise.MeanContrast]:
-    """The differences at each look, with Welch's degrees of freedom and with the rule's."""
+    """Return the contrasts at each check, with Welch's degrees of freedom and with the rule's."""
     items = looks(first), looks(second)
     item = pairwise.compute_contrast([items[0]], [items[1]])
     return item, pairwise.use_smallest_degrees_of_freedom(item, items)
 
 
 def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Group-sequential p-values of the permutation test for some columns; 1 for the others."""
+    """Return group-sequential p-values of permutation tests for some columns, 1 for others."""
     found = np.ones(first.shape[1])
     for i in np.flatnonzero(rows):
         rng = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def permutation(first: np.ndarray, second: np.ndarray, rows: np.ndarray) -> np.n
 
 
 def false_positives(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
-    """Rates of `different` without a difference: once, unguarded, Welch alone, the whole rule."""
+    """Return rates of false `different`: once, uncorrected, Welch alone, the whole rule."""
     rng = np.random.default_rng(1)
     first, second = (draw(rng, (MOST, repeats)) for draw in draws)
     p, careful = (pairwise.compute_two_sided_p(item) for item in tests(first, second))
@@ -89,7 +89,7 @@ def false_positives(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
 
 
 def false_equivalences(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
-    """Rates of `equivalent` where the difference is the margin: once, unguarded, the rule."""
+    """Return rates of `equivalent` if the difference is the margin: once, uncorrected, the rule."""
     rng = np.random.default_rng(2)
     first, second = (draw(rng, (MOST, repeats)) for draw in draws)
     margin = 1.2 * np.sqrt(first.var() + second.var()) / np.sqrt(2)
@@ -101,7 +101,7 @@ def false_equivalences(draws: tuple[Draw, Draw], repeats: int) -> list[float]:
 
 
 def family(repeats: int, scales: tuple[float, ...]) -> float:
-    """Rate of any `different` among 3 frameworks x 8 tasks without a difference, after Holm."""
+    """Return the rate of any false `different` in 3 frameworks x 8 tasks, after Holm."""
     rng = np.random.default_rng(3)
     p = []
     for _ in range(8):
@@ -114,7 +114,7 @@ def family(repeats: int, scales: tuple[float, ...]) -> float:
 
 
 def power(gap: float, repeats: int) -> tuple[float, float, float]:
-    """Share found once at the end and by the rule, and the rule's mean seeds per framework."""
+    """Return shares found once at the end and by the rule, and the rule's mean seeds."""
     rng = np.random.default_rng(4)
     first, second = (normal(rng, (MOST, repeats)) for _ in range(2))
     p, careful = (pairwise.compute_two_sided_p(item) for item in tests(first + gap, second))
@@ -136,7 +136,7 @@ def _print(headings: tuple[str, ...], cases: dict, rates: Callable, repeats: int
 
 
 def main() -> int:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10_000)
     repeats = parser.parse_args().repeats

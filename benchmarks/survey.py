@@ -1,10 +1,10 @@
-"""What it costs to look at a study: CPU seconds of `status` and `validate` as whole processes.
+"""Cost of inspecting a study: CPU seconds of `status` and `validate` as whole processes.
 
     python benchmarks/survey.py
 
-writes 1,440 complete runs of 100 evaluations x 30 episodes with 2,000 values in each trace, once as
-they are written now and once without hashes, as in schema 1, and prints the least and the median of
-several runs of each command, the start of Python included.
+writes 1,440 complete runs of 100 evaluations x 30 episodes with 2,000 values in each trace, once in
+the current schema and once without hashes, as in schema 1, and prints the minimum and the median
+of several runs of each command, the start of Python included.
 """
 
 import argparse
@@ -26,7 +26,7 @@ EVALUATIONS, EPISODES, EPISODES_TRAINED = 100, 30, 1000
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=1440)
     parser.add_argument("--repeats", type=int, default=3)
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def write_study(results: Path, runs: int, schema: int) -> None:
-    """Makes one run with the harness's own code, and the others of it."""
+    """Make one run with the harness's own code, and copies of it as the others."""
     first = write_run(results)
     content = json.loads((first / "run.json").read_text())
     for seed in range(1, runs):
@@ -58,7 +58,7 @@ def write_study(results: Path, runs: int, schema: int) -> None:
 
 
 def write_run(results: Path) -> Path:
-    """A complete run; nothing is trained."""
+    """Write a complete run without training."""
     import recorded
 
     from parallax.harness.record.folder import RunFolder
@@ -82,7 +82,7 @@ def write_run(results: Path) -> Path:
 
 
 def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
-    """Gives a copy its seed, and takes away what its schema does not have."""
+    """Set a copy's seed, and remove the fields that its schema does not have."""
     from parallax.harness.record.files import write_json
     from parallax.harness.record.run_json import CHECKSUM_FIELD, compute_checksum
 
@@ -97,7 +97,7 @@ def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) ->
 
 
 def cpu_seconds(command: str, results: Path) -> float:
-    """User and system time of one process, its threads included."""
+    """Return user and system time of one process, its threads included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(
         [sys.executable, "-m", "parallax", *command.split(), str(results)],

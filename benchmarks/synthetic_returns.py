@@ -1,4 +1,4 @@
-"""Made-up returns of training runs, in which it is known what differs: see `synthetic_study.py`."""
+"""Synthetic returns of training runs with known differences: see `synthetic_study.py`."""
 
 import dataclasses
 import itertools
@@ -25,8 +25,8 @@ TASKS: dict[str, tuple[float, float, float, float]] = {
 }
 CEILING = {"InvertedPendulum": 1000.0, "InvertedDoublePendulum": 9360.0}
 
-# (algorithm, framework, task): share of the way from the untrained to the usual score that is
-# gained or lost. The loss of SAC on Walker2d turns its order with TD3 around.
+# (algorithm, framework, task): gain or loss, as a share of the difference between the untrained
+# and the usual score. The loss of SAC on Walker2d reverses its order with TD3.
 PLANTED: dict[tuple[str, str, str], float] = {
     ("ppo", "cleanrl", "InvertedDoublePendulum"): 0.12,
     ("ppo", "torchrl", "Hopper"): -0.45,
@@ -40,7 +40,7 @@ SEED_SPREAD, EPISODE_SPREAD, WOBBLE = 0.08, 0.10, 0.04  # shares of the way
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How large the study is.
+    """Size of the study.
 
     Attributes:
         tasks: Names of tasks without version.
@@ -89,12 +89,12 @@ class Plan:
     n_envs: int = 1
 
     def rng(self) -> np.random.Generator:
-        """A source of its own, whatever else the study holds."""
+        """Generator of this run, which does not depend on the others."""
         return np.random.default_rng(zlib.crc32(repr(dataclasses.astuple(self)).encode()))
 
 
 def plans(size: Size) -> Iterator[Plan]:
-    """Every run of the study."""
+    """Yield every run of the study."""
     seeds = range(size.seeds)
     for task, algorithm, hps, framework, seed in itertools.product(
         size.tasks, ALGORITHMS, HPS, FRAMEWORKS, seeds
@@ -107,7 +107,7 @@ def plans(size: Size) -> Iterator[Plan]:
 
 
 def curve(plan: Plan, size: Size) -> NDArray[np.float32]:
-    """Returns of all evaluation episodes, float32[evaluations, episodes]."""
+    """Return the returns of all evaluation episodes, float32[evaluations, episodes]."""
     rng = plan.rng()
     start, *ends = TASKS[plan.task]
     way = ends[ALGORITHMS.index(plan.algorithm)] - start

@@ -1,12 +1,12 @@
-"""Writes a study of run folders with made-up returns, in which it is known what differs.
+"""Writes a study of run folders with synthetic returns and known differences.
 
     python benchmarks/synthetic_study.py results/synthetic
     python benchmarks/synthetic_study.py results/small --tasks Hopper Walker2d --seeds 3
 
 Without options it is a study of the thesis' size: 3 algorithms x 3 frameworks x 4 sets of
 hyperparameters x 8 tasks x 5 seeds = 1,440 runs of 300 evaluations with 30 episodes. Differences
-between frameworks stand in `PLANTED` of `synthetic_returns.py`; all other settings differ by chance
-alone. A few runs failed, ended early or left no folder (`--flawless`: none). Equal options give
+between frameworks are in `PLANTED` of `synthetic_returns.py`; all other settings differ only by
+chance. A few runs failed, ended early or left no folder (`--flawless`: none). Equal options give
 equal files.
 """
 
@@ -27,11 +27,11 @@ TIMES_UP = 1000  # steps in an episode
 
 
 def write_study(folder: Path, size: Size) -> dict[str, int]:
-    """Writes all runs.
+    """Write all runs.
 
     Args:
         folder: Results folder; the study in it is named after `folder`.
-        size: How large.
+        size: Size of the study.
 
     Returns:
         Number of runs by fate: completed, failed, short, absent.
@@ -46,7 +46,7 @@ def write_study(folder: Path, size: Size) -> dict[str, int]:
 
 
 def _fate(number: int) -> str:
-    """Every 97th run failed, every 149th ended early, every 211th left no folder."""
+    """Return the fate: every 97th run failed, every 149th ended early, every 211th is absent."""
     for fate, period in (("absent", 211), ("short", 149), ("failed", 97)):
         if number % period == period - 1:
             return fate
@@ -132,7 +132,7 @@ def _record(plan: Plan, spec: dict[str, object], size: Size, status: str) -> dic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="results folder; must not exist")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))

@@ -1,11 +1,11 @@
-"""What is said of rankings where all algorithms tie.
+"""Verdicts on rankings in which all algorithms tie.
 
     python benchmarks/tied_rankings.py
 
-prints the table in docs/reference/simulations.md: three frameworks, three algorithms of one mean,
-five seeds. How often a gap's magnitude is called changed, by the test of gaps alone, as before, and
-by the rule; how often the probability of the same order is below 5%, which reads as a broken order;
-and how often it is below what 97.5% of tied algorithms give, which stands beside it.
+prints the table in docs/reference/simulations.md: three frameworks, three algorithms of equal mean,
+five seeds. Rates at which a gap's magnitude is called changed, by the test of gaps alone, the
+former rule, and by the rule; at which the probability of the same order is below 5%, which reads as
+a broken order; and at which it is below the value that 97.5% of tied algorithms exceed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ OPTIONS = VerdictOptions(resamples=1_000)
 
 
 def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> list[ScoreGroup]:
-    """Nine groups of one mean; deviations by algorithm."""
+    """Return nine groups of equal mean, with standard deviations by algorithm."""
     groups = []
     for framework, (algorithm, sd) in itertools.product(
         "abc", zip(("ppo", "sac", "td3"), spread, strict=True)
@@ -44,7 +44,7 @@ def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> li
 
 
 def told(groups: list[ScoreGroup]) -> tuple[bool, bool, bool, bool]:
-    """Magnitude changed by the gaps alone and by the rule; order below 5%, and below chance."""
+    """Return the verdicts: magnitude changed by gaps, by the rule; order below 5%, below chance."""
     (item,) = judge_rankings(groups, OPTIONS)
     pairs = itertools.combinations(item.rankings, 2)
     gaps = [p for a, b in pairs for _, p in ranks.compute_gap_p(a.moments, b.moments).values()]
@@ -57,7 +57,7 @@ def told(groups: list[ScoreGroup]) -> tuple[bool, bool, bool, bool]:
 
 
 def main() -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=500)
     repeats = parser.parse_args().repeats

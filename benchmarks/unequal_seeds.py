@@ -1,10 +1,10 @@
-"""Whether aggregates hold the truth where tasks have unequal numbers of seeds.
+"""Coverage of aggregates' intervals if tasks have unequal numbers of seeds.
 
     python benchmarks/unequal_seeds.py
 
 prints the table in docs/reference/simulations.md: eight tasks of different difficulty, of which the
 easy ones have 20 seeds and the hard ones 4. Mean error and coverage of the 95% interval of each
-aggregate, with all seeds pooled, as before for all but the median, and with tasks counting alike.
+aggregate, with all seeds pooled (the former rule, except for the median), and with equal tasks.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SEEDS = (4, 4, 4, 4, 20, 20, 20, 20)
 
 
 def truth() -> np.ndarray:
-    """The aggregates of as many seeds of each task as one likes."""
+    """Return the aggregates of a very large number of seeds of each task."""
     rng = np.random.default_rng(0)
     tasks = [rng.normal(mean, SPREAD, 40_000) for mean in MEANS]
     return _pooled(tasks)
@@ -42,7 +42,7 @@ def _pooled(tasks: list[np.ndarray]) -> np.ndarray:
 
 
 def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) -> tuple:
-    """Point and ends where every seed counts alike."""
+    """Return point estimate and interval with equal weight for every seed."""
     drawn = np.array(
         [_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
     )
@@ -50,7 +50,7 @@ def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) ->
 
 
 def main() -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
     repeats, resamples = parser.parse_args().repeats, 400

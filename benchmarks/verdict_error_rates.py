@@ -3,9 +3,9 @@
     python benchmarks/verdict_error_rates.py
 
 prints the tables in docs/reference/simulations.md. Scores are normalized (0 does nothing, 1 solves
-the task), the margin is 0.1, and one pair is judged by itself. A cell has the percentages of the
+the task), the margin is 0.1, and each pair is judged by itself. A cell has the percentages of the
 five words: different in mean, different in distribution, equivalent, equivalent unless more than q%
-of runs fail, inconclusive. Each group of shapes says which of them are false there.
+of runs fail, inconclusive. Each group of shapes states which of them are false.
 """
 
 import argparse
@@ -40,7 +40,7 @@ MEAN, DISTRIBUTION, EQUIVALENT, UNLESS, INCONCLUSIVE = WORDS = (
     "inconclusive",
 )
 MARGIN, FAILED_BELOW, LEVEL = 0.1, 0.25, 0.05
-# Of permutation tests that are not enumerated.
+# Random splits of permutation tests that are not enumerated.
 SPLITS, SUITE_SPLITS = 999, 199
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -53,7 +53,7 @@ class Shape:
     Attributes:
         name: Name of the laws.
         first: Draws n scores of one framework.
-        second: The same of the other.
+        second: Draws n scores of the other.
         factor: Seeds of the second per seed of the first.
         rare: Share of runs that end far from the others; *unless* is true if q is below it.
     """
@@ -67,7 +67,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class ShapeGroup:
-    """Shapes of which the same words are false.
+    """Shapes for which the same words are false.
 
     Attributes:
         title: Heading of the table.
@@ -83,54 +83,54 @@ class ShapeGroup:
 
 
 def normal(mean: float, sd: float) -> Draw:
-    """Normal scores within the range."""
+    """Draw normal scores within the range."""
     return lambda rng, n: np.clip(rng.normal(mean, sd, n), 0, 1)
 
 
 def student(mean: float, sd: float) -> Draw:
-    """Student's t with three degrees of freedom, within the range."""
+    """Draw from Student's t with three degrees of freedom, within the range."""
     return lambda rng, n: np.clip(mean + sd * rng.standard_t(3, n) / 3**0.5, 0, 1)
 
 
 def lognormal(top: float, loss: float) -> Draw:
-    """Most near the top, with a long tail below."""
+    """Draw scores near the top with a long tail below."""
     return lambda rng, n: np.clip(top - loss * rng.lognormal(0, 1, n) / np.exp(0.5), 0, 1)
 
 
 def failing(rate: float, good: float = 0.95, sd: float = 0.02) -> Draw:
-    """Runs that reach `good`, but for a share that ends near 0."""
+    """Draw runs that reach `good`, except for a share that ends near 0."""
     return lambda rng, n: np.where(
         rng.random(n) < rate, rng.uniform(0, 0.02, n), np.clip(rng.normal(good, sd, n), 0, 1)
     )
 
 
 def capped(mean: float, sd: float, cap: float = 1.0) -> Draw:
-    """Normal scores of which those above the maximum score it."""
+    """Draw normal scores, with those above the maximum set to it."""
     return lambda rng, n: np.minimum(cap, np.clip(rng.normal(mean, sd, n), 0, None))
 
 
 def laplace(mean: float, scale: float) -> Draw:
-    """Laplace's distribution within the range."""
+    """Draw from Laplace's distribution within the range."""
     return lambda rng, n: np.clip(rng.laplace(mean, scale, n), 0, 1)
 
 
 def beta(a: float, b: float, width: float = 1.0) -> Draw:
-    """Beta-distributed scores between 0 and `width`."""
+    """Draw beta-distributed scores between 0 and `width`."""
     return lambda rng, n: width * rng.beta(a, b, n)
 
 
 def levels(values: Sequence[float], shares: Sequence[float]) -> Draw:
-    """Scores of a few values alone, as of tasks with stages."""
+    """Draw scores from a few values, as in tasks with stages."""
     return lambda rng, n: rng.choice(values, n, p=shares)
 
 
 def shift(draw: Draw, by: float) -> Draw:
-    """The same scores, lower by a number."""
+    """Draw the same scores, lower by a number."""
     return lambda rng, n: np.maximum(0.0, draw(rng, n) - by)
 
 
 def list_equal_laws() -> tuple[Shape, ...]:
-    """One law for both frameworks. The last three were chosen after the rules were."""
+    """Return shapes with one law for both frameworks; the last three postdate the rules."""
     laws = (
         ("normal", normal(0.7, 0.05)),
         ("t3", student(0.7, 0.05)),
@@ -149,7 +149,7 @@ def list_equal_laws() -> tuple[Shape, ...]:
 
 
 def list_equal_means() -> tuple[Shape, ...]:
-    """Equal means of unequal laws."""
+    """Return shapes with equal means of unequal laws."""
     wide, narrow = normal(0.6, 0.15), normal(0.6, 0.02)
     return (
         Shape("sd .15 and .02", wide, narrow),
@@ -164,7 +164,7 @@ def list_equal_means() -> tuple[Shape, ...]:
 
 
 def list_margin_apart() -> tuple[Shape, ...]:
-    """Means that differ by the margin, or a little more where scores are cut off at an end."""
+    """Return shapes whose means differ by the margin, or a little more if scores are clipped."""
     lower = {
         "normal": normal(0.7, 0.05),
         "t3": student(0.7, 0.05),
@@ -195,7 +195,7 @@ def list_margin_apart() -> tuple[Shape, ...]:
 
 
 def list_far_apart() -> tuple[Shape, ...]:
-    """Clear differences."""
+    """Return shapes with clear differences."""
     return (
         Shape("apart .2: normal, sd .1", normal(0.7, 0.1), normal(0.5, 0.1)),
         Shape("apart .2: normal, n and 3 n", normal(0.7, 0.1), normal(0.5, 0.1), 3),
@@ -211,7 +211,7 @@ def list_far_apart() -> tuple[Shape, ...]:
 
 
 def list_groups() -> tuple[ShapeGroup, ...]:
-    """Every shape, by which words are false of it."""
+    """Return every shape, grouped by the words that are false for it."""
     return (
         ShapeGroup("One law for both", (MEAN, DISTRIBUTION), list_equal_laws()),
         ShapeGroup("Equal means, unequal laws", (MEAN,), list_equal_means()),
@@ -225,8 +225,8 @@ class CountedWords:
     """Shares of pairs of one shape and number of seeds.
 
     Attributes:
-        shares: Of each of `WORDS`.
-        false: Of false words.
+        shares: Share of each of `WORDS`.
+        false: Share of false words.
     """
 
     shares: dict[str, float]
@@ -238,7 +238,7 @@ class CountedWords:
 
 
 def count_words(shape: Shape, false: Sequence[str], n: int, repeats: int) -> CountedWords:
-    """Count the words on pairs, every pair a family of its own.
+    """Count the words on pairs; each pair is a separate family.
 
     Args:
         shape: Laws of both frameworks.
@@ -260,8 +260,8 @@ def find_words(
 ) -> list[tuple[str, float]]:
     """Return the word on each pair, with the q of *unless*.
 
-    The rules are those of `verdicts.consistency` and `verdicts.statements`, which a test compares;
-    tests that cannot change the word any more are left out.
+    The rules are those of `verdicts.consistency` and `verdicts.statements`, which a test checks;
+    tests that can no longer change the word are left out.
     """
     moments = [stack_moments([compute_moments(x) for x in side]) for side in (first, second)]
     item = two_sample.compute_contrast(moments[:1], moments[1:])
@@ -313,7 +313,7 @@ def is_confirmed_by_permutation(one: np.ndarray, two: np.ndarray, p: float) -> b
 
 @functools.lru_cache(maxsize=100_000)
 def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
-    """Fisher's test, stored: counts repeat."""
+    """Return the p-value of Fisher's test, cached since counts repeat."""
     return two_sample.compute_fisher_p(failed, sizes)
 
 
