@@ -356,7 +356,7 @@ def run_forked_tests(tree: Path, tests: Sequence[str], log: int, limit: int) -> 
         os.environ["PYTHONPATH"] = str(tree)
         sys.path[:] = [str(tree), *(path for path in sys.path if Path(path) != ROOT)]
         sys.argv[0] = "pytest"
-        sys.dont_write_bytecode = False  # compiling all modules anew takes longer than most tests
+        sys.dont_write_bytecode = False  # compiling all modules again takes longer than most tests
         code = pytest.main(["-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests])
     finally:
         sys.stdout.flush()

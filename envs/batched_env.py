@@ -359,7 +359,7 @@ class MujocoBatchedEnv:
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], task: MujocoTask, n: int) -> None:
-        """Take over `env`, the environment that `task` stands for."""
+        """Take over `env`, an environment of `task`."""
         assert env.spec is not None
         simulator: Any = env.unwrapped
         self._env, self._task = env, task

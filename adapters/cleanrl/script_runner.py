@@ -1,4 +1,4 @@
-"""Runs a CleanRL script as `__main__` with facades for what it imports.
+"""Runs a CleanRL script as `__main__` with facades for the modules that it imports.
 
 The script's text is executed unchanged, with a checkpoint hook at the head of its loop. Its own
 `__import__` returns the facades; the modules of the process are not changed.

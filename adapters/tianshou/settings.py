@@ -123,7 +123,7 @@ def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
-    """Return the arguments of `tianshou.algorithm.PPO` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.PPO` and its components."""
     total = math.ceil(context.steps / hp.rollout_steps) * hp.rollout_steps
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     linear = hp.learning_rate_schedule == "linear"
@@ -177,7 +177,7 @@ couple_defaults_td3 = scale_cycle_to_envs
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
-    """Return the arguments of `tianshou.algorithm.TD3` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.TD3` and its components."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
     t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
     # Upstream does not clip if noise_clip is 0.
@@ -196,7 +196,7 @@ couple_defaults_sac = scale_cycle_to_envs
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
-    """Return the arguments of `tianshou.algorithm.SAC` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.SAC` and its components."""
     t.set_option("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
     t.declare_constant("policy_delay", 1, "policy and temperature learn at each step")
     t.declare_constant("target_update_interval", 1)
@@ -214,7 +214,7 @@ NOISE_CLASSES = {"gaussian": "GaussianNoise", "ornstein-uhlenbeck": "OUNoise"}
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
-    """Return the arguments of `tianshou.algorithm.DDPG` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.DDPG` and its components."""
     name = f"{NOISE_CLASSES[hp.exploration_noise_kind]}.sigma"
     t.set_option("exploration_noise", name, note="stored actions are not cut")
     t.share_option("exploration_noise_kind", name)
@@ -229,7 +229,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
-    """Return the arguments of `tianshou.algorithm.DQN` and what it is put together with."""
+    """Return the arguments of `tianshou.algorithm.DQN` and its components."""
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()

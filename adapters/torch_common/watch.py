@@ -385,7 +385,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> float:
-    # Steps counted in the state, the most of any parameter; 0 if it was never used or was reset.
+    # Steps counted in the state, the maximum over parameters; 0 if never used or if reset.
     counts = [optimizer.state[p].get("step", 0.0) for p in group["params"] if p in optimizer.state]
     return float(max(counts, default=0.0))
 

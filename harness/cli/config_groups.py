@@ -91,7 +91,7 @@ GROUP_KEYS: Mapping[str, tuple[str, ...]] = {
     "hps": ("name",),
     "study": ("name",),
 }
-"""Values of the groups that have no checks of their own."""
+"""Keys of the groups that are only checked here."""
 
 _SET_ELSEWHERE = {"python", "overridden", "env_kwargs", "env_wrappers"}  # fields, but no options
 TOP_KEYS = frozenset(

@@ -206,7 +206,7 @@ def _check_conformance(names: Sequence[str], path: Path) -> None:
 
 
 def _check_in_child_process(item: CodeMutant, path: Path) -> None:
-    # In a process of its own: a mutant changes upstream's code in memory, and the suite caches
+    # In a separate process: a mutant changes upstream's code in memory, and the suite caches
     # trainings.
     sys.stdout.flush()
     pid = os.fork()

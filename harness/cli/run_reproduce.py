@@ -153,7 +153,7 @@ def reproduce_runs(
 
     Raises:
         SpecError: A record cannot be compared with, a new run would not be made, or the source
-            names code that nobody has trusted.
+            names code that is not trusted.
     """
     specs = [_spec_from_reading(before) for before in chosen]
     for target in (spec.folder(results_dir) for spec in specs):

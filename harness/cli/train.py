@@ -179,7 +179,7 @@ def _explain_name(name: str) -> str:
 
 
 def _shorten_message(text: str) -> str:
-    # Where Hydra looked for its files does not help anyone who mistyped a name.
+    # The folders that Hydra searched do not help a user who mistyped a name.
     return text.split("Config search path", maxsplit=1)[0].strip()
 
 

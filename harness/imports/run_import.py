@@ -272,7 +272,7 @@ def read_source(source: SourceFiles, options: CurveOptions) -> list[ReturnCurve 
     """Read the runs of one source.
 
     Raises:
-        UnusableError: It is damaged or holds something else.
+        UnusableError: It is damaged or has other content.
     """
     if source.format == "evaluations":
         return [read_sb3_evaluations(source.files[0], options)]
