@@ -58,7 +58,7 @@ COLUMNS = (
 
 
 def play(env_id: str) -> np.ndarray:
-    """Return the return of each episode of random actions."""
+    """Return each episode's return for random actions."""
     memory_tasks.register_memory_task(env_id)
     optional_tasks.register_task(env_id)
     env = gym.make(env_id)

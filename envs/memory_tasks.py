@@ -19,7 +19,7 @@ _CHAIN = re.compile(r"MemoryChain-(\d{1,9})-v0")
 
 
 class _PartialObservation:
-    """Mixin that shows some dimensions of the observations of the class after it."""
+    """Mixin that shows some dimensions of the observations of the next base class."""
 
     seen: ClassVar[tuple[int, ...]]
 

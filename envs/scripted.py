@@ -82,7 +82,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
         return self._state.copy(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float64], float, bool, bool, dict[str, Any]]:
-        """Move the state, and pay for staying near zero."""
+        """Move the state, and reward staying near zero."""
         self.actions.append(np.array(action))
         if self._fault and len(self.actions) >= FAULT_STEP:
             self._trigger_fault()
@@ -125,7 +125,7 @@ class ScriptedImagesEnv(ScriptedEnv):
         return _draw_bars(state), info
 
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Move the state, and pay for staying near zero."""
+        """Move the state, and reward staying near zero."""
         state, *rest = super().step(action)
         return (_draw_bars(state), *rest)  # type: ignore[return-value]
 

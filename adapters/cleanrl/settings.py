@@ -162,7 +162,7 @@ def count_delayed_updates(
 
 
 def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool:
-    """Return whether a delay is patched since the script's counter falls on other critic steps."""
+    """Return whether a delay is patched because the script's counter hits other critic steps."""
     delay, start = getattr(hp, field), hp.learning_starts
     in_cycles = (hp.train_freq, hp.gradient_steps) != (1, 1)
     # The script cannot log the policy's loss before there is one.

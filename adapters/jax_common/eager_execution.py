@@ -1,4 +1,4 @@
-"""Shows updates that a framework compiles to watchers, without changing the training.
+"""Shows watchers the updates that a framework compiles, without changing the training.
 
 A compiled update is one call: its steps, gradients and targets cannot be seen from outside. An
 adapter names the classes whose compiled functions make updates, and the classes whose compiled

@@ -47,7 +47,7 @@ def apply_torch_acceleration(acceleration: str) -> Iterator[None]:
         finally:
             torch.set_float32_matmul_precision(before)
     else:
-        if acceleration == COMPILE:  # earlier trainings of this process count towards limits
+        if acceleration == COMPILE:  # forgets the recompilations of earlier trainings
             torch.compiler.reset()
         yield
 

@@ -79,7 +79,7 @@ def build_linear_layers(inputs: int, sizes: Sequence[int], outputs: int) -> nn.S
 
 
 class DuelingHead(nn.Module):
-    """Head that adds a state's value to the actions' advantages, less their mean.
+    """Head for a state's value plus the actions' advantages minus their mean.
 
     Equation 9 of Wang et al. (2016, arXiv:1511.06581).
     """

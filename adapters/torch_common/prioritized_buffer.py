@@ -1,4 +1,4 @@
-"""Replay buffer of Stable-Baselines3 from which a replay strategy draws and weights.
+"""Replay buffer of Stable-Baselines3 in which a strategy selects and weights transitions.
 
 CleanRL's scripts import the same class from Stable-Baselines3. It is not named here: each adapter
 derives a class from this mixin and the buffer that it finds.

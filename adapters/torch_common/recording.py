@@ -140,7 +140,7 @@ class TorchNetworks:
         return self._slots[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
-        """Return columns in the first critic's order in canonical order."""
+        """Reorder columns from the first critic's order to the canonical one."""
         columns = self._slots["critic1.0.weight"].columns
         return pairs if columns is None else pairs[:, columns]
 

@@ -34,7 +34,7 @@ from parallax.harness.train.prepare import resolve_hyperparameters, resolve_libr
 ORIGINAL_RECIPE = "original"
 COMMON_ALIGNMENT, EXACT_ALIGNMENT = "common", "exact"
 EXAMPLE_TASKS = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
-"""Default tasks for the action ranges, by the kind of an algorithm's actions."""
+"""Default tasks, whose action ranges are used, by the kind of an algorithm's actions."""
 THESIS_TABLE_NUMBERS = {
     name: cls.thesis_table for name, cls in ALGORITHMS.items() if cls.thesis_table
 }

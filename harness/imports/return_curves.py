@@ -96,10 +96,10 @@ class CurveOptions:
         columns: The file's own names for `step`, `return` and, in tables, the parts of a
             run's name.
         wide: Pattern of column names if each run has its own column; empty for one row per value.
-            kind: Origin of the returns, if the user states it.
+        kind: Origin of the returns, if the user states it.
         interval: Environment steps over which episodes of a training are averaged to a point;
             None for a tenth of the run, or 10,000.
-            steps: Length of the runs, if the user states it.
+        steps: Length of the runs, if the user states it.
         empty: Meaning of a row of a table that has a step and no return, one of `EMPTY_RETURNS`.
     """
 

@@ -395,8 +395,8 @@ def _refuse_short_runs_and_copies(
 ) -> list[NamedCurve]:
     """Return the runs that are neither copies nor shorter than others of their task.
 
-    If nothing states a run's length, it must be that of the longest run of the same task and
-    algorithm. A run that diverged may be shorter.
+    If nothing states a run's length, the longest run of the same task and algorithm determines it.
+    A run that diverged may be shorter.
     """
     ends: dict[tuple[Any, ...], int] = collections.defaultdict(int)
     for run in curves:
