@@ -192,8 +192,8 @@ def make_replay_strategy(
         tree: Makes a sum tree of a given number of zeros.
 
     Raises:
-            SpecError: The hyperparameters are invalid.
-            ValueError: They are those of uniform replay, which is upstream's own.
+        SpecError: The hyperparameters are invalid.
+        ValueError: They are those of uniform replay, which is upstream's own.
     """
     checked = replay if isinstance(replay, ReplayConfig) else make_replay_config(replay)
     if checked.is_uniform:
