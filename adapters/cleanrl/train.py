@@ -199,10 +199,7 @@ def train_with_names(
 
 
 def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, Any]) -> Policy:
-    """Return the script's policy without noise.
-
-    The networks are looked up at each call, so the policy follows the training.
-    """
+    """Return the script's policy without noise; it looks up the trained networks at each call."""
     act = ALGORITHMS[algorithm].predict_actions
 
     def policy(observations: NDArray[np.float32]) -> NDArray[Any]:

@@ -1,7 +1,4 @@
-"""skrl's agents with their options and models, by algorithm.
-
-Each algorithm has a function `make_ALGORITHM_parts(settings, spaces)`.
-"""
+"""skrl's agents with their options and models: one `make_ALGORITHM_parts` per algorithm."""
 
 import copy
 import dataclasses
@@ -145,10 +142,7 @@ class CategoricalActor(CategoricalMixin, RandomActionModel):
 
 
 class SharedImageModel(CategoricalMixin, DeterministicMixin, RandomActionModel):
-    """Probabilities of discrete actions and the value of an image, with shared layers.
-
-    skrl passes images flattened.
-    """
+    """Discrete action probabilities and value of an image, flattened by skrl, on shared layers."""
 
     def __init__(
         self,

@@ -79,10 +79,7 @@ def build_linear_layers(inputs: int, sizes: Sequence[int], outputs: int) -> nn.S
 
 
 class DuelingHead(nn.Module):
-    """Head for a state's value plus the actions' advantages minus their mean.
-
-    Equation 9 of Wang et al. (2016, arXiv:1511.06581).
-    """
+    """State value plus advantages minus their mean: Wang et al. 2016, arXiv:1511.06581, eq. 9."""
 
     def __init__(self, inputs: int, sizes: Sequence[int], choices: int) -> None:
         """Draw the weights from torch's generator.

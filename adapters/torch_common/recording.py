@@ -1,7 +1,4 @@
-"""Recording of a training in torch, shared by the probing modules of several adapters.
-
-No framework is named here.
-"""
+"""Recording of a training in torch for the probes of several adapters; names no framework."""
 
 import contextlib
 import dataclasses

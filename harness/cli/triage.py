@@ -1,8 +1,7 @@
 """`parallax triage`: does a new version of an implementation still train as it should?
 
 Three steps, the cheapest first: probes, lockstep until the first tensor that differs, and batches
-of paired trainings until the mean score is inside or outside the spread of stored reference
-runs.
+of paired trainings until the mean score is inside or outside the spread of stored reference runs.
 """
 
 import argparse

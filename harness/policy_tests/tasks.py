@@ -56,10 +56,7 @@ def read_parking(task: Any) -> Floats:
 
 
 def measure_parking_quality(task: Any) -> float:
-    """Return the share of the time limit that is left.
-
-    muPRL evaluates it at the end, when it is smallest.
-    """
+    """Return the remaining share of the time limit; muPRL evaluates it at the end (the minimum)."""
     return float(1 - task.time * task.config["policy_frequency"] / PARKING_STEPS)
 
 
