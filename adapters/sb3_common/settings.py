@@ -81,7 +81,7 @@ def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs:
 
 
 def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
-    """Return upstream's defaults with its `train_freq`, which is per environment, over all of them."""
+    """Return upstream's defaults with `train_freq` over all environments instead of per one."""
     every = defaults.train_freq * context.n_envs
     changes: dict[str, Any] = {"train_freq": every}
     return dataclasses.replace(defaults, **changes)
