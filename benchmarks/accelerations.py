@@ -462,8 +462,8 @@ def _format_case(name: str) -> str:
 _PAGE = """\
 # Accelerations: equality and speed
 
-Written by `benchmarks/accelerations.py` from `docs/accelerations.json`. [Faster, and the
-same?](../how-to/accelerate-a-training.md) explains the option and the words.
+Written by `benchmarks/accelerations.py` from `docs/accelerations.json`. [Accelerate a
+training](../how-to/accelerate-a-training.md) explains the option and the words.
 
 | acceleration | what it does |
 |---|---|
