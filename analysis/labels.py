@@ -231,9 +231,7 @@ def group_by_variant(
 
 
 def split_main_variants(
-    items: Sequence[Item],
-    main_cells: Collection[StudyCell],
-    cell_of: Callable[[Item], StudyCell],
+    items: Sequence[Item], main_cells: Collection[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
     """Return the items of main variants, and all items by algorithm and variant.
 

@@ -61,12 +61,7 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
         importlib.import_module(name)
     settings = {} if algorithm == "ppo" else {"learning_starts": LEARNING_STARTS}
     spec = support.spec(
-        framework,
-        algorithm,
-        hyperparameters=settings,
-        env=env,
-        steps=STEPS,
-        eval_every=STEPS,
+        framework, algorithm, hyperparameters=settings, env=env, steps=STEPS, eval_every=STEPS
     )
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as sink:  # noqa: PTH123
         before, sys.stdout = sys.stdout, sink

@@ -22,10 +22,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import compute_moments, stack_moments
-from parallax.analysis.stats.unobserved_failures import (
-    compute_difference_p,
-    compute_equal_means_p,
-)
+from parallax.analysis.stats.unobserved_failures import compute_difference_p, compute_equal_means_p
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.statements import FISHER_SHARE, compute_tolerated_failures
 from parallax.analysis.verdicts.suite import SuiteSample, judge_suite

@@ -47,11 +47,7 @@ class ScriptedEnv(gymnasium.Env[NDArray[np.float64], Any]):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
 
     def __init__(
-        self,
-        low: float = -3.0,
-        high: float = 3.0,
-        fault: str | None = None,
-        discrete: bool = False,
+        self, low: float = -3.0, high: float = 3.0, fault: str | None = None, discrete: bool = False
     ) -> None:
         """Make the task.
 

@@ -186,9 +186,7 @@ class SubmissionRecord:
 
     def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
         """Save the specifications of the runs, in case a run.json gets lost."""
-        from parallax.harness.contract.run_spec import (
-            spec_to_dict,  # not needed for reading
-        )
+        from parallax.harness.contract.run_spec import spec_to_dict  # not needed for reading
 
         content = {
             str(folder.relative_to(self.study_folder)): spec_to_dict(specs[folder])

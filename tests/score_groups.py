@@ -14,12 +14,7 @@ def make_score_group(cell, framework, scores, spec):
     zeros, n = np.zeros((1, 1)), len(scores)
     runs = tuple(
         CompletedRun(
-            RunId(cell, framework, seed),
-            Path(),
-            np.array([1000]),
-            zeros,
-            zeros.astype(int),
-            spec,
+            RunId(cell, framework, seed), Path(), np.array([1000]), zeros, zeros.astype(int), spec
         )
         for seed in range(n)
     )

@@ -9,11 +9,7 @@ PPO = [f"ppo-{seed}" for seed in range(11)]
 DISK, TIMED = "ppo-0", "td3-0"
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight=false", "hydra.launcher.mem_gb=1"]
 PARTS = (["algorithm=ppo", "seed=" + ",".join(map(str, range(11)))], ["algorithm=td3", "seed=0"])
-SLURMS_OWN = {
-    "scancel": "job",
-    "scancel --signal=USR2": "warning",
-    "scontrol requeue": "requeue",
-}
+SLURMS_OWN = {"scancel": "job", "scancel --signal=USR2": "warning", "scontrol requeue": "requeue"}
 SIX_FATES = ("process", "job", "raise", "diverge", "warning", "requeue")
 
 

@@ -25,7 +25,7 @@ RULES = {
     f"{H}.interventions": {f"{H}.contract"},
     f"{H}.diagnosis": {f"{H}.contract", f"{H}.formulas"},
     f"{H}.train": {
-        *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.diagnosis", f"{H}.interventions"),
+        *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.diagnosis", f"{H}.interventions")
     },
     f"{H}.sweep": {f"{H}.contract", f"{H}.record", f"{H}.train"},
     f"{H}.worker": {f"{H}.contract", f"{H}.record", f"{H}.train"},
@@ -48,7 +48,7 @@ RULES = {
         f"{H}.probes",
     },
     f"{H}.versions": {
-        *(f"{H}.contract", f"{H}.probes", f"{H}.interventions", f"{H}.record.labels"),
+        *(f"{H}.contract", f"{H}.probes", f"{H}.interventions", f"{H}.record.labels")
     },
     f"{H}.conformance": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep"),
@@ -80,11 +80,9 @@ RULES = {
     },
     f"{N}.commands": {N, f"{H}.record"},
     "parallax.slurm": {
-        *(f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep", f"{H}.worker"),
+        *(f"{H}.contract", f"{H}.record", f"{H}.train", f"{H}.sweep", f"{H}.worker")
     },
-    "hydra_plugins": {
-        *("parallax.slurm", f"{H}.cli", f"{H}.contract", f"{H}.sweep"),
-    },
+    "hydra_plugins": {*("parallax.slurm", f"{H}.cli", f"{H}.contract", f"{H}.sweep")},
 }
 # The public interface and the command's table name modules of every package, and load them late.
 UNRESTRICTED = {"parallax", "parallax.__main__", f"{H}.cli.main"}

@@ -22,11 +22,7 @@ from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
 from parallax.harness.contract.fields import SpecError, format_value
-from parallax.harness.contract.translation import (
-    AlgorithmSettings,
-    ConfigTranslator,
-    NativeConfig,
-)
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 from parallax.harness.contract.versions import parse_version
 
 BUFFER_SETTING = "ReplayBuffer"
@@ -174,10 +170,7 @@ PPO_SCRIPT = (
     "ppo_continuous_action.py",
     "2b946196c16231f54051d211e74f5ed807e2194d56bd9cf79db0a5b08fd792e3",
 )
-PPO_DISCRETE_SCRIPT = (
-    "ppo.py",
-    "2cb5f6c703185db7357464ca77251f66e4d62dd2942a3328da9b2e4bb8d338fa",
-)
+PPO_DISCRETE_SCRIPT = ("ppo.py", "2cb5f6c703185db7357464ca77251f66e4d62dd2942a3328da9b2e4bb8d338fa")
 PPO_IMAGE_SCRIPT = (
     "ppo_atari.py",
     "b9a71b6c700c0e5fffb3fb06e86ebe15633c623207a106782df3898d92dc4631",
@@ -381,10 +374,7 @@ def predict_actions_ddpg(names: Mapping[str, Any], observations: Any, context: R
     return names["actor"](observations).cpu().numpy()
 
 
-DQN_SCRIPT = (
-    "dqn.py",
-    "342a5d372d49a56224420912a7d0fa618b453b80ab29aeb94ddaaf6a3dcbaaf9",
-)
+DQN_SCRIPT = ("dqn.py", "342a5d372d49a56224420912a7d0fa618b453b80ab29aeb94ddaaf6a3dcbaaf9")
 DQN_NETWORKS = ("q_network", "target_network")
 
 
@@ -474,16 +464,10 @@ ALGORITHMS: Mapping[str, ScriptSettings] = {
         predict_actions=predict_actions_ppo,
     ),
     "td3": ScriptSettings(
-        translate_td3,
-        script=TD3_SCRIPT,
-        networks=TD3_NETWORKS,
-        predict_actions=predict_actions_td3,
+        translate_td3, script=TD3_SCRIPT, networks=TD3_NETWORKS, predict_actions=predict_actions_td3
     ),
     "sac": ScriptSettings(
-        translate_sac,
-        script=SAC_SCRIPT,
-        networks=SAC_NETWORKS,
-        predict_actions=predict_actions_sac,
+        translate_sac, script=SAC_SCRIPT, networks=SAC_NETWORKS, predict_actions=predict_actions_sac
     ),
     "ddpg": ScriptSettings(
         translate_ddpg,
@@ -493,10 +477,7 @@ ALGORITHMS: Mapping[str, ScriptSettings] = {
         predict_actions=predict_actions_ddpg,
     ),
     "dqn": ScriptSettings(
-        translate_dqn,
-        script=DQN_SCRIPT,
-        networks=DQN_NETWORKS,
-        predict_actions=predict_actions_dqn,
+        translate_dqn, script=DQN_SCRIPT, networks=DQN_NETWORKS, predict_actions=predict_actions_dqn
     ),
 }
 

@@ -29,11 +29,7 @@ from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
-from parallax.harness.contract.translation import (
-    AlgorithmSettings,
-    ConfigTranslator,
-    NativeConfig,
-)
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:

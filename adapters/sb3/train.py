@@ -202,11 +202,7 @@ def save_model(model: BaseAlgorithm, path: Path) -> None:
 
     It contains the code of our own classes, but not our replay buffer.
     """
-    own = (
-        sb3_networks,
-        torch_common_networks,
-        algorithms_image_encoder,
-    )
+    own = (sb3_networks, torch_common_networks, algorithms_image_encoder)
     is_ours = isinstance(getattr(model, "replay_buffer", None), PrioritizedReplayBuffer)
     left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
     for module in own:

@@ -85,9 +85,7 @@ def train(
         lambda observations: predict_actions(model, observations),
         lambda: copy_weights(model),
         PolicyIO(
-            lambda values: load_weights(model, values),
-            lambda path: save_model(model, path),
-            ".zip",
+            lambda values: load_weights(model, values), lambda path: save_model(model, path), ".zip"
         ),
         make_checkpointable(
             {"model": model}, lambda: [monitor, rounds, *made], *JAX_CODECS, types=TYPES

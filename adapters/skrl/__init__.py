@@ -59,7 +59,4 @@ class SkrlAdapter(TorchAccelerations, Adapter):
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; torch's optimisers load torch's compiler."""
-        return (
-            "parallax.adapters.skrl.train",
-            "torch._dynamo",
-        )
+        return ("parallax.adapters.skrl.train", "torch._dynamo")

@@ -144,12 +144,7 @@ class CategoricalActor(CategoricalMixin, RandomActionModel):
 class SharedImageModel(CategoricalMixin, DeterministicMixin, RandomActionModel):
     """Discrete action probabilities and value of an image, flattened by skrl, on shared layers."""
 
-    def __init__(
-        self,
-        spaces: ModelSpaces,
-        filters: Sequence[int],
-        hidden: Sequence[int],
-    ) -> None:
+    def __init__(self, spaces: ModelSpaces, filters: Sequence[int], hidden: Sequence[int]) -> None:
         Model.__init__(self, **spaces.model_arguments)
         CategoricalMixin.__init__(self)
         DeterministicMixin.__init__(self)

@@ -184,9 +184,7 @@ def _build_policy(actor: Any, task: Task) -> ProbabilisticActorPolicy:
 
 def _build_discrete_policy(actor: Any, task: Task) -> DiscreteActorPolicy:
     return DiscreteActorPolicy(
-        actor=actor,
-        deterministic_eval=True,
-        action_space=gymnasium.spaces.Discrete(task.choices),
+        actor=actor, deterministic_eval=True, action_space=gymnasium.spaces.Discrete(task.choices)
     )
 
 
@@ -280,12 +278,7 @@ def _build_value_layers(settings: NativeSettings, inputs: int, choices: int) -> 
     if arguments.pop("dueling_param"):
         *sizes, last = sizes
         heads = tuple({"hidden_sizes": [last]} for _ in range(2))
-    return Net(
-        state_shape=inputs,
-        action_shape=choices,
-        hidden_sizes=sizes,
-        dueling_param=heads,
-    )
+    return Net(state_shape=inputs, action_shape=choices, hidden_sizes=sizes, dueling_param=heads)
 
 
 def make_training_fn(

@@ -27,11 +27,7 @@ from tianshou.utils import LazyLogger, MovAvg
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
 import parallax.adapters.tianshou.train  # noqa: F401  # before anything calls what it compiles
-from parallax.adapters.tianshou.algorithms import (
-    build_algorithm,
-    make_training_fn,
-    select_options,
-)
+from parallax.adapters.tianshou.algorithms import build_algorithm, make_training_fn, select_options
 from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,

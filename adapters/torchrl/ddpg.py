@@ -25,12 +25,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
 
-NETWORKS = (
-    "actor_network",
-    "value_network",
-    "target_actor_network",
-    "target_value_network",
-)
+NETWORKS = ("actor_network", "value_network", "target_actor_network", "target_value_network")
 ANNEALING_STEPS = 1_000_000
 """Environment steps over which the process' noise shrinks to a tenth, in upstream's script."""
 

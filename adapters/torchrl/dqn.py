@@ -16,11 +16,7 @@ from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.modules import MLP, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, TargetNetUpdater
 
-from parallax.adapters.torch_common.networks import (
-    DuelingHead,
-    build_linear_layers,
-    count_features,
-)
+from parallax.adapters.torch_common.networks import DuelingHead, build_linear_layers, count_features
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
 from parallax.adapters.torchrl.networks import build_convolutions, build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class

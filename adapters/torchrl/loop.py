@@ -24,13 +24,7 @@ from parallax.adapters.torchrl.replay import (
     record_buffer_cost,
 )
 from parallax.harness.contract.acceleration import COMPILE
-from parallax.harness.contract.adapter import (
-    Checkpointable,
-    MakeEnv,
-    Monitor,
-    Policy,
-    RunContext,
-)
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, Policy, RunContext
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
 

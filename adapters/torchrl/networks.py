@@ -8,11 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tensordict import TensorDict
-from tensordict.nn import (
-    ProbabilisticTensorDictSequential,
-    TensorDictModule,
-    TensorDictSequential,
-)
+from tensordict.nn import ProbabilisticTensorDictSequential, TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.modules import MLP, ConvNet, TanhModule, ValueOperator

@@ -117,11 +117,7 @@ def probe_training(
 
 
 def _probe_sequences(
-    module: Any,
-    native: NativeConfig,
-    context: RunContext,
-    script: ProbeScript,
-    watch: ProbeMonitor,
+    module: Any, native: NativeConfig, context: RunContext, script: ProbeScript, watch: ProbeMonitor
 ) -> ProbeRecord:
     with contextlib.ExitStack() as stack:
         built = stack.enter_context(capture_calls(module, "build_components"))

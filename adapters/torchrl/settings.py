@@ -21,11 +21,7 @@ from parallax.harness.contract.algorithms.r2d2 import R2D2
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.translation import (
-    AlgorithmSettings,
-    ConfigTranslator,
-    NativeConfig,
-)
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
@@ -337,12 +333,7 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
             f"at least sequence_length times n_envs, {first}: there is no sequence before",
         )
     return translate_off_policy(
-        t,
-        hp,
-        context,
-        learning_starts_name="loop.learning_starts",
-        random_steps=0,
-        **counts,
+        t, hp, context, learning_starts_name="loop.learning_starts", random_steps=0, **counts
     )
 
 

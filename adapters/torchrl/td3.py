@@ -24,12 +24,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
 
-NETWORKS = (
-    "actor_network",
-    "qvalue_network",
-    "target_actor_network",
-    "target_qvalue_network",
-)
+NETWORKS = ("actor_network", "qvalue_network", "target_actor_network", "target_qvalue_network")
 
 
 @dataclasses.dataclass(frozen=True)

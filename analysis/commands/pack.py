@@ -46,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"file; default: RESULTS{PACKED_SUFFIX}, or <RESULTS>-and-<MERGED>{PACKED_SUFFIX} "
         "beside MERGED",
     )
-    parser.add_argument(
-        "--anonymize",
-        action="store_true",
-        help="leave out host names and paths",
-    )
+    parser.add_argument("--anonymize", action="store_true", help="leave out host names and paths")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -85,10 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def draw_report(
-    results: StudyResults,
-    command: str,
-    jobs: int,
-    ablations: tuple[AblationReport, ...] = (),
+    results: StudyResults, command: str, jobs: int, ablations: tuple[AblationReport, ...] = ()
 ) -> tuple[Document, dict[str, bytes]]:
     """Make the report and draw its figures.
 

@@ -21,12 +21,7 @@ import jinja2
 from parallax.analysis.commands.common import CommandError, get_analysis_folder, read_results
 from parallax.analysis.data.load import read_runs
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
-from parallax.analysis.labels import (
-    MISSING,
-    format_number,
-    get_label,
-    get_recipe_label,
-)
+from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import PACKED_SUFFIX, format_script_label
 

@@ -212,9 +212,7 @@ class MissingSeeds:
         return f"{place}, {cell.variant}: {word} {', '.join(map(str, self.seeds))}"
 
 
-def find_missing_seeds(
-    folders: Sequence[CompletedRun | ExcludedRun],
-) -> tuple[MissingSeeds, ...]:
+def find_missing_seeds(folders: Sequence[CompletedRun | ExcludedRun]) -> tuple[MissingSeeds, ...]:
     """Find the seeds that a framework lacks although another one has them in the same setting.
 
     Folders without a known seed are ignored.

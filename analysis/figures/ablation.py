@@ -14,10 +14,7 @@ from parallax.analysis.figures.style import (
     get_framework_styles,
     get_paper_rc_settings,
 )
-from parallax.analysis.labels import (
-    get_label,
-    make_file_name,
-)
+from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.verdicts.ablation import (
     CHANGES,
     NO_EFFECT,

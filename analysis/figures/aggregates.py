@@ -31,12 +31,7 @@ from parallax.analysis.figures.style import (
     get_framework_styles,
     get_paper_rc_settings,
 )
-from parallax.analysis.labels import (
-    format_range,
-    get_label,
-    get_recipe_label,
-    make_file_name,
-)
+from parallax.analysis.labels import format_range, get_label, get_recipe_label, make_file_name
 from parallax.analysis.stats.aggregates import (
     AGGREGATE_NAMES,
     AggregateScores,

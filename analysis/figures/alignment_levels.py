@@ -11,10 +11,7 @@ from matplotlib.lines import Line2D
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
-from parallax.analysis.labels import (
-    get_label,
-    make_file_name,
-)
+from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
     LevelDecomposition,
@@ -90,12 +87,7 @@ def draw_level_figure(results: LevelResults) -> Figure:
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure = Figure(figsize=(_WIDTH, height))
         axis = figure.add_axes(
-            (
-                _LEFT / _WIDTH,
-                bottom / height,
-                1 - (_LEFT + _RIGHT) / _WIDTH,
-                strips / height,
-            )
+            (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
         )
         _set_score_axis(axis, results, strips)
         offset = 0.0
@@ -232,12 +224,7 @@ _SHARE_COLORS = {"hyperparameters": "0.25", "code": "0.45", "residual": "0.7", "
 
 def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> None:
     axis = figure.add_axes(
-        (
-            _LEFT / _WIDTH,
-            0.3 / height,
-            1 - (_LEFT + _RIGHT) / _WIDTH,
-            4 * _BAR / height,
-        )
+        (_LEFT / _WIDTH, 0.3 / height, 1 - (_LEFT + _RIGHT) / _WIDTH, 4 * _BAR / height)
     )
     rows = list_share_rows(found)
     for number, (name, value, low, high) in enumerate(rows):

@@ -242,13 +242,7 @@ def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) ->
     return make_curve_grid_figure_spec(
         make_file_name("consistency", algorithm, *part.suffix),
         f"{get_label(algorithm)} in each framework; hyperparameters by column",
-        CurveGrid(
-            rows,
-            labels,
-            panels,
-            FRAMEWORK_LINES,
-            _list_row_marks(material, cells, rows),
-        ),
+        CurveGrid(rows, labels, panels, FRAMEWORK_LINES, _list_row_marks(material, cells, rows)),
         material.method,
         part.context,
         cells,

@@ -114,9 +114,7 @@ class DifferenceGrid:
     panels: tuple[DifferencePanel | None, ...]
 
 
-def make_pair_difference_figure_specs(
-    material: StudyResults,
-) -> list[FigureSpec | MissingFigure]:
+def make_pair_difference_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One forest plot per algorithm and variant."""
     defaults = collections.defaultdict(list)
     for item in material.verdicts.defaults:

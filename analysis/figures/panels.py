@@ -15,16 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-from parallax.analysis.figures.score_marks import (
-    ScoreMark,
-    find_near_marks,
-    make_mark_handles,
-)
+from parallax.analysis.figures.score_marks import ScoreMark, find_near_marks, make_mark_handles
 from parallax.analysis.figures.style import LARGE_FONT, MEDIUM_FONT, SMALL_FONT, SeriesStyle
-from parallax.analysis.labels import (
-    INTERVAL_FORMULAS,
-    get_label,
-)
+from parallax.analysis.labels import INTERVAL_FORMULAS, get_label
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.curves import LearningCurve
@@ -271,10 +264,7 @@ def make_curve_line(
     scores = np.empty(0) if group.scores is None else group.scores
     low, high = clip_to_bounds(curve.low, curve.high, curve.mean, bounds)
     ends = clip_to_bounds(
-        np.array([final.low]),
-        np.array([final.high]),
-        np.array([final.mean, *scores]),
-        bounds,
+        np.array([final.low]), np.array([final.high]), np.array([final.mean, *scores]), bounds
     )
     shown = dataclasses.replace(final, low=float(ends[0][0]), high=float(ends[1][0]))
     size = (final.n, group.requested)

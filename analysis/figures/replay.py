@@ -13,16 +13,8 @@ from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.panels import MIN_SEEDS_OF_BAND, PanelMargins, make_panel_grid
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    PALETTE,
-    SMALL_FONT,
-    get_paper_rc_settings,
-)
-from parallax.analysis.labels import (
-    get_label,
-    make_file_name,
-)
+from parallax.analysis.figures.style import PAGE_WIDTH, PALETTE, SMALL_FONT, get_paper_rc_settings
+from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
 from parallax.analysis.verdicts.replay import (
     COST_PARTS,

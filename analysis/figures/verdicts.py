@@ -245,8 +245,7 @@ def draw_rank_figure(
             len(rows), len(labels), min(PAGE_WIDTH, width), height, margins, True, True
         )
         draw_legend(
-            figure,
-            {name: dataclasses.replace(look, line="none") for name, look in styles.items()},
+            figure, {name: dataclasses.replace(look, line="none") for name, look in styles.items()}
         )
         verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
         draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)

@@ -226,10 +226,7 @@ def plan_suite_seeds(
     waiting = [need for need in needs if need.is_open]
     beyond = sum(max(need.needed, need.size + 1) > most for need in waiting)
     return dataclasses.replace(
-        plan,
-        planned=len(waiting) - beyond,
-        over_limit=beyond,
-        decided=len(needs) - len(waiting),
+        plan, planned=len(waiting) - beyond, over_limit=beyond, decided=len(needs) - len(waiting)
     )
 
 

@@ -9,12 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.labels import (
-    format_range,
-    format_seeds_needed,
-    get_label,
-    get_recipe_label,
-)
+from parallax.analysis.labels import format_range, format_seeds_needed, get_label, get_recipe_label
 from parallax.analysis.stats.effect_size_and_power import (
     compute_difference_power,
     compute_equivalence_power,

@@ -371,10 +371,7 @@ def _make_commands_section(study: StudyPublication) -> ReportSection:
             f"parallax study pack results/{shlex.quote(names[0])} "
             f"--output {shlex.quote(study.source)}"
         )
-        blocks += [
-            "The runs, and the file that holds them:",
-            CodeBlock((*training, packing)),
-        ]
+        blocks += ["The runs, and the file that holds them:", CodeBlock((*training, packing))]
     again = f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"
     blocks += [
         "Some of the runs once more, drawn at random and compared bit for bit:",

@@ -15,13 +15,7 @@ from markupsafe import Markup, escape
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.labels import (
-    MISSING,
-    format_count,
-    get_label,
-    get_recipe_label,
-    make_anchor,
-)
+from parallax.analysis.labels import MISSING, format_count, get_label, get_recipe_label, make_anchor
 from parallax.analysis.report.document import (
     MAX_FINDINGS,
     Block,
@@ -100,9 +94,7 @@ def render_page(document: Document, context: PageContext) -> str:
     return environment.get_template("template.html").render(
         title=document.title,
         introduction=_render_blocks(
-            [block for block in document.blocks if not isinstance(block, ReportSection)],
-            context,
-            2,
+            [block for block in document.blocks if not isinstance(block, ReportSection)], context, 2
         ),
         sections=[block for block in document.blocks if isinstance(block, ReportSection)],
         render=lambda block: _render_block(block, context, 2),

@@ -177,9 +177,7 @@ def make_interval_columns(
 
 
 def make_setting_columns(
-    get_cell: Callable[[Item], StudyCell],
-    cells: Sequence[StudyCell],
-    omit: Sequence[str] = (),
+    get_cell: Callable[[Item], StudyCell], cells: Sequence[StudyCell], omit: Sequence[str] = ()
 ) -> list[Column[Item]]:
     """Return the columns that name a setting; pages show study and variant where they differ.
 

@@ -187,10 +187,7 @@ def decompose_spread(
 
 
 def compute_spread_interval(
-    scores: Scores,
-    generator: np.random.Generator,
-    confidence: float = 0.95,
-    resamples: int = 2000,
+    scores: Scores, generator: np.random.Generator, confidence: float = 0.95, resamples: int = 2000
 ) -> tuple[float, float]:
     """Compute a bootstrap interval of the standard deviation between frameworks.
 

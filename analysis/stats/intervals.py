@@ -107,9 +107,7 @@ class ConfidenceInterval:
 
 
 def compute_interval(
-    values: ArrayLike | Sequence[float],
-    method: str = "t",
-    rng: np.random.Generator | None = None,
+    values: ArrayLike | Sequence[float], method: str = "t", rng: np.random.Generator | None = None
 ) -> ConfidenceInterval:
     """Return the 95% interval for the mean of independent values.
 

@@ -72,10 +72,7 @@ def compute_difference_signs(values: FloatArray) -> FloatArray:
 
 
 def bootstrap_means(
-    items: SampleMoments,
-    scores: list[FloatArray | None],
-    resamples: int,
-    rng: np.random.Generator,
+    items: SampleMoments, scores: list[FloatArray | None], resamples: int, rng: np.random.Generator
 ) -> FloatArray:
     """Means of resampled seeds; without seeds, means drawn from Student's t distribution.
 

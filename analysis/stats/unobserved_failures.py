@@ -78,9 +78,7 @@ def compute_difference_p(
 
 
 def compute_equal_means_p(
-    first: FloatArray | SampleMoments,
-    second: FloatArray | SampleMoments,
-    ends: tuple[float, float],
+    first: FloatArray | SampleMoments, second: FloatArray | SampleMoments, ends: tuple[float, float]
 ) -> float:
     """Compute the two-sided p-value of "the means are equal": twice the smaller one-sided p-value.
 

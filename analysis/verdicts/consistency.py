@@ -36,19 +36,10 @@ from parallax.analysis.verdicts.margins import (
     find_score_range,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.statements import (
-    DIFFERENT as DIFFERENT,
-)
-from parallax.analysis.verdicts.statements import (
-    EQUIVALENT as EQUIVALENT,
-)
-from parallax.analysis.verdicts.statements import (
-    INCONCLUSIVE as INCONCLUSIVE,
-)
-from parallax.analysis.verdicts.statements import (
-    PairStatement,
-    state_pairs,
-)
+from parallax.analysis.verdicts.statements import DIFFERENT as DIFFERENT
+from parallax.analysis.verdicts.statements import EQUIVALENT as EQUIVALENT
+from parallax.analysis.verdicts.statements import INCONCLUSIVE as INCONCLUSIVE
+from parallax.analysis.verdicts.statements import PairStatement, state_pairs
 
 Verdict = TypeVar("Verdict")
 

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parallax.analysis.data.runs import (
-    CompletedRun,
-    ExcludedRun,
-    LoadedRuns,
-    StudyCell,
-    VariantKey,
-)
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats.endpoints import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments

@@ -81,9 +81,7 @@ def _judge_study_omnibus(
 
 
 def count_differences(
-    pairs: Sequence[GroupPair],
-    p_values: Sequence[float],
-    options: VerdictOptions,
+    pairs: Sequence[GroupPair], p_values: Sequence[float], options: VerdictOptions
 ) -> omnibus.OmnibusCount:
     """Compare the number of significant pairs with studies in which all means are the same.
 
@@ -104,9 +102,7 @@ def count_differences(
     return omnibus.evaluate_count(observed, len(known), counts)
 
 
-def _connect_pairs(
-    pairs: Sequence[GroupPair],
-) -> list[list[GroupPair]]:
+def _connect_pairs(pairs: Sequence[GroupPair]) -> list[list[GroupPair]]:
     """Split pairs into connected components, where pairs that share a group are connected.
 
     Only pairs in one component depend on each other, so each is simulated by itself.
@@ -130,9 +126,7 @@ def _connect_pairs(
     return [members for _, members in sets if members]
 
 
-def _index_groups(
-    pairs: Sequence[GroupPair],
-) -> tuple[list[ScoreGroup], list[tuple[int, int]]]:
+def _index_groups(pairs: Sequence[GroupPair]) -> tuple[list[ScoreGroup], list[tuple[int, int]]]:
     """Return every group once, and each pair as two indices into them."""
     places: dict[int, int] = {}
     groups: list[ScoreGroup] = []

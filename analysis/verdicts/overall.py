@@ -80,9 +80,7 @@ def compute_overall_scores(
 
 
 def _compute_group_overall(
-    key: tuple[str, str, str, str],
-    groups: Sequence[ScoreGroup],
-    options: VerdictOptions,
+    key: tuple[str, str, str, str], groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> OverallScores | None:
     table: dict[str, dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in groups:

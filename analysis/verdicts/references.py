@@ -126,8 +126,7 @@ def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScor
 def get_untrained_scores(runs: Iterable[CompletedRun]) -> FloatArray:
     """Return the mean return at step 0 of each run that was evaluated there."""
     return np.array(
-        [float(run.results[0].mean()) for run in runs if run.timesteps[0] == 0],
-        dtype=np.float64,
+        [float(run.results[0].mean()) for run in runs if run.timesteps[0] == 0], dtype=np.float64
     )
 
 

@@ -296,10 +296,7 @@ def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAg
 def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> PairedDifference:
     gains = []
     for effect in (one, other):
-        changed, plain = (
-            effect.changed.scores_by_seed,
-            effect.baseline.scores_by_seed,
-        )
+        changed, plain = (effect.changed.scores_by_seed, effect.baseline.scores_by_seed)
         gains.append({seed: changed[seed] - plain[seed] for seed in changed.keys() & plain.keys()})
     seeds = sorted(gains[0].keys() & gains[1].keys())
     if not seeds:

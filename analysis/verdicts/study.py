@@ -178,9 +178,7 @@ def is_ranking_of(item: RankingVerdict, variants: frozenset[VariantKey]) -> bool
     return any((item.study, name, item.variant) in variants for name in item.algorithms)
 
 
-def _index_by_cell(
-    items: Iterable[tuple[ScoreGroup, Item]],
-) -> dict[StudyCell, tuple[Item, ...]]:
+def _index_by_cell(items: Iterable[tuple[ScoreGroup, Item]]) -> dict[StudyCell, tuple[Item, ...]]:
     """Group items by setting: that of an item's group, and its setting under library defaults."""
     found: dict[StudyCell, list[Item]] = collections.defaultdict(list)
     for group, item in items:

@@ -9,11 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
-from parallax.harness.contract.adapter import (
-    RunContext,
-    find_adapter_entry_points,
-    load_adapter,
-)
+from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms, field_names
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe

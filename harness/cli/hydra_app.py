@@ -21,11 +21,7 @@ from parallax.harness.contract.fields import RunsFailedError, SpecError, report_
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
-from parallax.harness.diagnosis.checks import (
-    check_names,
-    get_default_thresholds,
-    load_all_checks,
-)
+from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
 from parallax.harness.sweep.sweep import count_processes, run_sweep
 

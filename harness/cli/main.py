@@ -122,9 +122,7 @@ COMMANDS = (
         "Trains finished runs again and compares returns and weights bit by bit",
     ),
     Command(
-        "run unlock",
-        f"{_CLI}.run_unlock",
-        "Releases a run folder that a dead process still locks",
+        "run unlock", f"{_CLI}.run_unlock", "Releases a run folder that a dead process still locks"
     ),
     Command(
         "policy evaluate",
@@ -162,9 +160,7 @@ COMMANDS = (
         "Measures what each intervention does to the return, and how much of a gap it explains",
     ),
     Command(
-        "study replay",
-        f"{_ANALYSIS}.questions:replay",
-        "Compares the replay strategies of a study",
+        "study replay", f"{_ANALYSIS}.questions:replay", "Compares the replay strategies of a study"
     ),
     Command(
         "study pack",
@@ -408,9 +404,7 @@ def format_help() -> str:
     width = max(len(name) for name in (*GROUPS, *(command.name for command in top)))
     groups = [
         _format_row(
-            group,
-            f"{summary}: {', '.join(c.name for c in COMMANDS if c.group == group)}",
-            width,
+            group, f"{summary}: {', '.join(c.name for c in COMMANDS if c.group == group)}", width
         )
         for group, summary in GROUPS.items()
     ]

@@ -21,12 +21,7 @@ from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.intervention_check import get_single_framework
 from parallax.harness.probes.results import ProbeReport
-from parallax.harness.probes.runner import (
-    ProbeRequest,
-    ProbeTargets,
-    make_probe_target,
-    run_probes,
-)
+from parallax.harness.probes.runner import ProbeRequest, ProbeTargets, make_probe_target, run_probes
 
 INSTALLED = "installed"
 _MAX_COMMITS = 200

@@ -16,10 +16,7 @@ class CommandProgress:
     """
 
     def __init__(
-        self,
-        total: float,
-        out: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, total: float, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Start at zero.
 

@@ -187,10 +187,7 @@ def _print_section(title: str, lines: Sequence[str]) -> None:
 
 
 def _describe_hyperparameters(
-    options: argparse.Namespace,
-    sides: tuple[ComparedSide, ComparedSide],
-    algorithm: str,
-    env: str,
+    options: argparse.Namespace, sides: tuple[ComparedSide, ComparedSide], algorithm: str, env: str
 ) -> list[str]:
     pair = sides[0].label, sides[1].label
     columns = [
@@ -310,12 +307,7 @@ def _describe_lockstep(
     )
     try:
         result = compare_implementations(
-            first,
-            second,
-            algorithm,
-            LOCKSTEP_UPDATES,
-            lambda _: None,
-            LockstepOptions(level=level),
+            first, second, algorithm, LOCKSTEP_UPDATES, lambda _: None, LockstepOptions(level=level)
         )
     except SpecError as error:
         return [f"Not compared: {error}"]

@@ -27,14 +27,8 @@ from parallax.harness.conformance.semantics import (  # noqa: E402
     SemanticsConformance,
     TargetNoiseConformance,
 )
-from parallax.harness.conformance.spaces import (  # noqa: E402
-    ExtraActionConformance,
-    ImageConformance,
-)
-from parallax.harness.conformance.update_counts import (  # noqa: E402
-    DeviceConformance,
-    UpdateCountConformance,
-)
+from parallax.harness.conformance.spaces import ExtraActionConformance, ImageConformance  # noqa: E402
+from parallax.harness.conformance.update_counts import DeviceConformance, UpdateCountConformance  # noqa: E402
 from parallax.harness.contract.adapter import load_adapter  # noqa: E402
 from parallax.harness.contract.algorithms import ALGORITHMS  # noqa: E402
 from parallax.harness.contract.algorithms.base import field_names  # noqa: E402

@@ -21,10 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from parallax.envs.tasks import Task
-from parallax.harness.contract.acceleration import (
-    NO_ACCELERATION,
-    explain_missing_acceleration,
-)
+from parallax.harness.contract.acceleration import NO_ACCELERATION, explain_missing_acceleration
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_unknown_name

@@ -94,10 +94,7 @@ class ConfigTranslator:
     """
 
     def __init__(
-        self,
-        framework: str,
-        hyperparameters: Hyperparameters,
-        patchable: Collection[str] = (),
+        self, framework: str, hyperparameters: Hyperparameters, patchable: Collection[str] = ()
     ) -> None:
         """Creates a translator that has claimed nothing yet.
 

@@ -10,22 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.interventions.catalogue import (
-    BugRelease,
-    Intervention,
-    list_released_bugs,
-)
+from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.intervention_check import format_intervention_label
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport
-from parallax.harness.probes.runner import (
-    ProbeTargets,
-    ReportAnswer,
-    make_probe_target,
-    run_probes,
-)
+from parallax.harness.probes.runner import ProbeTargets, ReportAnswer, make_probe_target, run_probes
 
 NAMED, FOUND, MISSED = "named", "found", "missed"
 SILENT, FALSE_ALARM = "silent", "false alarm"
@@ -240,12 +231,7 @@ def sort_outcomes(outcomes: Sequence[BugOutcome]) -> list[BugOutcome]:
     """Return outcomes with the misses first."""
     return sorted(
         outcomes,
-        key=lambda item: (
-            _ORDER.index(item.outcome),
-            item.framework,
-            item.bug,
-            item.algorithm,
-        ),
+        key=lambda item: (_ORDER.index(item.outcome), item.framework, item.bug, item.algorithm),
     )
 
 

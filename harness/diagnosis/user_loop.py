@@ -175,12 +175,7 @@ class Diagnosis:
             self._publish_metrics(ReportedMetrics(values))
 
     def targets(
-        self,
-        rewards: Any,
-        next_values: Any,
-        terminated: Any,
-        targets: Any,
-        truncated: Any = None,
+        self, rewards: Any, next_values: Any, terminated: Any, targets: Any, truncated: Any = None
     ) -> None:
         """Compare targets with reward + gamma * next value * (1 - terminated).
 

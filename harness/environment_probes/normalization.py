@@ -34,11 +34,7 @@ from parallax.harness.environment_probes.hypotheses import (
     ScaledParts,
     explain_numbers,
 )
-from parallax.harness.environment_probes.trace import (
-    Trace,
-    collect_trace,
-    make_scripts,
-)
+from parallax.harness.environment_probes.trace import Trace, collect_trace, make_scripts
 
 Array = NDArray[Any]
 _STEPS = 24
@@ -49,22 +45,14 @@ _GAMMA = 0.99
 
 PRIOR = Factor(
     "prior",
-    {
-        "initial count 1e-4": 1e-4,
-        "initial count 0": 0.0,
-        "initial count 1": 1.0,
-    },
+    {"initial count 1e-4": 1e-4, "initial count 0": 0.0, "initial count 1": 1.0},
     is_setting=True,
 )
 BATCH_VARIANCE = Factor("ddof", {"": 0, "the variance of a batch is divided by n - 1": 1})
 ORDER = Factor(
-    "updates_first",
-    {"": True, "numbers are scaled by the statistics from before them": False},
+    "updates_first", {"": True, "numbers are scaled by the statistics from before them": False}
 )
-SHARED = Factor(
-    "per_copy",
-    {"": False, "each copy has statistics of its own": True},
-)
+SHARED = Factor("per_copy", {"": False, "each copy has statistics of its own": True})
 FROZEN = Factor("ignores_freeze", {"": False, "frozen statistics are still updated": True})
 EXPLICIT_RESETS = Factor(
     "carries_reset", {"": False, "the discounted return is carried over an explicit reset": True}
@@ -296,9 +284,7 @@ def read_shown_observations(trace: Trace) -> Array:
     return np.concatenate(shown)
 
 
-def measure_observation_statistics(
-    implementation: EnvironmentImplementation,
-) -> EnvironmentAnswer:
+def measure_observation_statistics(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
     """Explain scaled observations by running statistics."""
     trace = collect_trace(
         implementation, make_scripts(implementation), _STEPS, reset_after=(_RESET_AFTER,)
@@ -381,8 +367,7 @@ PARTIAL_RESETS = Factor(
     "resets_all", {"": False, "the discounted returns of all copies are reset with one": True}
 )
 SKIPPED_STEPS = Factor(
-    "skips_first",
-    {"": False, "the first step of an episode does not enter the statistics": True},
+    "skips_first", {"": False, "the first step of an episode does not enter the statistics": True}
 )
 _EPISODE_FACTORS = (
     *("at_termination", "at_truncation", "carries_reset", "counts_reset_steps", "resets_all"),

@@ -7,22 +7,13 @@ from parallax.harness.contract.probing.environments import (
     RECEIVED,
     EnvironmentImplementation,
 )
-from parallax.harness.environment_probes.answers import (
-    CONVENTION,
-    DIFFERS,
-    EnvironmentAnswer,
-)
+from parallax.harness.environment_probes.answers import CONVENTION, DIFFERS, EnvironmentAnswer
 from parallax.harness.environment_probes.episodes import (
     is_close,
     join_answers,
     read_received_action,
 )
-from parallax.harness.environment_probes.trace import (
-    Array,
-    Trace,
-    collect_trace,
-    make_scripts,
-)
+from parallax.harness.environment_probes.trace import Array, Trace, collect_trace, make_scripts
 
 _LOW, _HIGH = -2.0, 6.0
 

@@ -384,9 +384,7 @@ def _cut_evaluations(evaluations: RunEvaluations, steps: int | None) -> RunEvalu
             f"its first evaluation is at step {evaluations.timesteps[0]:,}, after {steps:,} steps"
         )
     return RunEvaluations(
-        evaluations.timesteps[:count],
-        evaluations.results[:count],
-        evaluations.ep_lengths[:count],
+        evaluations.timesteps[:count], evaluations.results[:count], evaluations.ep_lengths[:count]
     )
 
 

@@ -106,10 +106,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
             draw=_draw_step_share(*_LEARNING_START_PERCENTS),
         ),
         FaultOperator(
-            "nei",
-            "Trains for fewer steps.",
-            asked="steps",
-            draw=_draw_step_share(*_STEP_PERCENTS),
+            "nei", "Trains for fewer steps.", asked="steps", draw=_draw_step_share(*_STEP_PERCENTS)
         ),
         FaultOperator(
             "nrs",

@@ -20,11 +20,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.contract.probing.protocol import ProbeMonitor
 from parallax.harness.interventions.catalogue import resolve_interventions
-from parallax.harness.lockstep.comparison import (
-    LockstepOptions,
-    LockstepSide,
-    LockstepTrainings,
-)
+from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
 from parallax.harness.lockstep.experiments import UPDATES_PER_CYCLE
 from parallax.harness.lockstep.first_divergence import DivergencePoint, find_first_divergence
 from parallax.harness.probes.experiments import AlignmentLevel, ProbeRun

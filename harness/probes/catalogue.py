@@ -191,11 +191,7 @@ TD3_PROBES: tuple[Probe, ...] = (
         "td3", {"target_policy_noise": 0.15}, "target_policy_noise", "the noise in targets"
     ),
     settings.make_option_probe(
-        "td3",
-        {"gradient_steps": 2},
-        "update_ratio",
-        "gradient steps per update cycle",
-        part=LOOP,
+        "td3", {"gradient_steps": 2}, "update_ratio", "gradient steps per update cycle", part=LOOP
     ),
     settings.make_default_settings_probe("td3"),
     *randomness.make_randomness_probes(
@@ -247,10 +243,7 @@ SAC_PROBES: tuple[Probe, ...] = (
         "sac", sac_experiments.run_parallel_update, sac_experiments.run_full_parallel_buffer
     ),
     *optimisation.make_gradient_probes(
-        "sac",
-        sac_experiments.run_update,
-        ("policy", "critic1", "critic2"),
-        f"{SAC_APPENDIX}: ReLU",
+        "sac", sac_experiments.run_update, ("policy", "critic1", "critic2"), f"{SAC_APPENDIX}: ReLU"
     ),
     *optimisation.make_optimizer_probes(
         "sac",
@@ -283,11 +276,7 @@ SAC_PROBES: tuple[Probe, ...] = (
         ),
     ),
     settings.make_option_probe(
-        "sac",
-        {"gradient_steps": 2},
-        "update_ratio",
-        "gradient steps per update cycle",
-        part=LOOP,
+        "sac", {"gradient_steps": 2}, "update_ratio", "gradient steps per update cycle", part=LOOP
     ),
     settings.make_option_probe(
         "sac",

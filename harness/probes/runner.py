@@ -22,10 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.acceleration import (
-    NO_ACCELERATION,
-    check_observable_acceleration,
-)
+from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import (

@@ -20,12 +20,7 @@ from typing import IO, Annotated
 
 import msgspec
 
-from parallax.harness.record.files import (
-    UnusableError,
-    read_bounded,
-    sync_folder,
-    write_atomically,
-)
+from parallax.harness.record.files import UnusableError, read_bounded, sync_folder, write_atomically
 from parallax.harness.record.layout import PROGRESS_FILE
 from parallax.harness.record.lock_owner import LockOwner
 

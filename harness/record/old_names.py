@@ -151,10 +151,7 @@ def translate_spec(spec: Any) -> Any:
     _replace(new, "diagnosis", dict, _translate_diagnosis_settings)
     _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
     _replace(
-        new,
-        "overridden",
-        list,
-        lambda names: [_get(_HYPERPARAMETERS, name) for name in names],
+        new, "overridden", list, lambda names: [_get(_HYPERPARAMETERS, name) for name in names]
     )
     return new
 

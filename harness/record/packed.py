@@ -120,10 +120,7 @@ def read_rows(path: Path) -> Iterator[PackedRow]:
 
 
 def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
-    limits = {
-        "thrift_string_size_limit": _MOST_FOOTER,
-        "thrift_container_size_limit": _MOST_ROWS,
-    }
+    limits = {"thrift_string_size_limit": _MOST_FOOTER, "thrift_container_size_limit": _MOST_ROWS}
     file = pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, **limits)
     there = file.schema_arrow
     version = (there.metadata or {}).get(_METADATA_KEY)

@@ -22,12 +22,7 @@ from parallax.harness.record.files import (
     read_bounded,
     summarize_error,
 )
-from parallax.harness.record.layout import (
-    EVALUATIONS_FILE,
-    POLICY_FILE,
-    RUN_FILE,
-    TRACE_FILE,
-)
+from parallax.harness.record.layout import EVALUATIONS_FILE, POLICY_FILE, RUN_FILE, TRACE_FILE
 from parallax.harness.record.old_names import translate_record
 from parallax.harness.record.run_json import (
     CHECKSUM_FIELD,

@@ -130,10 +130,7 @@ class PolicyEvaluator:
             raise TrainingError("the adapter has attached no policy")
         started, cpu_started = time.monotonic(), time.process_time()
         evaluation = evaluate_greedy_policy(
-            self._policy,
-            self._episodes,
-            self._seeds(),
-            self._normalizer(),
+            self._policy, self._episodes, self._seeds(), self._normalizer()
         )
         self._done += 1
         self.last_score = float(np.mean(evaluation.returns))

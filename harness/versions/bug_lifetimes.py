@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.interventions.catalogue import (
-    BugRelease,
-    Intervention,
-    list_released_bugs,
-)
+from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 
 DAYS_PER_MONTH = 365.25 / 12
 

@@ -31,12 +31,7 @@ from parallax.harness.probes.results import (
     report_to_dict,
     share_answers,
 )
-from parallax.harness.probes.runner import (
-    ProbeTargets,
-    ReportAnswer,
-    make_probe_target,
-    run_probes,
-)
+from parallax.harness.probes.runner import ProbeTargets, ReportAnswer, make_probe_target, run_probes
 from parallax.harness.versions.environments import build_environment, find_packages_folder
 
 RELEASE_DATES_FILE = "release_dates.yaml"

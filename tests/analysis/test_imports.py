@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 FRAMEWORKS = {
-    *("torch", "stable_baselines3", "cleanrl", "torchrl", "tensordict", "gymnasium", "mujoco"),
+    *("torch", "stable_baselines3", "cleanrl", "torchrl", "tensordict", "gymnasium", "mujoco")
 }
 
 

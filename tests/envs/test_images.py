@@ -9,13 +9,7 @@ import pytest
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.optional_tasks import FloatImages
 from parallax.envs.scripted import IMAGE_ENV_ID
-from parallax.envs.tasks import (
-    IMAGE_TASK_IDS,
-    TaskError,
-    _read_task,
-    load_task,
-    make_task_env,
-)
+from parallax.envs.tasks import IMAGE_TASK_IDS, TaskError, _read_task, load_task, make_task_env
 
 BREAKOUT = "MinAtar/Breakout-v1"
 

@@ -46,11 +46,7 @@ def register(monkeypatch):
 
 def training_env(wrappers="none", before_step=lambda: None, after_episode=lambda *_: None):
     return make_training_env(
-        ENV,
-        wrappers=wrappers,
-        gamma=0.99,
-        before_step=before_step,
-        after_episode=after_episode,
+        ENV, wrappers=wrappers, gamma=0.99, before_step=before_step, after_episode=after_episode
     )
 
 

@@ -290,11 +290,7 @@ def find_explanations(
     describe = _format_short_explanation if is_short else _format_explanation
     best = [
         [
-            (
-                effect.shares[gap.other].share,
-                describe(one, effect, gap, change),
-                change,
-            )
+            (effect.shares[gap.other].share, describe(one, effect, gap, change), change)
             for effect, change in _select_largest_shares(one, gap)
         ]
         for one in found

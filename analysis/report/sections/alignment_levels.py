@@ -13,13 +13,7 @@ from parallax.analysis.figures.alignment_levels import (
     list_share_rows,
     name_share,
 )
-from parallax.analysis.labels import (
-    MISSING,
-    describe_recipe,
-    format_count,
-    format_range,
-    get_label,
-)
+from parallax.analysis.labels import MISSING, describe_recipe, format_count, format_range, get_label
 from parallax.analysis.report.document import (
     Block,
     Code,

@@ -24,14 +24,7 @@ from parallax.analysis.labels import (
     get_label,
     shorten_run_path,
 )
-from parallax.analysis.report.document import (
-    Block,
-    Code,
-    Document,
-    Grid,
-    Listing,
-    ReportSection,
-)
+from parallax.analysis.report.document import Block, Code, Document, Grid, Listing, ReportSection
 from parallax.analysis.stats.endpoints import FINAL, Endpoint
 from parallax.analysis.stats.intervals import (
     ConfidenceInterval,

@@ -77,11 +77,7 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
-        return QuestionAnswer(
-            question,
-            LinkedSentence(text),
-            _describe_defaults(verdicts),
-        )
+        return QuestionAnswer(question, LinkedSentence(text), _describe_defaults(verdicts))
     cells = [item.cell for item in items]
     shown = set(verdicts.main_consistency)
     items, aside = verdicts.main_consistency, [item for item in items if item not in shown]
@@ -675,10 +671,7 @@ def _describe_setting(
     blocks_on_learning: Sequence[Block],
     options: VerdictOptions,
 ) -> tuple[Block, ...]:
-    blocks: list[Block] = [
-        _describe_run_counts(groups),
-        *blocks_on_learning,
-    ]
+    blocks: list[Block] = [_describe_run_counts(groups), *blocks_on_learning]
     for verdict, lead in (
         (DIFFERENT, "Different"),
         (EQUIVALENT, f"Equivalent within {options.margin_share:.0%}"),

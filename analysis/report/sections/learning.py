@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import (
-    MISSING,
-    format_count,
-    format_number,
-    get_label,
-)
+from parallax.analysis.labels import MISSING, format_count, format_number, get_label
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.report.tables import (
     Column,

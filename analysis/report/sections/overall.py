@@ -89,9 +89,7 @@ def make_overall_table(
     """Return a table with a row for each framework, algorithm and set of hyperparameters."""
     rows = [
         AggregatedFramework(
-            item,
-            i,
-            tuple(g for g in verdicts.groups if _is_in_aggregate(g, item, framework)),
+            item, i, tuple(g for g in verdicts.groups if _is_in_aggregate(g, item, framework))
         )
         for item in items
         for i, framework in enumerate(item.aggregates.names)

@@ -184,11 +184,7 @@ def make_ranking_table(verdicts: StudyVerdicts) -> Table[RankedPair]:
     items = [RankedPair(item, pair) for item in verdicts.rankings for pair in item.pairs]
     cells = [_cell_from_ranking(item.ranking) for item in items]
     columns: tuple[Column[RankedPair], ...] = (
-        *make_setting_columns(
-            lambda i: _cell_from_ranking(i.ranking),
-            cells,
-            omit=["algorithm"],
-        ),
+        *make_setting_columns(lambda i: _cell_from_ranking(i.ranking), cells, omit=["algorithm"]),
         *make_pair_columns(lambda i: i.pair.first, lambda i: i.pair.second),
         make_verdict_column("verdict", "verdict", lambda i: i.pair.verdict),
         make_text_column(

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
-from parallax.analysis.labels import (
-    format_number,
-    get_label,
-)
+from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval

@@ -11,12 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
-from parallax.analysis.data.runs import (
-    CompletedRun,
-    ExcludedRun,
-    LoadedRuns,
-    VariantKey,
-)
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, VariantKey
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
@@ -28,15 +23,7 @@ from parallax.analysis.labels import (
     shorten_run_path,
     sort_recipes,
 )
-from parallax.analysis.report.document import (
-    Block,
-    Code,
-    Grid,
-    Link,
-    Listing,
-    Strong,
-    Words,
-)
+from parallax.analysis.report.document import Block, Code, Grid, Link, Listing, Strong, Words
 from parallax.analysis.report.tables import (
     RUNS_TABLE,
     Column,
@@ -467,10 +454,7 @@ def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> Table[RunFol
         make_number_column("", "hours", RunFolder.get_hours, _format_score),
         Column("", "not used because", RunFolder.get_reason, get_style=_get_problem_style),
         Column(
-            "",
-            "folder",
-            lambda i: shorten_run_path(i.item, loaded),
-            get_path=lambda i: i.item.path,
+            "", "folder", lambda i: shorten_run_path(i.item, loaded), get_path=lambda i: i.item.path
         ),
     )
     return Table(RUNS_TABLE, "Every run folder", columns, items, lambda i: [i.group])

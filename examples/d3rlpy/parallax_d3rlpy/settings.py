@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.td3 import TD3
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.translation import (
-    AlgorithmSettings,
-    ConfigTranslator,
-    NativeConfig,
-)
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 
 
 def set_run_options(translator: ConfigTranslator, context: RunContext) -> None:

@@ -5,11 +5,7 @@ import importlib.util
 from parallax.adapters.sb3 import settings as sac
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.translation import (
-    AlgorithmSettings,
-    ConfigTranslator,
-    NativeConfig,
-)
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 from parallax_tqc.description import TQC
 
 MODEL = "sb3_contrib:TQC"

@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.harness.contract.adapter import (
-    Array,
-    Checkpointable,
-    Policy,
-    PolicyIO,
-    Weights,
-)
+from parallax.harness.contract.adapter import Array, Checkpointable, Policy, PolicyIO, Weights
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 
 Parameters = Mapping[str, Array]

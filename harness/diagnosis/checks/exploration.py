@@ -192,8 +192,7 @@ def detect_dropout_sensitivity(signals: TrainingSignals, threshold: float) -> Ch
         return None
     what = "of a random action's variation" if signals.facts.choices else "half action ranges"
     return CheckResult(
-        f"With a dropout of 0.5, actions in the same states vary by {value:.2f} {what}.",
-        value,
+        f"With a dropout of 0.5, actions in the same states vary by {value:.2f} {what}.", value
     )
 
 

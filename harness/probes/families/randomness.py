@@ -23,10 +23,7 @@ from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_en
 N_ENVS = 4
 WARM_UP_STEPS, STEPS = 16, 48
 """Environment steps of all copies together."""
-GENERATOR_EVENT_NAMES = (
-    "events at a generator while acting",
-    "events at a generator in updates",
-)
+GENERATOR_EVENT_NAMES = ("events at a generator while acting", "events at a generator in updates")
 DRAW_NAMES = (
     "environments that act as another one in the warm-up",
     "warm-up steps that repeat earlier actions",
@@ -141,11 +138,7 @@ def _build_experiment(
     if algorithm == "ppo":
         changes |= {"rollout_steps": STEPS // 2, "minibatch_size": STEPS // 4, "epochs": 2}
     else:
-        changes |= {
-            "learning_starts": WARM_UP_STEPS,
-            "batch_size": 8,
-            "buffer_size": 1000,
-        }
+        changes |= {"learning_starts": WARM_UP_STEPS, "batch_size": 8, "buffer_size": 1000}
     weights = experiment_setups.make_weights(cache, algorithm)
     # The policy ignores its observations, so all variation of its actions is random.
     weights |= {n: np.zeros_like(a) for n, a in weights.items() if n.startswith("policy.")}

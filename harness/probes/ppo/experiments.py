@@ -93,10 +93,7 @@ def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
 def run_parallel_time_limits(cache: ExperimentCache) -> ProbeRun:
     """Run parallel environments of which some terminate and some are truncated."""
     world = experiment_setups.make_continuous_data(cache, 2 * ROLLOUT_STEPS)
-    settings: dict[str, Any] = {
-        "rollout_steps": 2 * ROLLOUT_STEPS,
-        "minibatch_size": ROLLOUT_STEPS,
-    }
+    settings: dict[str, Any] = {"rollout_steps": 2 * ROLLOUT_STEPS, "minibatch_size": ROLLOUT_STEPS}
     return cache.run(build_experiment(cache, "limited copies", world, n_envs=N_ENVS, **settings))
 
 

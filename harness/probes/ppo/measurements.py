@@ -227,11 +227,7 @@ def sort_measurement(
     return ProbeMeasurement(value[order], expected[order], sorted_axis, sorted_others)
 
 
-def compute_rollout_advantages(
-    run: ProbeRun,
-    rollout: int = 0,
-    **otherwise: Any,
-) -> Array:
+def compute_rollout_advantages(run: ProbeRun, rollout: int = 0, **otherwise: Any) -> Array:
     """Return generalised advantage estimates of a rollout of one environment.
 
     Args:

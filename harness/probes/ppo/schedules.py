@@ -36,11 +36,7 @@ from parallax.harness.probes.results import AnswerAxis
 
 TARGET_CHANGE_TOLERANCE = 1e-2
 """Largest change of a value target, in units of return, that counts as rounding."""
-COUNT_NAMES = (
-    "environment steps",
-    "environment steps at the first update",
-    "gradient steps",
-)
+COUNT_NAMES = ("environment steps", "environment steps at the first update", "gradient steps")
 
 
 def _measure_minibatch_sizes(cache: ExperimentCache) -> ProbeMeasurement:

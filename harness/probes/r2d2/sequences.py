@@ -304,10 +304,7 @@ def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list
 
 
 def _solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
-    drawn, layers = (
-        find_sequence_minibatch(run, step),
-        select_layers(step.before, "critic1"),
-    )
+    drawn, layers = (find_sequence_minibatch(run, step), select_layers(step.before, "critic1"))
     hidden = [
         compute_head_features(layers, compute_lstm_outputs(run, s, layers))[:-1] for s in drawn
     ]

@@ -6,11 +6,7 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import (
-    POLICY_LOSS,
-    OptimizerStepRecord,
-    Parameters,
-)
+from parallax.harness.contract.probing.protocol import POLICY_LOSS, OptimizerStepRecord, Parameters
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families import critics

@@ -136,10 +136,7 @@ WRONG = {
         lambda s: s.replace(LOOP, "for update in tqdm(range(num_updates)):"),
         "the main loop must count with range",
     ),
-    "renamed": (
-        lambda s: re.sub(r"\bagent\b", "model", s),
-        "defines no global variable agent",
-    ),
+    "renamed": (lambda s: re.sub(r"\bagent\b", "model", s), "defines no global variable agent"),
     "class": (lambda s: without("Agent", s), "uses Agent, which it neither defines nor imports"),
     "import": (
         lambda s: "import my_networks\n" + s,

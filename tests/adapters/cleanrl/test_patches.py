@@ -3,10 +3,7 @@
 import pytest
 
 from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import (
-    execute_prepared_run,
-    prepare_scripted_run,
-)
+from parallax.harness.conformance.run_folders import execute_prepared_run, prepare_scripted_run
 from parallax.harness.policies.loading import load_policy
 from parallax.harness.policies.worker import (
     EvaluationConditions,

@@ -132,7 +132,7 @@ def test_the_papers_cells_fit_together():
     assert sum(c.trivial for c in cells) == pytest.approx(3.4)
     assert sum(c.killable for c in cells) == pytest.approx(22.27)
     assert [column.steps for column in MUPRL_RESULTS.values()] == [
-        *(50_000, 100_000, 1_000_000, 100_000, 100_000, 100_000, 700_000, 2_000_000),
+        *(50_000, 100_000, 1_000_000, 100_000, 100_000, 100_000, 700_000, 2_000_000)
     ]
 
 

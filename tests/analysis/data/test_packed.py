@@ -102,10 +102,7 @@ def test_columns_are_there_for_any_reader(packed):
     for row in rows:
         if row["final_score"] is not None:
             assert np.mean(row["returns"][-1]) == row["final_score"]
-    assert {json.loads(row["run_json"])["status"] for row in rows} == {
-        "completed",
-        "failed",
-    }
+    assert {json.loads(row["run_json"])["status"] for row in rows} == {"completed", "failed"}
 
 
 @pytest.mark.parametrize("words", [[], ["--tables"]], ids=["verdicts", "tables"])

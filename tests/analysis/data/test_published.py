@@ -115,9 +115,7 @@ def test_targets_hold_for_the_hyperparameters_that_they_were_reached_with():
     assert "cleanrl" not in names
     assert {
         row.table for row in find_reproduction_targets("td3", "Hopper-v4", "cleanrl", "sb3")
-    } == {
-        *("cleanrl", "thesis_tables"),
-    }
+    } == {*("cleanrl", "thesis_tables")}
     own = find_reproduction_targets("td3", "Hopper-v4", "sb3", "torchrl")
     assert [(row.table, row.framework) for row in own] == [("thesis_tables", "torchrl")]
 

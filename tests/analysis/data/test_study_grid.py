@@ -28,10 +28,7 @@ ATTACKS = {
     "long range backwards": {"seed": "range(1000000000,0,-1)"},
     "range of numbers": {"seed": "range(0,1,0.000000001)"},
     "range that stands": {"seed": "range(0,5,0)"},
-    "product": {
-        "seed": "range(0,10000)",
-        "env": ",".join(f"A-v{i}" for i in range(1500)),
-    },
+    "product": {"seed": "range(0,10000)", "env": ",".join(f"A-v{i}" for i in range(1500))},
     "huge number": {"seed": "9" * 5000},
     "huge seed": {"seed": f"'{'9' * 5000}'"},
     "huge negative": {"seed": "-5"},

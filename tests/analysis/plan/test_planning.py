@@ -250,10 +250,7 @@ def test_imported_runs_cannot_be_planned(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--max-seeds", "1"], "--batch=5 and --max-seeds=1"),
-        (
-            ["--sequential", "--max-seeds", "12"],
-            "batch=5 and max_seeds=12 do not fit",
-        ),
+        (["--sequential", "--max-seeds", "12"], "batch=5 and max_seeds=12 do not fit"),
         (["--sequential", "--batch", "1"], "a multiple of it as max_seeds"),
     ],
 )

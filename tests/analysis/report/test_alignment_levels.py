@@ -74,10 +74,7 @@ def test_without_lockstep_code_is_not_separated():
     [
         ([make_spread("exact"), make_spread("lockstep")], "no run with own hyperparameters"),
         ([make_spread("defaults", frameworks=1), make_spread("exact")], "too few runs"),
-        (
-            [make_spread("defaults", shift=0.0), make_spread("exact", shift=0.0)],
-            "Inconclusive",
-        ),
+        ([make_spread("defaults", shift=0.0), make_spread("exact", shift=0.0)], "Inconclusive"),
     ],
 )
 def test_an_answer_that_is_not_there_says_why(spreads, words):

@@ -108,8 +108,7 @@ def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
 
 
 @pytest.mark.parametrize(
-    ("method", "words"),
-    [("t", "huge"), ("thesis", "60.2% at n = 2"), ("bootstrap", "too narrow")],
+    ("method", "words"), [("t", "huge"), ("thesis", "60.2% at n = 2"), ("bootstrap", "too narrow")]
 )
 def test_two_seeds_are_warned_of(results, make_run, method, words):
     make_run(seed=0)

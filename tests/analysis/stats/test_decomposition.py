@@ -38,9 +38,7 @@ def test_unequal_numbers_of_seeds_are_unbiased_too():
     assert np.mean(found) == pytest.approx(4, rel=0.1)
 
 
-@given(
-    *(st.floats(0.1, 10) for _ in range(4)),
-)
+@given(*(st.floats(0.1, 10) for _ in range(4)))
 def test_shares_add_up_to_one(a, b, c, d):
     parts = [FrameworkVariance(a, d), FrameworkVariance(b, d), FrameworkVariance(c, d)]
     assert compute_variance_shares(*parts).array.sum() == pytest.approx(1)

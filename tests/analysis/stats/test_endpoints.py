@@ -177,11 +177,7 @@ def test_distances_between_strata_are_no_noise_and_widen_the_range():
     apart = [tasks[0] - 0.15, tasks[1] + 0.15]
     p, p_apart, p_wide = (
         pooling.compute_stratified_difference_p(strata, strata, ends, 0.1)
-        for strata, ends in (
-            (tasks, (0.0, 1.0)),
-            (apart, (0.0, 1.0)),
-            (tasks, (-0.15, 1.15)),
-        )
+        for strata, ends in ((tasks, (0.0, 1.0)), (apart, (0.0, 1.0)), (tasks, (-0.15, 1.15)))
     )
     assert p < p_apart == pytest.approx(p_wide)
     means = [

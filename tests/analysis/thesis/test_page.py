@@ -24,10 +24,7 @@ from parallax.analysis.thesis.page import (
     make_thesis_document,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.study import (
-    group_published_scores,
-    results_from_published,
-)
+from parallax.analysis.verdicts.study import group_published_scores, results_from_published
 from parallax.harness.cli.main import main
 
 DOC = Path(__file__).parents[3] / "docs" / "published-tables.md"

@@ -7,11 +7,7 @@ import pytest
 from score_groups import make_score_group
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.verdicts.alignment_levels import (
-    LEVELS,
-    decompose_levels,
-    list_level_spreads,
-)
+from parallax.analysis.verdicts.alignment_levels import LEVELS, decompose_levels, list_level_spreads
 from parallax.analysis.verdicts.options import VerdictOptions
 
 TASKS = ("CartPole-v1", "Pendulum-v1")

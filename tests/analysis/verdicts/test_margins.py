@@ -14,11 +14,7 @@ from parallax.analysis.stats.effect_size_and_power import compute_equivalence_po
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.margins import (
-    compute_margin,
-    compute_min_runs,
-    find_score_range,
-)
+from parallax.analysis.verdicts.margins import compute_margin, compute_min_runs, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 

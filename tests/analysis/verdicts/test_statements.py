@@ -212,11 +212,7 @@ def suite(n, gap=0.0, tasks=(PENDULUM, "Pendulum-v1"), seed=0):
     rng = np.random.default_rng(seed)
     scales = {PENDULUM: (25.67, 1000.0), "Pendulum-v1": (-1215.76, 0.0)}
     return [
-        group(
-            name,
-            low + (high - low) * np.minimum(1, rng.normal(0.95 - gap * k, 0.02, n)),
-            task,
-        )
+        group(name, low + (high - low) * np.minimum(1, rng.normal(0.95 - gap * k, 0.02, n)), task)
         for task, (low, high) in ((task, scales[task]) for task in tasks)
         for k, name in enumerate(("a", "b", "c"))
     ]

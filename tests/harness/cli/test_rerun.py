@@ -14,11 +14,7 @@ import support
 
 from parallax.harness.cli import run_reproduce
 from parallax.harness.cli.main import main
-from parallax.harness.cli.run_reproduce import (
-    compare_evaluations,
-    compare_provenance,
-    draw_runs,
-)
+from parallax.harness.cli.run_reproduce import compare_evaluations, compare_provenance, draw_runs
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.run_spec import spec_to_dict
@@ -125,10 +121,7 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
         (lambda run: run | {"steps": []}, "steps: expected `object`, got `array`"),
         (lambda run: run | {"spec": []}, "spec: expected `object`, got `array`"),
         (lambda run: run | {"spec": without(run["spec"], "seed")}, "missing required field `seed`"),
-        (
-            lambda run: run | {"spec": without(run["spec"], "hyperparameters")},
-            "parameters lacks",
-        ),
+        (lambda run: run | {"spec": without(run["spec"], "hyperparameters")}, "parameters lacks"),
         (lambda run: run | {"weights_sha256": None}, "weights_sha256 is missing"),
         (lambda run: without(run, "provenance"), "provenance is missing"),
         (lambda run: run | {"provenance": {"threads": 1}}, "provenance.threads: expected"),

@@ -264,10 +264,7 @@ FIRES = {
         {"values": {"activations_finite": True}, "series": {"dead": [0.9] * 5}},
         {"values": {"activations_finite": True}, "series": {"dead": [0.9, 0.1, 0.1, 0.1, 0.9]}},
     ),
-    "dormant-units": (
-        {"series": {"dormant": [0.9] * 5}},
-        {"series": {"dormant": [0.9] * 4}},
-    ),
+    "dormant-units": ({"series": {"dormant": [0.9] * 5}}, {"series": {"dormant": [0.9] * 4}}),
     "rank-collapse": ({"series": {"rank": [0.01] * 3}}, {"series": {"rank": [0.01, 0.5, 0.5]}}),
     "missing-nonlinearity": (
         {"series": {"linear_after_linear": [1.0] * 3}},

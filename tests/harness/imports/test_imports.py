@@ -52,11 +52,7 @@ def sb3_logs(tmp_path_factory):
     )
     envs = make_vec_env("CartPole-v1", 2, seed=4, monitor_dir=str(root / "monitors" / "ppo_seed4"))
     model = PPO(
-        *("MlpPolicy", envs),
-        n_steps=128,
-        seed=4,
-        device="cpu",
-        tensorboard_log=str(root / "tb"),
+        *("MlpPolicy", envs), n_steps=128, seed=4, device="cpu", tensorboard_log=str(root / "tb")
     )
     model.learn(512, callback=callback)
     return root
@@ -178,8 +174,7 @@ def make_table():
 
 
 @pytest.mark.parametrize(
-    ("name", "separator"),
-    [("t.csv", ","), ("t.csv", ";"), ("t.tsv", "\t"), ("t.csv.gz", ",")],
+    ("name", "separator"), [("t.csv", ","), ("t.csv", ";"), ("t.tsv", "\t"), ("t.csv.gz", ",")]
 )
 def test_separators_and_gzip(tmp_path, call, name, separator):
     path = tmp_path / name
@@ -224,7 +219,7 @@ def test_tables_of_rows(tmp_path, call, suffix):
     assert call(path, "--returns", "evaluation", "--set", "eval_episodes=30") == 0
     runs = find_runs()
     assert {(run.id.framework, run.id.seed) for run in runs} == {
-        *(("sb3", 0), ("sb3", 1), ("theirs", 0), ("theirs", 1)),
+        *(("sb3", 0), ("sb3", 1), ("theirs", 0), ("theirs", 1))
     }
     for run in runs:
         rows = table[(table.framework == run.id.framework) & (table.seed == run.id.seed)]

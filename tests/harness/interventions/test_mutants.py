@@ -20,10 +20,7 @@ CASES = {
     "flip-sign": ("loss = -a + b", {"loss = (a) + b", "loss = -a - b"}),
     "drop-detach": (
         "with th.no_grad():\n    y = x.detach()",
-        {
-            "with th.enable_grad():\n    y = x.detach()",
-            "with th.no_grad():\n    y = x",
-        },
+        {"with th.enable_grad():\n    y = x.detach()", "with th.no_grad():\n    y = x"},
     ),
     "drop-zero-grad": ("optimizer.zero_grad()", {"pass"}),
     "drop-clamp": (

@@ -64,7 +64,7 @@ PIECES = {
         ),
     ],
     "cleanrl": [
-        SourceSegment("cleanrl.sac_continuous_action", "", "qf_loss = qf1_loss + qf2_loss\n", ""),
+        SourceSegment("cleanrl.sac_continuous_action", "", "qf_loss = qf1_loss + qf2_loss\n", "")
     ],
 }
 

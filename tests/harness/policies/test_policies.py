@@ -16,9 +16,7 @@ import support
 import torch
 
 from parallax.harness.cli.main import main
-from parallax.harness.cli.policy import (
-    parse_conditions,
-)
+from parallax.harness.cli.policy import parse_conditions
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import load_policy
 from parallax.harness.policies.video import make_titles, record_video

@@ -103,9 +103,7 @@ PLANTS = {
     ),
     "double_q": lambda m: told_otherwise(m, loop__double_q=False),
     "sequence_loss": lambda m: wrapped(
-        m,
-        *(r2d2.SequenceLoss, "forward"),
-        lambda f: lambda self, b, w: f(self, b, w / b["length"]),
+        m, *(r2d2.SequenceLoss, "forward"), lambda f: lambda self, b, w: f(self, b, w / b["length"])
     ),
     "gradient_clipping": lambda m: m.setattr(
         torch.nn.utils, "clip_grad_norm_", lambda parameters, norm: None
@@ -169,8 +167,7 @@ def test_each_probe_has_a_fault_to_find():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in QUICK_PLANTS else pytest.mark.long) for n in PLANTS],
+    "name", [pytest.param(n, marks=() if n in QUICK_PLANTS else pytest.mark.long) for n in PLANTS]
 )
 def test_fault_is_found(monkeypatch, name):
     PLANTS[name](monkeypatch)

@@ -20,10 +20,7 @@ def test_a_process_that_dies_leaves_failed_answers():
 
 def test_implementations_of_one_interpreter_are_forked_and_die_alone():
     targets = runner.ProbeTargets(
-        (
-            runner.ProbeTarget("one", "no.such:Adapter"),
-            runner.ProbeTarget("two", "json:NoAdapter"),
-        )
+        (runner.ProbeTarget("one", "no.such:Adapter"), runner.ProbeTarget("two", "json:NoAdapter"))
     )
     report = runner.run_probes(PROBES, targets, print)
     assert len(report.results) == len(PROBES) > 0

@@ -238,8 +238,7 @@ print(*PPO.load(sys.argv[1]).predict(image, deterministic=True)[0])
 
 
 @pytest.mark.parametrize(
-    ("framework", "package"),
-    [("sb3", "stable_baselines3"), pytest.param("sbx", "sbx", marks=SLOW)],
+    ("framework", "package"), [("sb3", "stable_baselines3"), pytest.param("sbx", "sbx", marks=SLOW)]
 )
 def test_exported_policy_loads_without_this_project(framework, package, tmp_path):
     import forked

@@ -6,13 +6,7 @@ from parallax.harness.train.evaluation import compute_episode_seeds
 
 def test_each_choice_leads_to_other_initial_states():
     base = {"evaluation_seed": 0, "env_id": "Hopper-v4", "seed": 0, "evaluation": 0}
-    changes = [
-        {},
-        {"evaluation_seed": 1},
-        {"env_id": "Hopper-v5"},
-        {"seed": 1},
-        {"evaluation": 1},
-    ]
+    changes = [{}, {"evaluation_seed": 1}, {"env_id": "Hopper-v5"}, {"seed": 1}, {"evaluation": 1}]
     env, states = make_batched_env("Hopper-v4", 30), []
     for change in changes:
         states.extend(map(tuple, env.reset(compute_episode_seeds(**base | change, episodes=30))))
