@@ -197,13 +197,15 @@ def _merge_strata(
 ) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
     """Return both samples without the distances between strata, and the range of their values.
 
-    From all scores of a stratum the same value is subtracted, the mean of both frameworks' means,
-    so that differences stay and strata that score unequally do not look like noise. The range is
-    the widest of any stratum, since a failure may be in any. So that each stratum counts the same,
-    all use as many runs as the smallest has.
+    The same value is subtracted from all scores of a stratum: the mean of both frameworks' means.
+    This preserves differences, and strata with unequal scores do not count as noise. The range is
+    the widest of any stratum, since a failure may be in any. So that each stratum has the same
+    weight, a framework's strata all use as many runs as the smallest has.
     """
-    size = min(len(scores) for scores in (*first, *second))
-    samples = [[np.asarray(scores[:size]) for scores in strata] for strata in (first, second)]
+    samples = [
+        [np.asarray(scores[: min(map(len, strata))]) for scores in strata]
+        for strata in (first, second)
+    ]
     means = [(one.mean() + two.mean()) / 2 for one, two in zip(*samples, strict=True)]
     shifts = np.mean(means) - np.array(means)
     one, two = (

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import support
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -15,7 +16,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from parallax.envs.batched_env import make_batched_env
 from parallax.envs.make import make_frozen_normalizer, make_training_env
 from parallax.envs.tasks import make_task_env
-from parallax.harness.train.evaluation import evaluate_greedy_policy
+from parallax.harness.contract.events import TrainingEvents
+from parallax.harness.train.evaluation import (
+    REFERENCE_INDEX,
+    PolicyEvaluator,
+    compute_episode_seeds,
+    evaluate_greedy_policy,
+)
 
 FIRST_SEED = 40
 
@@ -111,3 +118,29 @@ def test_evaluation_imports_no_framework():
     )
     output = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert output.strip() == "[]"
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"g": 5.0}])
+def test_policies_without_training_are_measured_where_none_are_published(kwargs):
+    spec = support.spec("sb3", env="Pendulum-v1", env_kwargs=kwargs, eval_episodes=6)
+    evaluator = PolicyEvaluator(spec, TrainingEvents(), lambda: lambda observations: observations)
+    found = evaluator.measure_references()
+    assert set(found) == ({"do nothing", "random actions"} if kwargs else set())
+    if kwargs:
+        env, returns = make_task_env("Pendulum-v1", **kwargs), []
+        for seed in compute_episode_seeds(0, "Pendulum-v1", spec.seed, REFERENCE_INDEX, 6):
+            env.reset(seed=seed)
+            returns.append(sum(float(env.step(np.zeros(1, np.float32))[1]) for _ in range(200)))
+        assert found["do nothing"]["mean"] == pytest.approx(np.mean(returns))
+        assert found["do nothing"]["sd"] == pytest.approx(np.std(returns, ddof=1))
+        assert found["random actions"]["mean"] != found["do nothing"]["mean"]
+    assert evaluator.measure_references() == found
+
+
+def test_doing_nothing_is_the_best_constant_action_of_discrete_ones():
+    spec = support.spec(
+        "sb3", env="CartPole-v1", env_wrappers=("gymnasium.wrappers:FlattenObservation",)
+    )
+    evaluator = PolicyEvaluator(spec, TrainingEvents(), lambda: lambda observations: observations)
+    found = evaluator.measure_references()
+    assert 8 < found["do nothing"]["mean"] < 11 < found["random actions"]["mean"] < 40
