@@ -51,6 +51,7 @@ TASKS = (
     ("MemoryChain-20", "v0"),
 )
 EPISODES = 300
+MAX_STEPS = 2_000  # some games go on as long as nothing is done
 COLUMNS = (
     *("algorithm", "env", "version", "hps", "framework", "statistic", "steps"),
     *("mean", "spread", "spread_kind", "trials", "source", "note"),
@@ -82,20 +83,23 @@ def play_constant(env_id: str) -> tuple[np.ndarray, str]:
     if not isinstance(space, gym.spaces.Discrete):
         return play_batched(env_id, np.zeros(space.shape, space.dtype)), "action 0"
     found = {action: play_batched(env_id, action) for action in range(int(space.n))}
+    found = {action: returns for action, returns in found.items() if len(returns)}
     best = max(found, key=lambda action: float(found[action].mean()))
-    return found[best], f"action {best}, the best of {space.n} constant ones"
+    return found[best], f"action {best}, the best of {len(found)} constant ones"
 
 
 def play_batched(env_id: str, action: np.ndarray | int) -> np.ndarray:
-    """Return each episode's return for one action, played in parallel."""
+    """Return each episode's return for one action, played in parallel; none if one has no end."""
     env, active = make_batched_env(env_id, EPISODES), np.ones(EPISODES, dtype=bool)
     env.reset(range(EPISODES))
     actions, returns = np.array([action] * EPISODES), np.zeros(EPISODES)
-    while active.any():
+    for _ in range(MAX_STEPS):
         _, rewards, terminated, truncated = env.step(actions, active)
         returns += rewards
         active &= ~(terminated | truncated)
-    return returns
+        if not active.any():
+            return returns
+    return np.zeros(0)
 
 
 def main() -> None:

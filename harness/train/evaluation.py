@@ -3,6 +3,7 @@
 Complete episodes are played side by side, one forward pass per step for all.
 """
 
+import itertools
 import math
 import time
 import zlib
@@ -35,7 +36,7 @@ UNTRAINED_INDEX = 2**31
 """Index of the evaluation at step 0, so that it does not change later ones' initial states."""
 REFERENCE_INDEX = 2**31 + 1
 """Index of the episodes of policies without training."""
-MAX_CONSTANT_ACTIONS = 20
+MAX_CONSTANT_ACTIONS, MAX_REFERENCE_STEPS = 20, 2_000
 
 
 class PolicyEvaluator:
@@ -95,15 +96,19 @@ class PolicyEvaluator:
         seeds = compute_episode_seeds(
             spec.evaluation_seed, spec.env, spec.seed, REFERENCE_INDEX, spec.eval_episodes
         )
-        constants, draw = _make_reference_actions(load_task(spec.env, **spec.env_options), seeds)
+        task = load_task(spec.env, **spec.env_options)
+        constants, draw = _make_reference_actions(task, seeds)
+        limit = max(MAX_REFERENCE_STEPS, task.max_episode_steps + 1)
         idle = [
-            evaluate_greedy_policy(_repeat_action(action), self._episodes, seeds)
+            evaluate_greedy_policy(_stop_late(_repeat_action(action), limit), self._episodes, seeds)
             for action in constants
         ]
         best = max(idle, key=lambda one: one.returns.mean() if one.is_finite else -math.inf)
         found = {
             "do nothing": best,
-            "random actions": evaluate_greedy_policy(draw, self._episodes, seeds),
+            "random actions": evaluate_greedy_policy(
+                _stop_late(draw, limit), self._episodes, seeds
+            ),
         }
         self.seconds += time.monotonic() - started
         self.cpu_seconds += time.process_time() - cpu_started
@@ -165,6 +170,17 @@ def _make_reference_actions(
 
 def _repeat_action(action: Array | int) -> Callable[[Array], Array]:
     return lambda shown: np.array([action] * len(shown))
+
+
+def _stop_late(policy: Callable[[Array], Array], limit: int) -> Callable[[Array], Array]:
+    """Return a policy whose actions become NaN: some tasks have no end if nothing is done."""
+    steps = itertools.count()
+
+    def act(shown: Array) -> Array:
+        actions = policy(shown)
+        return actions if next(steps) < limit else np.full(actions.shape, np.nan)
+
+    return act
 
 
 def evaluate_greedy_policy(

@@ -182,7 +182,7 @@ def make_learning_table(items: Sequence[LearningVerdict]) -> Table[LearningVerdi
         make_number_column("margin", "margin", lambda i: i.margin),
         make_p_value_column("p", "p", lambda i: i.p),
     )
-    title = "Every framework against doing nothing, random actions and, if evaluated, its untrained policy"
+    title = "Every framework against policies without training"
     return Table("t-learning", title, columns, tuple(items), lambda i: [i.group])
 
 

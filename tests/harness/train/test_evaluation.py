@@ -20,6 +20,7 @@ from parallax.harness.contract.events import TrainingEvents
 from parallax.harness.train.evaluation import (
     REFERENCE_INDEX,
     PolicyEvaluator,
+    _stop_late,
     compute_episode_seeds,
     evaluate_greedy_policy,
 )
@@ -144,3 +145,11 @@ def test_doing_nothing_is_the_best_constant_action_of_discrete_ones():
     evaluator = PolicyEvaluator(spec, TrainingEvents(), lambda: lambda observations: observations)
     found = evaluator.measure_references()
     assert 8 < found["do nothing"]["mean"] < 11 < found["random actions"]["mean"] < 40
+
+
+@pytest.mark.parametrize(("limit", "is_finite"), [(12, False), (201, True)])
+def test_a_policy_without_an_end_is_no_reference(limit, is_finite):
+    """An episode of Pendulum has 200 steps."""
+    act = _stop_late(lambda shown: np.zeros((len(shown), 1)), limit)
+    found = evaluate_greedy_policy(act, make_batched_env("Pendulum-v1", 3), range(3))
+    assert found.is_finite == is_finite
