@@ -60,8 +60,9 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         f"Dots: mean over seeds of each framework's score, the {results.endpoint}; a run that "
         "failed or diverged counts as 0. Lines: 95% t interval, cut at the ends of the axis. 0 is "
         "the score of doing nothing or of random actions, whichever is higher; 1 is a solved task. "
-        "Equal updates too: known differences in "
-        "the code of an update are removed as well; initial weights still differ. Right: how far "
+        "Own hyperparameters are those of a framework's script or library, equal ones are of one "
+        "recipe. With equal updates, known differences in the code of an update are removed too; "
+        "initial weights still differ. Right: how far "
         "frameworks spread (standard deviation without the noise of seeds, 95% bootstrap "
         "interval); n is the number of runs."
     )

@@ -106,22 +106,22 @@ def describe_shares(results: LevelResults) -> str:
     own, left = rows["hyperparameters"], found.shares.equal
     answer = (
         f"different hyperparameters explain {format_share(*own)} of the variance of scores between "
-        f"runs of these {len(found.frameworks)} frameworks"
+        f"runs of these {len(found.frameworks)} frameworks; differences that remain at equal "
+        f"hyperparameters explain {format_share(*left)}"
     )
-    rest = f"what they do differently at equal hyperparameters {format_share(*left)}"
-    scope = _describe_scope(results, found)
+    scope, sentence = _describe_scope(results, found), answer[0].upper() + answer[1:]
     if own[1] <= 0 and left[1] <= 0:
-        return f"Inconclusive: in {scope}, {answer}, {rest}."
+        return f"Inconclusive: {answer} ({scope})."
     if own[1] <= 0 or left[1] <= 0:
         shown = "the second is shown" if left[1] > 0 else "the first is shown"
-        return f"In {scope}, {answer}, {rest}; only {shown} to be above 0."
-    return f"In {scope}, {answer}, and {rest}."
+        return f"{sentence}; only {shown} to be above 0 ({scope})."
+    return f"{sentence} ({scope})."
 
 
 def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
     """Return the tasks that the shares are of, and their runs per framework and level."""
     envs = len({task.env for task in found.tasks})
-    tasks = f"{len(found.tasks)} pairs of algorithm and task ({envs} tasks)"
+    tasks = f"{len(found.tasks)} pairs of algorithm and task, {envs} tasks"
     if len(found.tasks) <= _MAX_NAMED_TASKS:
         tasks = " and ".join(map(_name_task, found.tasks))
     counts = [
@@ -130,7 +130,7 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
         if spread.task in found.tasks
         for group in spread.groups.values()
     ]
-    return f"{tasks}, with {format_range(counts)} runs per framework and level"
+    return f"{tasks}; {format_range(counts)} runs per framework and level of alignment"
 
 
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
     }
     least, most = (choose(values, key=lambda name: values[name]) for choose in (min, max))
     return (
-        f"Leaving one framework out, hyperparameters explain {values[least]}% (without "
+        f"If one framework is left out, hyperparameters explain {values[least]}% (without "
         f"{get_label(least)}) to {values[most]}% (without {get_label(most)})."
     )
 

@@ -54,10 +54,9 @@ def make_results(spreads):
 
 def test_the_answer_names_what_is_shown():
     text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
-    assert text.startswith("In PPO on Task-v0, with 0 runs per framework and level, different ")
-    assert "hyperparameters explain 7" in text
-    assert "these 4 frameworks" in text
-    assert "and what they do differently at equal hyperparameters" in text
+    assert text.startswith("Different hyperparameters explain 7")
+    assert "these 4 frameworks; differences that remain at equal hyperparameters explain" in text
+    assert text.endswith("(PPO on Task-v0; 0 runs per framework and level of alignment).")
 
 
 def test_without_lockstep_code_is_not_separated():
