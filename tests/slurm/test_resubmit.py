@@ -65,8 +65,8 @@ def test_code_that_a_folder_names_is_shown_and_not_run(
     changes, settings, line = filled(NAMED[name], tmp_path)
     folder = a_run(results, **changes)
     a_record(folder.parents[5], "a", [[folder]], settings=settings)
-    told = refuse(results, capsys, "--yes")
-    assert line in told and "Add --trust" in told
+    output = refuse(results, capsys, "--yes")
+    assert line in output and "Add --trust" in output
     if changes:
         # A dry run checks the runs as well, which starts what they name.
         assert line in refuse(results, capsys, "--dry-run")
@@ -106,8 +106,8 @@ def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
     answers = iter(["", "y", "y"])
     monkeypatch.setattr("builtins.input", lambda question: next(answers))
     assert resubmit(results) == 2
-    told = capsys.readouterr()
-    assert "    set-up line on the nodes: source x\n" in told.out and "not trusted" in told.err
+    output = capsys.readouterr()
+    assert "    set-up line on the nodes: source x\n" in output.out and "not trusted" in output.err
     assert not fake.calls("sbatch")
     assert resubmit(results) == 0
     assert len(fake.calls("sbatch")) == 1
@@ -116,8 +116,8 @@ def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
 def test_what_a_terminal_would_act_on_is_shown_as_escapes(fake, results, capsys):
     folder = a_run(results, changed={"python": "/x\x1b[2K\n/y"})
     a_record(folder.parents[5], "a", [[folder]])
-    told = refuse(results, capsys, "--yes")
-    assert r"interpreter: /x\x1b[2K\n/y" in told and "\x1b" not in told
+    output = refuse(results, capsys, "--yes")
+    assert r"interpreter: /x\x1b[2K\n/y" in output and "\x1b" not in output
 
 
 @pytest.mark.parametrize("options", [(), ("--time", "24:00:00"), ("--time", "01:00:00")])
@@ -130,11 +130,11 @@ def test_runs_that_get_no_more_time_than_they_had_are_told(fake, results, capsys
         (run / "run.json").write_text(json.dumps(content))
     a_record(runs[0].parents[5], "a", [runs])
     assert resubmit(results, "--yes", *options) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert len(fake.calls("sbatch")) == 2
-    assert "3 runs were stopped at their time limit and get no more time than before" in told
+    assert "3 runs were stopped at their time limit and get no more time than before" in output
     limit = options[1] if options else "24:00:00"
-    assert f"2 with {limit} (ppo)" in told and "add --time HH:MM:SS" in told
+    assert f"2 with {limit} (ppo)" in output and "add --time HH:MM:SS" in output
     # Nothing is said of runs that get more, or that had not had their time.
     assert resubmit(results, "--yes", "--time", "99:00:00") == 0
     assert "time limit and get no more" not in capsys.readouterr().out
@@ -157,8 +157,8 @@ def test_run_that_lies_in_the_folder_of_another_is_not_sent(fake, results, capsy
     a_record(folder.parents[5], "a", [[folder]])
     folder.rename(folder.with_name("seed=5"))
     assert resubmit(results, "--yes") == 1
-    told = capsys.readouterr().out
-    assert "it holds the run of another folder, <results>/test/" in told
+    output = capsys.readouterr().out
+    assert "it holds the run of another folder, <results>/test/" in output
     assert [path.name for path in folder.parent.iterdir()] == ["seed=5"]
 
 
@@ -199,6 +199,6 @@ def test_machine_without_slurm_is_told_and_leaves_no_record(fake, results, capsy
     for name in ("srun", "sbatch"):
         (fake.folder / name).unlink()
     assert resubmit(results, "--yes") == 1
-    told = capsys.readouterr().err
-    assert "sbatch refused" in told and "0 runs are queued" in told
+    output = capsys.readouterr().err
+    assert "sbatch refused" in output and "0 runs are queued" in output
     assert [path.name for path in results.glob("*/slurm/*.json")] == ["a.json"]

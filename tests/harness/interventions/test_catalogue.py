@@ -122,6 +122,8 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
         ("mine: {does: Wraps., wrap: [{layer: Nothing}]}", "wrap needs `layer`, as module:Class"),
         (f"{FILLED_ENTRY}  updates: {{policy_updates: steps}}", "'steps' an expression of such"),
         (f"{FILLED_ENTRY}  updates: {{updates: gamma}}", "updates.updates must be a count"),
+        (f"{FILLED_ENTRY}  updates: {{policy_updates: 9**9**9**9}}", "must be a count"),
+        (f"{FILLED_ENTRY}  updates: {{policy_updates: '(lambda: 1)()'}}", "must be a count"),
         ("Mine: {does: Sets., set: {gamma: 1}}", "must be named by small letters"),
         ("mine: [", "is no YAML"),
         ("[]", "must hold a mapping"),

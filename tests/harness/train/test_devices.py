@@ -41,10 +41,10 @@ def test_gpu_is_refused_where_there_is_none_and_taken_where_there_is(framework, 
         prepare_run(support.spec(framework, "td3", device="tpu"), adapter)
 
 
-def test_the_framework_is_told(machine):
+def test_the_framework_gets_the_device(machine):
     machine(1)
-    told = {"sb3": ("device", "cuda"), "cleanrl": ("cuda", True)}
-    for framework, (name, value) in iterate_some(told.items()):
+    expected = {"sb3": ("device", "cuda"), "cleanrl": ("cuda", True)}
+    for framework, (name, value) in iterate_some(expected.items()):
         spec = support.spec(framework, "td3", device="cuda")
         assert prepare_run(spec, load_adapter(framework)).native.settings[name] == value
 
