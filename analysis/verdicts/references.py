@@ -161,12 +161,8 @@ def _judge_group(group: ScoreGroup, options: VerdictOptions) -> LearningVerdict:
     return LearningVerdict(group, references, margin, float(group.moments.mean) - best, p, word)
 
 
-BETTER_THAN_RANDOM, INCONCLUSIVE, WORSE_THAN_RANDOM = (
-    "better than random",
-    "inconclusive",
-    "worse than random",
-)
-NOT_TESTED = "not tested"
+BETTER_THAN_RANDOM, WORSE_THAN_RANDOM = "better than random", "worse than random"
+INCONCLUSIVE = "inconclusive"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

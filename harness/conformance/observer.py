@@ -51,8 +51,7 @@ class TrainingObserver:
     """Counts random steps, gradient steps and target updates of one training.
 
     The parameters of a gradient step show its role: a single number is the temperature,
-    parameters that the greedy policy uses are the policy's, and all others are
-    the critics'.
+    parameters that the greedy policy uses are the policy's, and all others are the critics'.
     """
 
     def __init__(self, events: TrainingEvents, probe: NDArray[np.float32]) -> None:

@@ -127,8 +127,7 @@ class RunSpec:
             a path does not say what is installed there.
         diagnosis: Whether and how the training is watched: `mode` and, where they are not the
             defaults, `thresholds` and `periods` by check, `period`, `only`, `skip` and
-            `extra_checks`. Not part of the identity: it
-            changes no result.
+            `extra_checks`. Not part of the identity: it changes no result.
         logger: Tool that values are also logged for, besides the trace: `none`, `tensorboard` or
             `wandb`. Not part of the identity.
         checkpoint_every: Minutes between checkpoints; 0 is off. Not part of the identity either:

@@ -11,7 +11,7 @@ import ast
 import dataclasses
 import functools
 import string
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ RELEASED_BUG_PREFIX = "bug."
 LEAVE_OUT_PREFIX = "without."
 # Arithmetic that cannot take long; a power could.
 _FORMULA_NODES = (
-    *(ast.Expression, ast.Load, ast.BinOp, ast.UnaryOp),
+    *(ast.Expression, ast.Load, ast.Constant, ast.BinOp, ast.UnaryOp),
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub),
 )
 
@@ -571,20 +571,16 @@ def _check_update_counts(
     return updates
 
 
-def _is_count_formula(formula: str, known: Container[str]) -> bool:
+def _is_count_formula(formula: str, known: set[str]) -> bool:
     """Return whether a text is sums, products and quotients of whole numbers and known names."""
     try:
         tree = ast.parse(formula, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(
-        node.id in known
-        if isinstance(node, ast.Name)
-        else type(node.value) is int
-        if isinstance(node, ast.Constant)
-        else isinstance(node, _FORMULA_NODES)
-        for node in ast.walk(tree)
-    )
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.Name)]
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    whole = all(type(node.value) is int for node in nodes if isinstance(node, ast.Constant))
+    return names <= known and whole and all(isinstance(node, _FORMULA_NODES) for node in nodes)
 
 
 def _check_wrapper(where: str, wrapper: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 Complete episodes are played side by side, one forward pass per step for all.
 """
 
+import functools
 import itertools
 import math
 import time
@@ -83,8 +84,7 @@ class PolicyEvaluator:
     def measure_references(self) -> dict[str, dict[str, float | int]]:
         """Measure doing nothing and random actions, if no scores of them are published.
 
-        Doing nothing is action 0; of discrete actions it is the one that scores best if it is
-        always taken, since not every such task has an action that means nothing.
+        Doing nothing is action 0, or the discrete action that scores best if always taken.
 
         Returns:
             Mean, standard deviation and number of episodes of each policy, by its name.
@@ -97,19 +97,14 @@ class PolicyEvaluator:
             spec.evaluation_seed, spec.env, spec.seed, REFERENCE_INDEX, spec.eval_episodes
         )
         task = load_task(spec.env, **spec.env_options)
-        constants, draw = _make_reference_actions(task, seeds)
+        constants, draw = _make_reference_policies(task, seeds)
         limit = max(MAX_REFERENCE_STEPS, task.max_episode_steps + 1)
-        idle = [
-            evaluate_greedy_policy(_stop_late(_repeat_action(action), limit), self._episodes, seeds)
-            for action in constants
-        ]
+        idle, moving = (
+            [evaluate_greedy_policy(_stop_late(one, limit), self._episodes, seeds) for one in many]
+            for many in (constants, [draw])
+        )
         best = max(idle, key=lambda one: one.returns.mean() if one.is_finite else -math.inf)
-        found = {
-            "do nothing": best,
-            "random actions": evaluate_greedy_policy(
-                _stop_late(draw, limit), self._episodes, seeds
-            ),
-        }
+        found = {"do nothing": best, "random actions": moving[0]}
         self.seconds += time.monotonic() - started
         self.cpu_seconds += time.process_time() - cpu_started
         return {
@@ -155,21 +150,24 @@ class PolicyEvaluator:
         )
 
 
-def _make_reference_actions(
+def _make_reference_policies(
     task: Task, seeds: Sequence[int]
-) -> tuple[Sequence[Array | int], Callable[[Array], Array]]:
-    """Return the constant actions to try, and a policy that acts at random."""
+) -> tuple[Sequence[Callable[[Array], Array]], Callable[[Array], Array]]:
+    """Return a policy for each constant action to try, and one that acts at random."""
     rng = np.random.default_rng(seeds)
     if task.choices:
-        constants = range(min(task.choices, MAX_CONSTANT_ACTIONS))
-        return constants, lambda shown: rng.integers(task.choices, size=len(shown))
+        actions = range(min(task.choices, MAX_CONSTANT_ACTIONS))
+        repeat = [functools.partial(_repeat_action, action) for action in actions]
+        return repeat, lambda shown: rng.integers(task.choices, size=len(shown))
     low, high = (np.array(bound, np.float32) for bound in (task.action_low, task.action_high))
     zero = np.clip(np.zeros_like(low), low, high)
-    return [zero], lambda shown: rng.uniform(low, high, (len(shown), len(low))).astype(np.float32)
+    return [functools.partial(_repeat_action, zero)], (
+        lambda shown: rng.uniform(low, high, (len(shown), len(low))).astype(np.float32)
+    )
 
 
-def _repeat_action(action: Array | int) -> Callable[[Array], Array]:
-    return lambda shown: np.array([action] * len(shown))
+def _repeat_action(action: Array | int, shown: Array) -> Array:
+    return np.array([action] * len(shown))
 
 
 def _stop_late(policy: Callable[[Array], Array], limit: int) -> Callable[[Array], Array]:

@@ -231,8 +231,9 @@ def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:
     try:
         return monitor.evaluator.measure_references()
     except Exception as error:  # a task of a user that takes no such action: the run is complete
-        text = f"Doing nothing and random actions could not be evaluated: {_describe_error(error)}"
-        print(text, file=sys.stderr, flush=True)
+        print(
+            f"No policies without training: {_describe_error(error)}", file=sys.stderr, flush=True
+        )
         return {}
 
 

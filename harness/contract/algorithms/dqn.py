@@ -33,8 +33,7 @@ class DQN(PeriodicTargetUpdates):
         double_q: Whether the online network chooses the action whose target value is used
             (van Hasselt et al. 2016, arXiv:1509.06461).
         dueling: Whether the value of a state and the advantages of actions come from separate
-            heads, each with the last of `hidden_sizes` (Wang et al. 2016,
-            arXiv:1511.06581).
+            heads, each with the last of `hidden_sizes` (Wang et al. 2016, arXiv:1511.06581).
         huber_delta: Error above which the Huber loss is linear; below it is half the squared
             error. Null is the whole squared error.
         max_grad_norm: Gradient norm to clip at; null is off.
