@@ -108,12 +108,9 @@ class PolicyEvaluator:
         self.seconds += time.monotonic() - started
         self.cpu_seconds += time.process_time() - cpu_started
         return {
-            name: {
-                "mean": float(one.returns.mean()),
-                "sd": float(one.returns.std(ddof=1)) if len(seeds) > 1 else 0.0,
-                "episodes": len(seeds),
-            }
+            name: {"mean": float(one.returns.mean()), "sd": sd, "episodes": len(seeds)}
             for name, one in found.items()
+            for sd in [float(one.returns.std(ddof=1)) if len(seeds) > 1 else 0.0]
             if one.is_finite
         }
 

@@ -231,9 +231,7 @@ def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:
     try:
         return monitor.evaluator.measure_references()
     except Exception as error:  # a task of a user that takes no such action: the run is complete
-        print(
-            f"No policies without training: {_describe_error(error)}", file=sys.stderr, flush=True
-        )
+        print(f"References not measured: {_describe_error(error)}", file=sys.stderr, flush=True)
         return {}
 
 
