@@ -73,15 +73,15 @@ the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl sh
 all are given those of the probes.
 `target-update-after-policy` of sbx shows in float64 only: without it the targets of DDPG's policy
 differ by 5e-6 after one update, which float32 counts as rounding.
-`targets-after-whole-interval` of Stable-Baselines3 and `one-policy-update-per-delay` of CleanRL
-show where SAC's `target_update_interval` or `policy_delay` is above 1, which it is not here;
-`tests/harness/lockstep/test_unusual_values.py` measures them.
+Further settings are compared if all updates are equal; the table says which showed the difference.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 20 --float64 --algorithms td3,ddpg,sac \\
         --frameworks sb3,cleanrl,tianshou,torchrl,skrl
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
-        --updates 12 --algorithms ppo --frameworks cleanrl,tianshou,torchrl,skrl
+        --updates 12 --algorithms ppo
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
+        --updates 10 --algorithms sac,td3,ddpg --frameworks sbx
 """
 
 

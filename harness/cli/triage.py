@@ -320,7 +320,7 @@ def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[st
 
 def shorten_change(line: str) -> str:
     """Return a description of a change without its numbers, where words say what changed."""
-    return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("was ") else line
+    return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("before: ") else line
 
 
 def compare_in_lockstep(sides: Sequence[TriageSide], algorithm: str) -> tuple[bool, list[str]]:

@@ -237,8 +237,8 @@ def compare_implementations(
                 why = trainings.explain_divergence(0, 1, item.updates)
                 return LockstepResult(first, second, algorithm, tuple(distances[:number]), *why)
     before = trainings.find_divergence_before_updates(0, 1)
-    if before is None and algorithm in VARIANTS:
-        name, why = VARIANTS[algorithm][0], trainings.explain_variant(0, 1)
+    for name, changes, number in VARIANTS.get(algorithm, ()) if before is None else ():
+        why = trainings.explain_variant(0, 1, changes, number)
         if why[0] is not None:
             return LockstepResult(first, second, algorithm, tuple(distances), *why, name)
     return LockstepResult(first, second, algorithm, tuple(distances), before)
@@ -351,14 +351,13 @@ class LockstepTrainings:
         return self._run_side(number, updates, snapshots=4 * updates)
 
     def explain_variant(
-        self, one: int, other: int
+        self, one: int, other: int, changes: Mapping[str, Any], updates: int
     ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
-        """Return the first difference in a short training with the settings of `VARIANTS`."""
-        unit, (_, changes) = UPDATES_PER_CYCLE.get(self._algorithm, 1), VARIANTS[self._algorithm]
+        """Return the first difference in a short training with further settings."""
         if not all(cache.accepts_settings(self._algorithm, changes, 2) for cache in self._caches):
             return None, ()
         runs = [
-            self._run_side(number, unit, snapshots=4 * unit, changes=changes)
+            self._run_side(number, updates, snapshots=4 * updates, changes=changes)
             for number in (one, other)
         ]
         # Use float32's tolerance: small constants in denominators must not count as a difference.

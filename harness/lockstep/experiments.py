@@ -167,11 +167,16 @@ def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
         cache.set_value("ppo plain", normalized)
 
 
-VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "ppo": ("normalized advantages", {"normalize_advantage": True})
-}
-"""Further settings to compare if all updates are equal, by algorithm: their name and values."""
 _PPO_UPDATES = 4  # two minibatches in each of two epochs
+VARIANTS: Mapping[str, Sequence[tuple[str, Mapping[str, Any], int]]] = {
+    "ppo": (
+        ("normalized advantages", {"normalize_advantage": True}, _PPO_UPDATES),
+        ("clipped values", {"value_clip_range": 0.03}, _PPO_UPDATES),
+        ("a limit of the divergence", {"target_kl": 0.02, "learning_rate": 0.0074}, 8),
+    ),
+    "sac": (("delayed updates", {"policy_delay": 2, "target_update_interval": 2}, 4),),
+}
+"""Further settings to compare if all updates are equal, by algorithm: name, values, updates."""
 _PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
 
 UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}

@@ -118,15 +118,15 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
     """Return the difference of an answer from an earlier one, in at most one line."""
     old, new = describe_answer(before), describe_answer(after)
-    was_is = f"was {old}; is {new}" if old != new else f"{new} {OTHER_NUMBERS}"
+    both = f"before: {old}; now: {new}" if old != new else f"{new} {OTHER_NUMBERS}"
     if before.unmeasured or after.unmeasured:
-        return [] if bool(before.unmeasured) == bool(after.unmeasured) else [was_is]
+        return [] if bool(before.unmeasured) == bool(after.unmeasured) else [both]
     if _is_unchanged(result.probe, before, after):
         return []
     moved = format_changed_numbers(result, before.value, after.value)
     # Numbers with names explain themselves; numbers with positions need the description.
     named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
-    return [moved if named and moved else f"{was_is} ({moved})" if moved else was_is]
+    return [moved if named and moved else f"{both} ({moved})" if moved else both]
 
 
 def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:

@@ -100,7 +100,7 @@ def test_changed_answers_come_before_numbers_that_follow_from_them():
 
 
 def test_words_need_no_numbers():
-    changed = "was as in the paper; is action: off by up to 2 [td3.py:188] (9 -0.1 -> -0.5)"
+    changed = "before: as in the paper; now: action: off by up to 2 [td3.py:188] (9 -0.1 -> -0.5)"
     assert triage.shorten_change(changed).endswith("off by up to 2 [td3.py:188]")
     assert triage.shorten_change("per target update 3 -> 1") == "per target update 3 -> 1"
     numbers = "as in the paper as before, with other numbers (9 -0.1 -> -0.5)"

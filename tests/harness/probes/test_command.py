@@ -59,7 +59,7 @@ def test_same_answers_pass(stored, asked):
 def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
     assert main(["probe", *ONE, "--baseline", str(other(stored, tmp_path))]) == 1
     out = capsys.readouterr().out
-    assert "was as in the paper; is pull on the critic" in out
+    assert "before: as in the paper; now: pull on the critic" in out
     assert "stored with cleanrl 0.1" in out
 
 
