@@ -22,7 +22,10 @@ from parallax.harness.record.run_json import RunRecord
 
 ScalarCurve = tuple[tuple[int, float], ...]
 
-FIRST_CURVES = ("evaluation", "return", "entropy", "value_size", "loss", "gradient_norm")
+FIRST_CURVES = (
+    *("evaluation", "return", "return_deviation", "entropy", "uncertainty"),
+    *("value_size", "loss", "gradient_norm"),
+)
 """Shown before all others, in this order."""
 
 _BLOCK_CHARACTERS = "▁▂▃▄▅▆▇█"

@@ -20,6 +20,7 @@ CHUNK_STEPS = 256
 """Environment steps that are summarised together."""
 
 _TAIL_STEPS = 10
+_DEVIATION_EPISODES = 10  # last episodes whose returns have a standard deviation
 _QUERIED_STATES = 64
 _COMPARED_STEPS = 8  # few, since the policy that is evaluated is newer than the one that acted
 _BINS = 10
@@ -194,6 +195,9 @@ class EnvironmentSignalCollector:
         signals, total, length = self.signals, self._totals[copy], self._lengths[copy]
         self._totals[copy], self._lengths[copy] = 0.0, 0
         signals.add("return", total)
+        last = signals.series["return"].last(_DEVIATION_EPISODES)
+        if len(last) == _DEVIATION_EPISODES:
+            signals.add("return_deviation", float(last.std()))
         signals.add("length", length)
         if not truncated:
             signals.values["ended_by_task"] = signals.values.get("ended_by_task", 0) + 1

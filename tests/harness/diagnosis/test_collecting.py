@@ -44,6 +44,16 @@ def test_memory_does_not_grow_with_steps():
     assert late < 200_000
 
 
+def test_returns_have_a_deviation_from_the_tenth_episode_on():
+    collector = EnvironmentSignalCollector(TrainingFacts(choices=2))
+    for step in range(11):  # episodes of one step that return 0, 1, 2, ...
+        collector.signals.step = step
+        collector.transition(EnvTransition(0, 1, np.zeros(2), float(step), True, False))
+    steps, values = collector.signals.series["return_deviation"].all()
+    assert steps.tolist() == [9, 10]
+    assert values == pytest.approx([np.std(np.arange(10)), np.std(np.arange(1, 11))])
+
+
 def test_images_are_noted_and_shown_as_they_are():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=3))
     walk(collector, 0, CHUNK_STEPS + 40, shape=(4, 4, 2), choices=3)
