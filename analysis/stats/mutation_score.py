@@ -23,6 +23,8 @@ ALPHA = 0.05
 """Level of the test on one pair."""
 TRIVIAL_SHARE = 0.9
 """Share of failures, where the original succeeds, from which a mutant is trivial."""
+BOOTSTRAP_SAMPLES = 2000
+"""As in the paper's section on conclusion validity."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,6 +38,9 @@ class KillResult:
         killed: Number of the other pairs with a significant difference.
         rate: `killed` / pairs that are not left out; NaN if all are.
         is_killed: Whether the rate is at least one half.
+        bootstrap_killed: As `killed`, where the 95% bootstrap interval of the probability that the
+            original improves on the mutant excludes one half.
+        agreeing: Pairs, of those not left out, on which both tests agree.
     """
 
     n: int
@@ -43,6 +48,14 @@ class KillResult:
     killed: int
     rate: float
     is_killed: bool
+    bootstrap_killed: int = 0
+    agreeing: int = 0
+
+    @property
+    def killed_by_fisher_only(self) -> int:
+        """Return the number of pairs that Fisher's test kills and the bootstrap does not."""
+        disagreeing = self.n - self.weaker - self.agreeing
+        return (disagreeing + self.killed - self.bootstrap_killed) // 2
 
 
 def evaluate_kill(
@@ -72,15 +85,34 @@ def evaluate_kill(
     left = n - w
     if not left:
         return KillResult(n, w, killed, math.nan, False)
+    rng = np.random.default_rng(0)
+    pairs = zip(original, mutant, strict=True)
+    differs = np.array([_differs_by_bootstrap(*pair, rng) for pair in pairs], bool)
+    both = int((differs & ~weaker).sum()), int(((differs == (p < ALPHA)) & ~weaker).sum())
     rate = killed / left
     if as_published_code:
-        return KillResult(n, w, killed, round(rate, 2), killed >= round(left / 2))
-    return KillResult(n, w, killed, rate, rate >= 0.5)
+        return KillResult(n, w, killed, round(rate, 2), killed >= round(left / 2), *both)
+    return KillResult(n, w, killed, rate, rate >= 0.5, *both)
 
 
 def _compute_pair_p(original: SuccessFlags, mutant: SuccessFlags) -> float:
     table = [[one.sum(), (~one).sum()] for one in (original, mutant)]
     return float(fisher_exact(table).pvalue)
+
+
+def _differs_by_bootstrap(
+    original: SuccessFlags, mutant: SuccessFlags, rng: np.random.Generator
+) -> bool:
+    """Return whether the interval of the probability of improvement excludes one half.
+
+    Of successes and failures that probability is one half and half the difference of both shares.
+    """
+    shares = [
+        rng.binomial(one.size, one.mean(), BOOTSTRAP_SAMPLES) / one.size
+        for one in (original, mutant)
+    ]
+    low, high = np.quantile(shares[0] - shares[1], (ALPHA / 2, 1 - ALPHA / 2))
+    return bool(low > 0 or high < 0)
 
 
 @dataclasses.dataclass(frozen=True)

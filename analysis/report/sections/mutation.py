@@ -55,10 +55,14 @@ def _make_paper_columns(paper: MuprlTaskResults | None, operator: str) -> TableR
 
 
 def _make_killing_columns(name: str, found: KillResult | None) -> TableRow:
-    keys = [f"{name}_{part}" for part in ("killed", "weaker", "rate")]
+    keys = [
+        f"{name}_{part}" for part in ("killed", "weaker", "rate", "bootstrap_killed", "agreeing")
+    ]
     if found is None:
         return dict.fromkeys(keys, "")
-    return dict(zip(keys, (found.killed, found.weaker, _blank_if_nan(found.rate)), strict=True))
+    bootstrap = found.bootstrap_killed, found.agreeing
+    values = (found.killed, found.weaker, _blank_if_nan(found.rate), *bootstrap)
+    return dict(zip(keys, values, strict=True))
 
 
 def _blank_if_nan(value: float) -> float | str:
@@ -101,7 +105,28 @@ def format_mutation_table(item: MutationVerdict) -> Iterator[str]:
     yield _format_line(means, ("", "", "", "", f"{paper.sensitivity:.2f}") if paper else ())
     if paper:
         yield f"  {_describe_coverage(item, paper)}"
+    yield from _format_agreement(item)
     yield from _format_remarks(item)
+
+
+def _format_agreement(item: MutationVerdict) -> Iterator[str]:
+    """Compare Fisher's test with the bootstrap, as the paper does."""
+    found = [
+        result
+        for operator in item.operators
+        for one in operator.configurations
+        for result in (one.replay, one.weak, one.strong)
+        if result is not None and result.n > result.weaker
+    ]
+    pairs = sum(result.n - result.weaker for result in found)
+    if not pairs:
+        return
+    agreeing = sum(result.agreeing for result in found)
+    text = f"  Fisher's test and a bootstrap agree on {agreeing} of {pairs} pairs"
+    if apart := pairs - agreeing:
+        only = sum(result.killed_by_fisher_only for result in found)
+        text += f"; of the other {apart}, {only} are killed by Fisher's test only"
+    yield f"{text} (muPRL: 88%, of the others 65%)."
 
 
 _HEADINGS = ("operator", "values", "pairs", "trivial", "killable", "weak", "strong", "sensitivity")

@@ -47,6 +47,14 @@ def test_all_originals_are_weaker():
     assert math.isnan(evaluate_kill(runs(0, 0), runs(10, 9), as_published_code=True).rate)
 
 
+def test_fisher_and_the_bootstrap_agree_except_near_the_limit():
+    all_of, none_of = np.ones(20, bool), np.zeros(20, bool)
+    few = np.arange(20) < 16  # 16 of 20 against 20 of 20: p = 0.106, bootstrap from 0.05 to 0.4
+    found = evaluate_kill([all_of, all_of, all_of, none_of], [none_of, all_of, few, all_of])
+    assert (found.n, found.weaker, found.killed, found.bootstrap_killed) == (4, 1, 1, 2)
+    assert (found.agreeing, found.killed_by_fisher_only) == (2, 0)
+
+
 def test_a_tie_at_one_half_kills():
     found = evaluate_kill(runs(10, 10, 10, 10), runs(0, 0, 10, 10))
     assert found.rate == 0.5 and found.is_killed
