@@ -172,7 +172,7 @@ VARIANTS: Mapping[str, Sequence[tuple[str, Mapping[str, Any], int]]] = {
     "ppo": (
         ("normalized advantages", {"normalize_advantage": True}, _PPO_UPDATES),
         ("clipped values", {"value_clip_range": 0.03}, _PPO_UPDATES),
-        ("a limit of the divergence", {"target_kl": 0.02, "learning_rate": 0.0074}, 8),
+        ("a limit of the divergence", {"target_kl": 1e-4}, _PPO_UPDATES),
     ),
     "sac": (("delayed updates", {"policy_delay": 2, "target_update_interval": 2}, 4),),
 }

@@ -1,5 +1,6 @@
 """First difference between two trainings: actions, minibatch, gradients or weights."""
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,8 @@ class DivergencePoint:
 
     Attributes:
         update: Number of the update of its network, from 1; 0 before all updates.
-        quantity: `actions`, `stored ...`, `minibatch`, `gradients` or `weights`.
+        quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `weights`, or `number` where
+            only one of both makes the update.
         network: Network of the quantity, or an empty string.
         difference: Largest difference, as a share of the largest number.
     """
@@ -39,6 +41,8 @@ class DivergencePoint:
     def __str__(self) -> str:
         whose = f" of the {self.network}" if self.network else ""
         when = f"update {self.update}" if self.update else "the steps before updates"
+        if self.quantity == "number":
+            return f"{when}{whose}, which only one of both makes"
         return f"{when}, in {self.quantity}{whose}, by {self.difference:.2g} of the largest number"
 
     def to_dict(self) -> dict[str, object]:
@@ -67,6 +71,21 @@ def find_first_divergence(
     return _find_first_beyond(
         itertools.chain(_iterate_before_updates(one, other), _iterate_updates(one, other)), rounding
     )
+
+
+def find_missing_update(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
+    """Return the first update of a network that only one of two trainings made, or None."""
+    made = [
+        collections.Counter(network for step in run.record.steps for network in step.networks)
+        for run in (one, other)
+    ]
+    numbers = {network: sorted((made[0][network], made[1][network])) for network in made[0]}
+    points = [
+        DivergencePoint(fewer + 1, "number", network, 1 - fewer / more)
+        for network, (fewer, more) in numbers.items()
+        if 0 < fewer < more
+    ]
+    return min(points, key=lambda point: point.update, default=None)
 
 
 def find_divergence_before_updates(

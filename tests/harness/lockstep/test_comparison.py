@@ -50,6 +50,27 @@ def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
     assert found.is_equal and found.distances[-1].difference < 1e-13
 
 
+@pytest.mark.parametrize(
+    ("framework", "algorithm", "left_out", "variant"),
+    [
+        ("skrl", "ppo", "larger-value-loss", "clipped values"),
+        ("cleanrl", "ppo", "kl-stop-before-step", "a limit of the divergence"),
+        ("sb3", "sac", "targets-after-whole-interval", "delayed updates"),
+        ("cleanrl", "sac", "one-policy-update-per-delay", "delayed updates"),
+    ],
+)
+def test_what_ordinary_settings_do_not_show_is_seen_with_others(
+    framework, algorithm, left_out, variant
+):
+    whole, other = (
+        make_lockstep_side(framework, change, algorithm, LEVEL.name)
+        for change in (NO_INTERVENTION, f"without.{left_out}")
+    )
+    how = LockstepOptions(shared_stream=algorithm != "ppo", level=LEVEL)
+    found = compare_implementations(whole, other, algorithm, 4, options=how)
+    assert found.divergence is None and found.variant == variant and not found.is_equal
+
+
 def test_sbx_is_equal_in_float64():
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, "dqn", LEVEL.name) for name in ("sb3", "sbx")

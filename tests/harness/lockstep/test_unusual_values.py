@@ -28,6 +28,7 @@ UNUSUAL = {
         "vf_coef": 0.37,
         "max_grad_norm": 0.3,
         "adam_eps": 1e-3,
+        "target_kl": 0.02,
     },
     "td3": {
         **OFF_POLICY,
@@ -105,6 +106,7 @@ def test_unusual_values_mean_the_same_everywhere(algorithm, compare):
     [
         ("sb3", "ppo", "larger-value-loss"),
         ("skrl", "ppo", "larger-value-loss"),
+        ("skrl", "ppo", "kl-stop-ends-rollout"),
         ("sb3", "sac", "targets-after-whole-interval"),
         ("cleanrl", "sac", "one-policy-update-per-delay"),
     ],
