@@ -7,30 +7,16 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    add_endpoint_argument,
-    add_folder_arguments,
-    add_interval_argument,
-    check_endpoint,
-    get_analysis_folder,
-    load_results,
-    make_console,
-    open_output_folder,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.figures.curves import draw_learning_curves
 from parallax.analysis.figures.figure_spec import save_figure
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.render_terminal import print_document
-from parallax.analysis.report.sections.comparison import (
-    compare_frameworks,
-    comparison_to_csv,
-    format_why_command,
-    list_largest_pairs,
-    make_comparison_document,
-    make_notes,
-)
+from parallax.analysis.report.sections import comparison
 from parallax.analysis.verdicts.curves import CurvePanel, make_panels
 from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
+from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.files import write_text
 
@@ -40,9 +26,9 @@ _BOOTSTRAP_SEED = 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    add_folder_arguments(parser)
-    add_interval_argument(parser)
-    add_endpoint_argument(parser.add_argument)
+    common.add_folder_arguments(parser)
+    common.add_interval_argument(parser)
+    common.add_endpoint_argument(parser.add_argument)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,21 +43,26 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to compare or nowhere to write.
     """
-    check_endpoint(options.endpoint)
-    loaded = load_results(options.results)
+    common.check_endpoint(options.endpoint)
+    loaded = common.load_results(options.results)
     settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
-    output = options.output or get_analysis_folder(options.results)
+    output = options.output or common.get_analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
-    comparisons = compare_frameworks(loaded, settled, options.interval, rng)
-    notes = make_notes(loaded, comparisons, settled, options.interval)
-    panels = make_panels(loaded, options.interval, rng)
-    document = make_comparison_document(loaded, comparisons, notes)
-    with open_output_folder(output):
-        lines = _write_tables(output, comparison_to_csv(comparisons), render_markdown(document))
+    comparisons = comparison.compare_frameworks(loaded, settled, options.interval, rng)
+    notes = comparison.make_notes(loaded, comparisons, settled, options.interval)
+    treated = count_failed_as_bottom(group_runs(loaded, settled), settled)
+    panels = make_panels(loaded, options.interval, rng, treated)
+    document = comparison.make_comparison_document(loaded, comparisons, notes)
+    with common.open_output_folder(output):
+        lines = _write_tables(
+            output, comparison.comparison_to_csv(comparisons), render_markdown(document)
+        )
         lines += _draw_learning_curves(output, panels, options.interval)
-    console = make_console()
+    console = common.make_console()
     print_document(console, document)
-    if command := format_why_command(list_largest_pairs(comparisons), options.results):
+    if command := comparison.format_why_command(
+        comparison.list_largest_pairs(comparisons), options.results
+    ):
         lines.append(f"Next:    {command}")
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0

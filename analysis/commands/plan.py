@@ -8,25 +8,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    CommandError,
-    add_folder_arguments,
-    add_verdict_arguments,
-    get_analysis_folder,
-    load_results,
-    make_console,
-    make_options,
-    open_output_folder,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.data.runs import LoadedRuns
-from parallax.analysis.plan.planning import (
-    SeedPlan,
-    format_costs,
-    format_pair_counts,
-    plan_next_check,
-    plan_seeds,
-    plan_suite_seeds,
-)
+from parallax.analysis.plan import planning
 from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
 from parallax.analysis.plan.sweeps import format_script, make_sweeps
 from parallax.analysis.report.sections.consistency import make_sequential_table
@@ -44,7 +28,7 @@ PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    add_folder_arguments(parser)
+    common.add_folder_arguments(parser)
     parser.add_argument(
         "--max-seeds",
         type=int,
@@ -74,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replace-failed", action="store_true", help="also plan new seeds for failed runs"
     )
-    add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -83,31 +67,31 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to plan for, or nowhere to write.
     """
-    chosen = make_options(options)
+    chosen = common.make_options(options)
     if options.batch < 1 or options.max_seeds < 2:
         given = f"--batch={options.batch} and --max-seeds={options.max_seeds}"
-        raise CommandError(f"{given}: give at least 1 and 2.")
-    loaded = load_results(options.results)
-    output = (options.output or get_analysis_folder(options.results)) / PLAN_SCRIPT
+        raise common.CommandError(f"{given}: give at least 1 and 2.")
+    loaded = common.load_results(options.results)
+    output = (options.output or common.get_analysis_folder(options.results)) / PLAN_SCRIPT
     plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
         conflicts = "".join(f" {text}." for text in loaded.conflicts)
-        raise CommandError(
+        raise common.CommandError(
             f"{options.results}: no setting has complete runs of two frameworks to compare."
             f"{conflicts}"
         )
     lines += [
-        *format_pair_counts(plan, options.max_seeds, options.sequential),
+        *planning.format_pair_counts(plan, options.max_seeds, options.sequential),
         *loaded.conflicts,
-        *format_costs(plan, options.max_seeds),
+        *planning.format_costs(plan, options.max_seeds),
     ]
-    with open_output_folder(output.parent):
+    with common.open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"parallax {shlex.join(sys.argv[1:])}", *lines])
         write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
-    console = make_console()
+    console = common.make_console()
     for line in lines:
         console.print(Text(line), soft_wrap=True)
     return 0
@@ -115,9 +99,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _make_plan(
     loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace, table: Path
-) -> tuple[SeedPlan, list[str]]:
+) -> tuple[planning.SeedPlan, list[str]]:
     if given.suite and given.sequential:
-        raise CommandError("--suite and --sequential: give one of them.")
+        raise common.CommandError("--suite and --sequential: give one of them.")
     if not given.sequential:
         verdicts = judge_runs(loaded, options)
         options = verdicts.options
@@ -131,21 +115,25 @@ def _make_plan(
         ]
         if given.suite:
             if not needs:
-                raise CommandError(
+                raise common.CommandError(
                     f"--suite: {given.results} has no algorithm with two runs of two frameworks on "
                     "each of two tasks of which a scale is known. Leave --suite out, or give "
                     "--range ENV=LOW:HIGH."
                 )
-            return plan_suite_seeds(needs, loaded, given.max_seeds, given.replace_failed), lines
+            return planning.plan_suite_seeds(
+                needs, loaded, given.max_seeds, given.replace_failed
+            ), lines
         sizes = given.max_seeds, given.batch, given.replace_failed
-        return plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings), lines
+        return planning.plan_seeds(
+            verdicts.consistency, loaded, *sizes, options, verdicts.rankings
+        ), lines
     try:
         looks = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
-        raise CommandError(str(error)) from error
+        raise common.CommandError(str(error)) from error
     options = settle_endpoint(loaded, options)
     found = judge_sequentially(group_runs(loaded, options), options, looks)
-    with open_output_folder(table.parent):
+    with common.open_output_folder(table.parent):
         write_text(table, table_to_csv(make_sequential_table(found)))
     words = collections.Counter(item.verdict for item in found)
     lines = [
@@ -153,4 +141,4 @@ def _make_plan(
         f"different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
         f"Table: {table}",
     ]
-    return plan_next_check(found, loaded, given.replace_failed), lines
+    return planning.plan_next_check(found, loaded, given.replace_failed), lines

@@ -12,18 +12,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    CommandError,
-    add_interval_argument,
-    add_jobs_argument,
-    add_verdict_arguments,
-    load_results,
-    make_console,
-    make_options,
-    open_output_folder,
-    read_results,
-    track_progress,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.commands.questions import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.report import (
     HTML_PAGE_NAME,
@@ -91,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
     )
-    add_interval_argument(parser)
-    add_jobs_argument(parser)
-    add_verdict_arguments(parser)
+    common.add_interval_argument(parser)
+    common.add_jobs_argument(parser)
+    common.add_verdict_arguments(parser)
     parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
 
 
@@ -108,9 +97,9 @@ def run(options: argparse.Namespace) -> int:
     _check_page_path(folder / PUBLICATION_PAGE_NAME)
     study = prepare_publication(options)
     written = list_output_texts(options, study)
-    with open_output_folder(folder):
+    with common.open_output_folder(folder):
         place = folder / study.file
-        write_packed(read_results(options.study), place, anonymize=True)
+        write_packed(common.read_results(options.study), place, anonymize=True)
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
@@ -119,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         if options.html:
             report = draw_report(study.material, study.command, options.jobs, study.causes)
             write_page(study.material, *report, folder)
-    console = make_console()
+    console = common.make_console()
     for path in written:
         console.print(Text(f"Written: {path}"), soft_wrap=True)
     for path in _list_leftover_files(folder, {*written, *drawn}):
@@ -132,7 +121,9 @@ def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: i
     """Draw figures, and return their places."""
     folder.mkdir(exist_ok=True)
     places = []
-    for sheet, content in track_progress(render_figures(sheets, ["png"], DPI, jobs), len(sheets)):
+    for sheet, content in common.track_progress(
+        render_figures(sheets, ["png"], DPI, jobs), len(sheets)
+    ):
         places.append(folder / f"{sheet.name}.png")
         write_file_bytes(places[-1], content["png"])
     return places
@@ -146,7 +137,7 @@ def _check_page_path(path: Path) -> None:
     """
     content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
     if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
-        raise CommandError(
+        raise common.CommandError(
             f"{path}: there is a page already that `parallax study publish` did not write. "
             "Give another folder."
         )
@@ -174,11 +165,11 @@ def _update_readme(options: argparse.Namespace, study: StudyPublication) -> str:
     try:
         before = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"--readme={path}: cannot be read: {error}.") from error
+        raise common.CommandError(f"--readme={path}: cannot be read: {error}.") from error
     up = Path(os.path.relpath(options.folder, path.parent)).as_posix()
     after = splice_readme_section(before, make_readme_section(study, up))
     if after is None:
-        raise CommandError(
+        raise common.CommandError(
             f"--readme={path}: it says nowhere where the section goes. Put these two lines there:\n"
             f"{SECTION_BEGIN}\n{SECTION_END}"
         )
@@ -194,8 +185,8 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     """
     source: Path = options.study
     _check_packed_file(source)
-    settings, grid = make_options(options), _read_grid_file(options.grid)
-    loaded = load_results(source)
+    settings, grid = common.make_options(options), _read_grid_file(options.grid)
+    loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
     names = sorted({cell.study for cell in loaded.cells})
     folder = _hide_machine(options.folder)
@@ -226,14 +217,14 @@ def _read_ablations(
     for path in paths:
         _check_packed_file(path, "--ablation=")
         own = make_ablation_reports(
-            _hide_machine(path).as_posix(), load_results(path), settings, study
+            _hide_machine(path).as_posix(), common.load_results(path), settings, study
         )
         if not own:
-            raise CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
+            raise common.CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
         for one in own:
             for other in found:
                 if other.key == one.key:
-                    raise CommandError(
+                    raise common.CommandError(
                         f"--ablation={path}: {one.where} is in {other.source} too. Tests are "
                         "corrected within a file: put both into one with parallax study pack."
                     )
@@ -243,7 +234,7 @@ def _read_ablations(
 
 def _check_packed_file(path: Path, lead: str = "") -> None:
     if path.suffix != PACKED_SUFFIX or not path.is_file():
-        raise CommandError(
+        raise common.CommandError(
             f"{lead}{path}: give a file of packed runs: "
             f"parallax study pack RESULTS --output NAME{PACKED_SUFFIX}."
         )
@@ -255,7 +246,7 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
     try:
         return dataclasses.replace(read_grid(path), path=_hide_machine(path))
     except (OSError, UnusableError) as error:
-        raise CommandError(f"--grid={path}: {error}.") from error
+        raise common.CommandError(f"--grid={path}: {error}.") from error
 
 
 def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:

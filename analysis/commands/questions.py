@@ -6,35 +6,19 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    CommandError,
-    add_folder_arguments,
-    add_verdict_arguments,
-    get_analysis_folder,
-    load_results,
-    make_console,
-    make_options,
-    open_output_folder,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
 from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics, read_staleness
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
 from parallax.analysis.figures.figure_spec import FigureSpec, render_figure, write_file_bytes
 from parallax.analysis.figures.replay import make_replay_figure_specs, make_staleness_figure_spec
+from parallax.analysis.report.sections import replay
 from parallax.analysis.report.sections.ablation import (
     format_ablation,
     make_ablation_rows,
     summarize_ablations,
 )
 from parallax.analysis.report.sections.mutation import format_mutation_table, make_mutation_rows
-from parallax.analysis.report.sections.replay import (
-    format_replay_study,
-    format_staleness_lines,
-    make_effect_rows,
-    make_staleness_rows,
-    make_strategy_rows,
-    summarize_replay,
-)
 from parallax.analysis.report.tables import rows_to_csv
 from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.mutation import judge_mutation
@@ -69,8 +53,8 @@ def _write_results(
     Raises:
         CommandError: There is nowhere to write.
     """
-    console, files = make_console(), [output / name for name in tables]
-    with open_output_folder(output):
+    console, files = common.make_console(), [output / name for name in tables]
+    with common.open_output_folder(output):
         for path, rows in zip(files, tables.values(), strict=True):
             write_text(path, rows_to_csv(rows))
         for figure in figures:
@@ -83,8 +67,8 @@ def _write_results(
 
 def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study ablation`."""
-    add_folder_arguments(parser)
-    add_verdict_arguments(parser)
+    common.add_folder_arguments(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run_ablation(options: argparse.Namespace) -> int:
@@ -93,12 +77,12 @@ def run_ablation(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to compare or nowhere to write.
     """
-    loaded = load_results(options.results)
-    found = judge_ablations(loaded, make_options(options))
+    loaded = common.load_results(options.results)
+    found = judge_ablations(loaded, common.make_options(options))
     if not found:
-        raise CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
+        raise common.CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
     _write_results(
-        options.output or get_analysis_folder(options.results),
+        options.output or common.get_analysis_folder(options.results),
         {ABLATION_TABLE: [row for item in found for row in make_ablation_rows(item)]},
         [make_ablation_figure_spec(item) for item in found],
         [
@@ -130,7 +114,7 @@ def run_mutation(options: argparse.Namespace) -> int:
     try:
         settings = read_outcomes(options.results)
     except OutcomesError as error:
-        raise CommandError(str(error)) from error
+        raise common.CommandError(str(error)) from error
     found = [
         judge_mutation(setting, as_published_code=options.as_published_code) for setting in settings
     ]
@@ -146,7 +130,7 @@ def run_mutation(options: argparse.Namespace) -> int:
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study replay`."""
-    add_folder_arguments(parser)
+    common.add_folder_arguments(parser)
     parser.add_argument(
         "--staleness",
         action="store_true",
@@ -159,7 +143,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --staleness: equal stages of the training (default: %(default)s)",
     )
-    add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run_replay(options: argparse.Namespace) -> int:
@@ -170,29 +154,32 @@ def run_replay(options: argparse.Namespace) -> int:
     """
     if options.staleness:
         return _report_staleness(options)
-    loaded = load_results(options.results)
+    loaded = common.load_results(options.results)
     items = read_replay_metrics(loaded)
     if all(item.name == UNIFORM for item in items):
-        raise CommandError(
+        raise common.CommandError(
             f"{options.results}: every run replays uniformly. Train with "
             "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
         )
-    study = judge_replay(items, make_options(options))
+    study = judge_replay(items, common.make_options(options))
     unread = [
         f"{item.item.path}: no looks at priorities: {item.unread}" for item in items if item.unread
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
         options.output or options.results / ANALYSIS_FOLDER,
-        {STRATEGIES_TABLE: make_strategy_rows(study), EFFECTS_TABLE: make_effect_rows(study)},
+        {
+            STRATEGIES_TABLE: replay.make_strategy_rows(study),
+            EFFECTS_TABLE: replay.make_effect_rows(study),
+        },
         make_replay_figure_specs(study),
         [
-            *format_replay_study(study),
+            *replay.format_replay_study(study),
             "",
             *unread,
             *loaded.conflicts,
             counts,
-            summarize_replay(study, study.effects),
+            replay.summarize_replay(study, study.effects),
         ],
     )
     return 0
@@ -205,21 +192,21 @@ def _report_staleness(options: argparse.Namespace) -> int:
         CommandError: No run recorded discrepancies, or there is nowhere to write.
     """
     if options.stages < 1:
-        raise CommandError(f"--stages {options.stages} must be at least 1.")
-    loaded = load_results(options.results)
+        raise common.CommandError(f"--stages {options.stages} must be at least 1.")
+    loaded = common.load_results(options.results)
     found, without = read_staleness(loaded.runs)
     if not found:
-        raise CommandError(
+        raise common.CommandError(
             f"{options.results}: no complete run recorded Q-value discrepancies. Runs of "
             "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap."
         )
     items = summarize_staleness(found, options.stages)
-    lines = [line for item in items for line in format_staleness_lines(item)]
+    lines = [line for item in items for line in replay.format_staleness_lines(item)]
     if unused := len(without) + len(loaded.excluded):
         lines.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
     _write_results(
         options.output or options.results / ANALYSIS_FOLDER,
-        {STALENESS_TABLE: [row for item in items for row in make_staleness_rows(item)]},
+        {STALENESS_TABLE: [row for item in items for row in replay.make_staleness_rows(item)]},
         [make_staleness_figure_spec(item) for item in items],
         lines,
     )

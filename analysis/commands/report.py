@@ -9,18 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    add_folder_arguments,
-    add_interval_argument,
-    add_jobs_argument,
-    add_verdict_arguments,
-    get_analysis_folder,
-    load_results,
-    make_console,
-    make_options,
-    open_output_folder,
-    track_progress,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.figures.families import make_family_figure_specs
 from parallax.analysis.figures.figure_spec import (
     FigureSpec,
@@ -49,10 +38,10 @@ _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "output")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    add_folder_arguments(parser)
-    add_interval_argument(parser)
-    add_jobs_argument(parser)
-    add_verdict_arguments(parser)
+    common.add_folder_arguments(parser)
+    common.add_interval_argument(parser)
+    common.add_jobs_argument(parser)
+    common.add_verdict_arguments(parser)
     parser.add_argument(
         "--markdown",
         action="store_true",
@@ -67,11 +56,11 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There are no runs, or nowhere to write.
     """
-    settings = make_options(options)
-    loaded = load_results(options.results)
-    output = options.output or get_analysis_folder(options.results)
-    console = make_console()
-    with open_output_folder(output):
+    settings = common.make_options(options)
+    loaded = common.load_results(options.results)
+    output = options.output or common.get_analysis_folder(options.results)
+    console = common.make_console()
+    with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)
         document, images = draw_report(results, format_report_command(options), options.jobs)
         write_page(results, document, images, output)
@@ -102,7 +91,7 @@ def draw_report(
     document = make_report_document(results, figures, command, describe_versions(), ablations)
     specs = list_figure_specs(document.blocks)
     drawn = render_figures(specs, ["webp"], PAGE_DPI, jobs)
-    images = {spec.name: files["webp"] for spec, files in track_progress(drawn, len(specs))}
+    images = {spec.name: files["webp"] for spec, files in common.track_progress(drawn, len(specs))}
     return document, images
 
 

@@ -12,21 +12,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from parallax.analysis.commands.common import (
-    RESULTS_HELP,
-    CommandError,
-    add_folder_arguments,
-    add_interval_argument,
-    add_jobs_argument,
-    add_verdict_arguments,
-    format_unused,
-    get_analysis_folder,
-    load_results,
-    make_console,
-    make_options,
-    open_output_folder,
-    track_progress,
-)
+from parallax.analysis.commands import common
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import (
     PNG_DPI,
@@ -45,6 +31,7 @@ from parallax.analysis.labels import format_number, format_setting, get_label
 from parallax.analysis.report.render_markdown import render_markdown, score_table_to_markdown
 from parallax.analysis.report.sections import learning
 from parallax.analysis.report.sections.consistency import (
+    describe_bottom_score,
     describe_intention_to_treat,
     name_statement,
 )
@@ -58,18 +45,10 @@ from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.thesis.page import make_thesis_document
+from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.analysis.verdicts.study import (
-    StudyResults,
-    StudyVerdicts,
-    is_ranking_of,
-    judge_published_table,
-    judge_runs,
-    judge_study,
-    results_from_published,
-)
 from parallax.harness.record.files import write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
@@ -83,14 +62,14 @@ _TABLE_FORMATS = {
 
 def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study verdicts`."""
-    add_folder_arguments(parser)
+    common.add_folder_arguments(parser)
     parser.add_argument(
         "--tables",
         action="store_true",
         help=f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/",
     )
-    add_interval_argument(parser)
-    add_verdict_arguments(parser)
+    common.add_interval_argument(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run_study(options: argparse.Namespace) -> int:
@@ -99,15 +78,15 @@ def run_study(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to judge or nowhere to write.
     """
-    chosen = make_options(options)
-    loaded = load_results(options.results)
-    verdicts = judge_runs(loaded, chosen)
-    output = options.output or get_analysis_folder(options.results)
-    with open_output_folder(output):
+    chosen = common.make_options(options)
+    loaded = common.load_results(options.results)
+    verdicts = study.judge_runs(loaded, chosen)
+    output = options.output or common.get_analysis_folder(options.results)
+    with common.open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
-    console = make_console()
+    console = common.make_console()
     judged_by = verdicts.options
     lines = [
         f"Score: {judged_by.chosen_endpoint.description} ({judged_by.endpoint_source})",
@@ -117,14 +96,17 @@ def run_study(options: argparse.Namespace) -> int:
         "",
         *summarize_verdicts(verdicts),
     ]
-    lines += describe_intention_to_treat(verdicts)
-    lines += [*loaded.conflicts, *format_unused(loaded)]
+    if verdicts.with_failed_runs:
+        own = [*describe_intention_to_treat(verdicts)]
+        own += summarize_verdicts(verdicts.with_failed_runs)
+        lines += [f"{describe_bottom_score(verdicts)}:", *(f"  {line}" for line in own)]
+    lines += [*loaded.conflicts, *common.format_unused(loaded)]
     for line in (*lines, *(f"Table: {name}" for name in names)):
         console.print(Text(line), soft_wrap=True)
     return 0
 
 
-def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
+def format_pair_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
     """Return a line for each pair of frameworks, below the setting that both were trained in."""
     pairs = [*verdicts.consistency, *verdicts.defaults]
     cells = {item.cell for item in pairs}
@@ -146,7 +128,7 @@ def format_pair_verdicts(verdicts: StudyVerdicts) -> list[str]:
     return lines
 
 
-def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
+def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
     """Return the counts of verdicts, a line for each question."""
 
     def main(item: ReproductionVerdict | PairVerdict) -> bool:
@@ -160,7 +142,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
         ("Reproduction, two-sided", [(i.verdict_two_sided_test, main(i)) for i in published]),
         ("Consistency", [(i.verdict, main(i)) for i in pairs]),
         ("Library defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
-        ("Ranking", [(i.verdict, is_ranking_of(i, verdicts.main_variants)) for i in ranked]),
+        ("Ranking", [(i.verdict, study.is_ranking_of(i, verdicts.main_variants)) for i in ranked]),
     ):
         lines.append(f"{name}: {_format_verdict_counts([word for word, own in words if own])}")
         others = [word for word, own in words if not own]
@@ -171,7 +153,7 @@ def summarize_verdicts(verdicts: StudyVerdicts) -> list[str]:
     return lines
 
 
-def write_score_tables(folder: Path, verdicts: StudyVerdicts, interval: str) -> list[Path]:
+def write_score_tables(folder: Path, verdicts: study.StudyVerdicts, interval: str) -> list[Path]:
     """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
 
     Args:
@@ -197,7 +179,7 @@ def _format_verdict_counts(words: Sequence[str]) -> str:
     return f"{', '.join(parts)} of {len(words)}" if words else "nothing to compare"
 
 
-def write_verdict_tables(output: Path, verdicts: StudyVerdicts) -> list[Path]:
+def write_verdict_tables(output: Path, verdicts: study.StudyVerdicts) -> list[Path]:
     """Write a table for each question and for each other analysis; return their paths."""
     tables = make_verdict_tables(verdicts)
     for name, table in tables.items():
@@ -218,8 +200,8 @@ def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figures", type=Path, help="folder for figures of these tables as PNG and PDF; else none"
     )
-    add_jobs_argument(parser)
-    add_verdict_arguments(parser)
+    common.add_jobs_argument(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run_thesis(options: argparse.Namespace) -> int:
@@ -228,26 +210,28 @@ def run_thesis(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nowhere to write.
     """
-    verdicts = judge_published_table(make_options(options))
-    with open_output_folder(options.output):
+    verdicts = study.judge_published_table(common.make_options(options))
+    with common.open_output_folder(options.output):
         write_text(
             options.output / THESIS_PAGE_NAME, render_markdown(make_thesis_document(verdicts))
         )
     lines = [*summarize_verdicts(verdicts), f"Page:  {options.output / THESIS_PAGE_NAME}"]
     if options.tables:
-        with open_output_folder(options.tables):
+        with common.open_output_folder(options.tables):
             lines += [f"Table: {path}" for path in write_verdict_tables(options.tables, verdicts)]
     if options.figures:
-        found = families.make_family_figure_specs(results_from_published(verdicts), FIGURE_FAMILIES)
+        found = families.make_family_figure_specs(
+            study.results_from_published(verdicts), FIGURE_FAMILIES
+        )
         items = list(itertools.chain(*found.values()))
-        with open_output_folder(options.figures):
+        with common.open_output_folder(options.figures):
             draw_figures(
                 [item for item in items if isinstance(item, FigureSpec)],
                 options.figures,
                 options.jobs,
             )
         lines += [format_figure_line(item, options.figures) for item in items]
-    console = make_console()
+    console = common.make_console()
     for line in lines:
         console.print(Text(line), soft_wrap=True)
     return 0
@@ -258,7 +242,7 @@ FIGURES_FOLDER = "figures"
 
 def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study figures`."""
-    parser.add_argument("results", type=Path, nargs="?", help=RESULTS_HELP)
+    parser.add_argument("results", type=Path, nargs="?", help=common.RESULTS_HELP)
     parser.add_argument(
         "--families",
         default="",
@@ -279,9 +263,9 @@ def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER}"
     )
-    add_interval_argument(parser)
-    add_jobs_argument(parser)
-    add_verdict_arguments(parser)
+    common.add_interval_argument(parser)
+    common.add_jobs_argument(parser)
+    common.add_verdict_arguments(parser)
 
 
 def run_figures(options: argparse.Namespace) -> int:
@@ -290,7 +274,7 @@ def run_figures(options: argparse.Namespace) -> int:
     Raises:
         CommandError: A name is unknown, there are no runs, or nowhere to write.
     """
-    console = make_console()
+    console = common.make_console()
     if options.list:
         width = max(map(len, families.list_family_names()))
         for family in families.FAMILIES:
@@ -298,15 +282,15 @@ def run_figures(options: argparse.Namespace) -> int:
         return 0
     only = parse_family_names(options.families)
     choices = parse_panel_choices(options.panels)
-    settings = make_options(options)
+    settings = common.make_options(options)
     if options.results is None:
-        raise CommandError("Give a results folder, or --list for the names of figures.")
-    loaded = load_results(options.results)
-    material = judge_study(loaded, settings, options.interval)
+        raise common.CommandError("Give a results folder, or --list for the names of figures.")
+    loaded = common.load_results(options.results)
+    material = study.judge_study(loaded, settings, options.interval)
     items = _make_figure_specs(material, only, choices)
-    output = options.output or get_analysis_folder(options.results) / FIGURES_FOLDER
+    output = options.output or common.get_analysis_folder(options.results) / FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
-    with open_output_folder(output):
+    with common.open_output_folder(output):
         draw_figures(drawn, output, options.jobs)
     for item in items:
         console.print(Text(format_figure_line(item, output)), soft_wrap=True)
@@ -323,7 +307,9 @@ def parse_family_names(text: str) -> list[str]:
     known = families.list_family_names()
     for name in names:
         if name not in known:
-            raise CommandError(f"--families={name}: no such figure. Known: {', '.join(known)}.")
+            raise common.CommandError(
+                f"--families={name}: no such figure. Known: {', '.join(known)}."
+            )
     return names
 
 
@@ -336,37 +322,39 @@ def parse_panel_choices(texts: Sequence[str]) -> list[PanelChoice]:
     try:
         choices = [parse_panel_choice(text) for text in texts]
     except UnknownPanelError as error:
-        raise CommandError(str(error)) from error
+        raise common.CommandError(str(error)) from error
     names = [choice.name for choice in choices]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise CommandError(
+        raise common.CommandError(
             f"--panels: two figures are called {twice[0]}. Name them: --panels NAME=ENV:..."
         )
     return choices
 
 
 def _make_figure_specs(
-    material: StudyResults, only: Sequence[str], choices: Sequence[PanelChoice]
+    material: study.StudyResults, only: Sequence[str], choices: Sequence[PanelChoice]
 ) -> list[FigureSpec | MissingFigure]:
     try:
         items: list[FigureSpec | MissingFigure] = [
             make_panel_choice_figure_spec(material, choice) for choice in choices
         ]
     except UnknownPanelError as error:
-        raise CommandError(str(error)) from error
+        raise common.CommandError(str(error)) from error
     if only or not choices:
         items += itertools.chain(*families.make_family_figure_specs(material, only).values())
     taken = {item.name for item in items}
     if len(taken) < len(items):
-        raise CommandError("--panels: a figure has the name of another. Choose another NAME.")
+        raise common.CommandError(
+            "--panels: a figure has the name of another. Choose another NAME."
+        )
     return items
 
 
 def draw_figures(sheets: list[FigureSpec], output: Path, jobs: int) -> None:
     """Draw figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
     drawn = render_figures(sheets, ("png", "pdf"), PNG_DPI, jobs)
-    for sheet, files in track_progress(drawn, len(sheets)):
+    for sheet, files in common.track_progress(drawn, len(sheets)):
         for kind, content in files.items():
             write_file_bytes(output / f"{sheet.name}.{kind}", content)
         write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")

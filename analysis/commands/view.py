@@ -11,15 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from parallax.analysis.commands import run_browser
 from parallax.analysis.commands.common import CommandError
-from parallax.analysis.commands.run_browser import (
-    MAX_COMPARED,
-    RunLibrary,
-    render_comparison,
-    render_index,
-    render_problem,
-    render_study,
-)
 
 ADDRESS = "127.0.0.1"  # never another address: anyone who can reach the port can see the runs
 _MAX_REPORT_BYTES = 2**27
@@ -61,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if not 0 <= options.port < 2**16:
         raise CommandError(f"--port {options.port}: give a port below 65536, or 0 for a free one.")
-    library = RunLibrary(options.results)
+    library = run_browser.RunLibrary(options.results)
     try:
         server = RunServer(library, options.port)
     except OSError as error:
@@ -86,7 +79,7 @@ class RunServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, library: RunLibrary, port: int = 0) -> None:
+    def __init__(self, library: run_browser.RunLibrary, port: int = 0) -> None:
         """Bind the port; nothing is served yet.
 
         Raises:
@@ -176,32 +169,32 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
 
 def _make_problem(status: HTTPStatus, text: str) -> tuple[HTTPStatus, bytes, str]:
-    return status, render_problem(text).encode(), _PAGE_POLICY
+    return status, run_browser.render_problem(text).encode(), _PAGE_POLICY
 
 
 def _make_page(text: str) -> tuple[HTTPStatus, bytes, str]:
     return HTTPStatus.OK, text.encode("utf-8", "replace"), _PAGE_POLICY
 
 
-def _show_index(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+def _show_index(library: run_browser.RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
     if query.get("read") == ["again"]:
         library.read()
-    return _make_page(render_index(library, query.get("q", [""])[0]))
+    return _make_page(run_browser.render_index(library, query.get("q", [""])[0]))
 
 
-def _show_study(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+def _show_study(library: run_browser.RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
     chosen = {name: values[0] for name, values in query.items()}
-    return _make_page(render_study(library, chosen.pop("study"), chosen))
+    return _make_page(run_browser.render_study(library, chosen.pop("study"), chosen))
 
 
-def _show_runs(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+def _show_runs(library: run_browser.RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
     if "run" not in query:
-        text = f"No run is ticked: tick 1 to {MAX_COMPARED}, then compare."
+        text = f"No run is ticked: tick 1 to {run_browser.MAX_COMPARED}, then compare."
         return _make_problem(HTTPStatus.NOT_FOUND, text)
-    return _make_page(render_comparison(library, query["run"]))
+    return _make_page(run_browser.render_comparison(library, query["run"]))
 
 
-def _show_report(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
+def _show_report(library: run_browser.RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, str]:
     path = library.find_report(query["study"][0])
     if path is None:
         raise KeyError("report")
@@ -212,7 +205,7 @@ def _show_report(library: RunLibrary, query: Query) -> tuple[HTTPStatus, bytes, 
     return HTTPStatus.OK, body, _REPORT_POLICY
 
 
-_PAGES: Mapping[str, Callable[[RunLibrary, Query], tuple[HTTPStatus, bytes, str]]] = {
+_PAGES: Mapping[str, Callable[[run_browser.RunLibrary, Query], tuple[HTTPStatus, bytes, str]]] = {
     "": _show_index,
     "study": _show_study,
     "runs": _show_runs,

@@ -71,6 +71,7 @@ class CompletedRun:
         imported: Origin of a run that another tool made.
         interventions: Names of all changes that were applied, patches included.
         references: Returns of policies without training that were measured with the run.
+        is_imputed: Whether it takes the place of a failed run, with equal returns throughout.
         final_score: Mean return over the episodes of the last evaluation.
     """
 
@@ -90,6 +91,7 @@ class CompletedRun:
     imported: ImportSource | None = None
     interventions: frozenset[str] = frozenset()
     references: Mapping[str, ReferenceReturns] = dataclasses.field(default_factory=dict)
+    is_imputed: bool = False
     final_score: float = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,11 +6,12 @@ mean, mean and optimality gap with intervals.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -28,6 +29,7 @@ from parallax.analysis.figures.panels import (
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     SMALL_FONT,
+    SeriesStyle,
     get_framework_styles,
     get_paper_rc_settings,
 )
@@ -40,6 +42,7 @@ from parallax.analysis.stats.aggregates import (
     SampleEfficiency,
 )
 from parallax.analysis.stats.endpoints import Endpoint
+from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -48,6 +51,7 @@ NO_DATA = (
     "run in"
 )
 MIN_TASKS = 2  # with a single task they would repeat the figures of that task
+ChangedRows = Mapping[Any, FloatArray]  # values with failed runs, by framework or pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +63,9 @@ class AggregateFamily:
         title: Title of a figure, with the algorithm as `{}`.
         description: What the figure shows, and which interval, with resamples as `{:,}`.
         get_data: Takes what is drawn from the aggregates under one recipe.
-        draw: Draws the titles and data of all recipes.
+        draw: Draws the titles and data of all recipes, and the rows that failed runs change.
+        get_rows: Takes values by framework or pair, to find those that failed runs change.
+        mark: How these are drawn.
         lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Says in the caption what is not drawn; empty for nothing.
@@ -71,6 +77,8 @@ class AggregateFamily:
     description: str
     get_data: Callable[[OverallScores], Any]
     draw: Callable[[Any], Figure]
+    get_rows: Callable[[OverallScores], Mapping[Any, FloatArray]]
+    mark: str
     lacks: str = ""
     has_data: Callable[[OverallScores], object] = lambda item: len(item.aggregates.names) > 1
     describe_missing: Callable[[list[OverallScores]], str] = lambda _: ""
@@ -94,7 +102,15 @@ class AggregateFamily:
         self, part: StudyVariant, items: list[OverallScores], endpoint: Endpoint
     ) -> FigureSpec:
         title = self.title.format(get_label(part.algorithm))
-        data = tuple((get_recipe_label(item.hps), self.get_data(item)) for item in items)
+        treated = part.overall_with_failed_runs
+        data = tuple(
+            (
+                get_recipe_label(item.hps),
+                self.get_data(item),
+                self._find_changed_rows(item, treated.get(item.hps, item)),
+            )
+            for item in items
+        )
         description = self.description.format(data[0][1].resamples)
         scale = _describe_scale(items, self.is_curve or not endpoint.is_steps)
         score = "mean return of an evaluation" if self.is_curve else endpoint.description
@@ -102,6 +118,11 @@ class AggregateFamily:
             f"{title} ({part.context}){description} Score: {score}. {scale}"
             f"{self.describe_missing(items)}"
         )
+        if any(changed for *_, changed in data):
+            caption += (
+                f" {self.mark}: with failed trainings at the bottom of the tasks' ranges, over "
+                f"{format_range(len(item.tasks) for item in treated.values())} tasks."
+            )
         return FigureSpec(
             make_file_name(self.name, part.algorithm, *part.suffix),
             title,
@@ -109,6 +130,14 @@ class AggregateFamily:
             _list_aggregate_cells(items),
             functools.partial(self.draw, data),
         )
+
+    def _find_changed_rows(self, item: OverallScores, treated: OverallScores) -> ChangedRows:
+        rows = self.get_rows(item)
+        return {
+            key: values
+            for key, values in self.get_rows(treated).items()
+            if key not in rows or not np.array_equal(values, rows[key])
+        }
 
 
 def _list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
@@ -145,16 +174,19 @@ def _describe_not_drawn(items: list[OverallScores]) -> str:
     return f" Not drawn, as their runs share no evaluation: {', '.join(lacking)}." * bool(lacking)
 
 
-def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> Figure:
+def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles, ChangedRows], ...]) -> Figure:
     """Draw one panel per set of hyperparameters."""
-    styles = get_framework_styles([name for _, item in panels for name in item.names])
+    styles = get_framework_styles(
+        [name for _, item, changed in panels for name in (*item.names, *changed)]
+    )
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
         draw_legend(figure, styles)
-        for axis, (title, item) in zip(axes[0], panels, strict=True):
+        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
             axis.set_title(title)
+            _draw_changed_lines(axis, changed, styles)
             for i, name in enumerate(item.names):
                 look = styles[name]
                 band = (item.thresholds, item.low[i], item.high[i])
@@ -169,7 +201,7 @@ def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles], ...]) -> 
                     markersize=2.5,
                     markevery=(3 * i, 12),
                 )
-            axis.set_xlim(*find_threshold_range([item for _, item in panels]))
+            axis.set_xlim(*find_threshold_range([item for _, item, _ in panels]))
             axis.set_ylim(0, 1.02)
             axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
         axes[0, 0].set_ylabel("share of runs above")
@@ -198,9 +230,11 @@ _AGGREGATE_TITLES = {
 }
 
 
-def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figure:
+def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores, ChangedRows], ...]) -> Figure:
     """Draw one panel per aggregate."""
-    styles = get_framework_styles([name for _, item in rows for name in item.names])
+    styles = get_framework_styles(
+        [name for _, item, changed in rows for name in (*item.names, *changed)]
+    )
     margins = PanelMargins(left=0.95, top=0.54, bottom=0.36)
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.15 + 0.13 * len(styles) * len(rows)
@@ -211,10 +245,12 @@ def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figu
         step = 0.8 / len(styles)
         for k, (axis, aggregate) in enumerate(zip(axes[0], AGGREGATE_NAMES, strict=True)):
             axis.set_title(_AGGREGATE_TITLES[aggregate])
-            for i, (_, item) in enumerate(rows):
+            for i, (_, item, changed) in enumerate(rows):
+                places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
+                for name, values in changed.items():
+                    _draw_cross(axis, float(values[k]), places[name], styles[name].color)
                 for j, name in enumerate(item.names):
-                    look = styles[name]
-                    at = i - 0.4 + step * (list(styles).index(name) + 0.5)
+                    look, at = styles[name], places[name]
                     ends = [item.low[j, k], item.high[j, k]]
                     axis.plot(ends, [at, at], color=look.color, linewidth=1.2)
                     axis.plot(
@@ -224,28 +260,47 @@ def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores], ...]) -> Figu
                 axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
             axis.grid(axis="y", visible=False)
             axis.locator_params(axis="x", nbins=4)
-        axes[0, 0].set_yticks(range(len(rows)), [text for text, _ in rows])
+        axes[0, 0].set_yticks(range(len(rows)), [row[0] for row in rows])
         axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
         figure.text(0.55, 0.06 / figure.get_figheight(), "normalized score", ha="center")
     return figure
 
 
-EfficiencyPanels = tuple[tuple[str, SampleEfficiency], ...]  # title and curves
+def _draw_cross(axis: Axes, x: float, y: float, color: str) -> None:
+    """Draw the mark of a value with failed runs."""
+    axis.plot(x, y, color=color, marker="x", markersize=3.6, markeredgewidth=0.9, zorder=4)
+
+
+def _draw_changed_lines(
+    axis: Axes, changed: ChangedRows, styles: Mapping[str, SeriesStyle]
+) -> None:
+    """Draw a dotted line for each row of positions and values."""
+    for name, (x, y) in changed.items():
+        axis.plot(x, y, color=styles[name].color, linestyle=":", linewidth=1.0)
+
+
+EfficiencyPanels = tuple[tuple[str, SampleEfficiency, ChangedRows], ...]  # title and curves
 
 
 def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
     """Draw one panel per set of hyperparameters."""
-    curves = [curve for _, item in panels for curve in item.curves.values()]
-    styles = get_framework_styles([name for _, item in panels for name in item.curves])
+    curves = [curve for _, item, _ in panels for curve in item.curves.values()]
+    rows = [row for *_, changed in panels for row in changed.values()]
+    styles = get_framework_styles(
+        [name for _, item, changed in panels for name in (*item.curves, *changed)]
+    )
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
     ends = np.concatenate([end for curve in curves for end in (curve.low, curve.high)])
-    low, high, _ = compute_axis_limits(np.concatenate([curve.point for curve in curves]), ends)
+    low, high, _ = compute_axis_limits(
+        np.concatenate([*(curve.point for curve in curves), *(y for _, y in rows)]), ends
+    )
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
         draw_legend(figure, styles)
-        for axis, (title, item) in zip(axes[0], panels, strict=True):
+        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
             axis.set_title(title)
+            _draw_changed_lines(axis, changed, styles)
             for name, curve in item.curves.items():
                 band, marks = (curve.low, curve.high), (2 * list(styles).index(name), 6)
                 draw_curve(axis, styles[name], curve.steps, curve.point, band, 1.2, marks)
@@ -259,19 +314,22 @@ def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
     return figure
 
 
-ImprovementPanels = tuple[tuple[str, ImprovementProbability], ...]  # title and chances
+ImprovementPanels = tuple[tuple[str, ImprovementProbability, ChangedRows], ...]  # title and chances
 
 
 def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
     """Draw one panel per set of hyperparameters, a row per pair of frameworks."""
-    pairs = list(dict.fromkeys(pair for _, item in panels for pair in item.pairs))
+    found = (pair for _, item, changed in panels for pair in (*item.pairs, *changed))
+    pairs = list(dict.fromkeys(found))
     margins = PanelMargins(left=1.2, top=0.24, bottom=0.36)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(panels)) / 4
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.1 + 0.22 * len(pairs)
         figure, axes = make_panel_grid(1, len(panels), width, height, margins, True, True)
-        for axis, (title, item) in zip(axes[0], panels, strict=True):
+        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
             axis.set_title(title)
+            for pair, value in changed.items():
+                _draw_cross(axis, float(value), pairs.index(pair), "0.25")
             axis.axvline(0.5, color="0.3", linewidth=0.8)
             for i, pair in enumerate(item.pairs):
                 at, color = pairs.index(pair), "0.25"
@@ -295,6 +353,11 @@ PROFILES = AggregateFamily(
     "pointwise 95% intervals, bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.profiles,
     draw_profile_figure,
+    lambda item: {
+        name: np.stack([item.profiles.thresholds, share])
+        for name, share in zip(item.profiles.names, item.profiles.share, strict=True)
+    },
+    "Dotted",
 )
 AGGREGATES = AggregateFamily(
     "aggregates",
@@ -303,6 +366,8 @@ AGGREGATES = AggregateFamily(
     "Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.aggregates,
     draw_aggregate_figure,
+    lambda item: dict(zip(item.aggregates.names, item.aggregates.point, strict=True)),
+    "Crosses",
 )
 EFFICIENCY = AggregateFamily(
     "efficiency",
@@ -312,6 +377,10 @@ EFFICIENCY = AggregateFamily(
     "bootstrap of whole runs stratified over tasks, {:,} resamples.",
     lambda item: item.efficiency,
     draw_efficiency_figure,
+    lambda item: {
+        name: np.stack([curve.steps, curve.point]) for name, curve in item.efficiency.curves.items()
+    },
+    "Dotted",
     ", at steps that all runs share",
     lambda item: len(item.efficiency.curves) > 1,
     _describe_not_drawn,
@@ -325,6 +394,8 @@ IMPROVEMENT = AggregateFamily(
     "bootstrap stratified over tasks, {:,} resamples.",
     lambda item: item.improvement,
     draw_improvement_figure,
+    lambda item: dict(zip(item.improvement.pairs, item.improvement.point, strict=True)),
+    "Crosses",
     ", or there is one framework",
     lambda item: item.improvement.pairs,
 )

@@ -21,6 +21,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from parallax.analysis.data.published import get_return_bounds
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.figures import score_marks, style
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
     MARK_LEGEND_HEIGHT,
@@ -31,6 +32,7 @@ from parallax.analysis.figures.panels import (
     annotate_unusual_sizes,
     clip_to_bounds,
     compute_return_limits,
+    describe_failed_curves,
     describe_interval,
     describe_sizes,
     draw_legend,
@@ -42,23 +44,6 @@ from parallax.analysis.figures.panels import (
     make_failed_line,
     make_panel_grid,
     set_step_axis,
-)
-from parallax.analysis.figures.score_marks import (
-    PUBLISHED,
-    ScoreMark,
-    describe_marks,
-    draw_score_marks,
-    list_mark_names,
-    list_score_marks,
-    make_mark_handles,
-)
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    SeriesStyle,
-    get_algorithm_styles,
-    get_framework_styles,
-    get_paper_rc_settings,
-    get_rc_settings,
 )
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
@@ -94,7 +79,7 @@ class CurveGrid:
     columns: tuple[str, ...]
     panels: tuple[tuple[tuple[CurveLine, ...], ...], ...]
     kind: str
-    marks: tuple[tuple[ScoreMark, ...], ...] = ()
+    marks: tuple[tuple[score_marks.ScoreMark, ...], ...] = ()
 
     @property
     def lines(self) -> list[CurveLine]:
@@ -104,7 +89,7 @@ class CurveGrid:
     @property
     def mark_names(self) -> tuple[str, ...]:
         """Names of all marks."""
-        return list_mark_names(mark for row in self.marks for mark in row)
+        return score_marks.list_mark_names(mark for row in self.marks for mark in row)
 
     def drop_single_lines(self) -> "CurveGrid":
         """Leave out rows and columns without a panel of two lines, where there are others."""
@@ -138,7 +123,8 @@ def make_curve_grid_figure_spec(
     caption = (
         f"{title} ({context}). Lines: mean over seeds of the mean return per evaluation, over "
         f"environment steps. Bands: {describe_interval(method)}; wide ones are cut off. Panels of "
-        f"a row share the return axis.{describe_marks(grid.mark_names)} "
+        f"a row share the return axis.{describe_failed_curves(grid.lines)}"
+        f"{score_marks.describe_marks(grid.mark_names)} "
         f"{describe_sizes(grid.lines)}."
     )
     return FigureSpec(name, title, caption, tuple(cells), functools.partial(draw_curve_grid, grid))
@@ -148,31 +134,37 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     """Draw a page of curves."""
     names = [line.name for line in grid.lines]
     styles = (
-        get_framework_styles(names) if grid.kind == FRAMEWORK_LINES else get_algorithm_styles(names)
+        style.get_framework_styles(names)
+        if grid.kind == FRAMEWORK_LINES
+        else style.get_algorithm_styles(names)
     )
-    width = PAGE_WIDTH if len(grid.columns) > 2 else PAGE_WIDTH * 0.7
+    width = style.PAGE_WIDTH if len(grid.columns) > 2 else style.PAGE_WIDTH * 0.7
     labels = [wrap_task_name(text) for text in grid.rows]
     most = 1 + max(text.count("\n") for text in labels)
     top = 0.42 + MARK_LEGEND_HEIGHT * bool(grid.mark_names)
-    margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top)
-    with matplotlib.rc_context(get_paper_rc_settings()):
+    usual = get_usual_size(grid.lines)
+    # Numbers of runs are written between the titles and the panels.
+    above = style.SMALL_FONT * any(
+        line.size != (usual, usual) for panel in grid.panels[0] for line in panel
+    )
+    margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top + above / 72)
+    with matplotlib.rc_context(style.get_paper_rc_settings()):
         figure, axes = make_panel_grid(
             len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
         )
         draw_legend(figure, styles, grid.mark_names)
         for axis, column in zip(axes[0], grid.columns, strict=True):
-            axis.set_title(column)
+            axis.set_title(column, pad=3 + above)
         set_step_axis(axes[0, 0], grid.lines)  # all panels share it
         for axis in axes[-1]:
             align_last_tick_label(axis)
-        usual = get_usual_size(grid.lines)
         marks = grid.marks or ((),) * len(grid.rows)
         for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
             label_row(row[0], text)
             fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
             for axis, lines in zip(row, panels, strict=True):
                 draw_lines(axis, lines, styles)
-                draw_score_marks(axis, beside, along="y")
+                score_marks.draw_score_marks(axis, beside, along="y")
                 annotate_unusual_sizes(axis, lines, usual)
                 if not lines:
                     axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
@@ -224,7 +216,9 @@ def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name
     else:
         line = make_failed_line(name, group.requested)
     mean = material.means_with_failed_runs.get(at, math.nan)
-    return dataclasses.replace(line, with_failed_runs=mean)
+    treated = material.curves_with_failed_runs.get(at)
+    dotted = (treated.steps.astype(np.float64), treated.mean) if treated else ()
+    return dataclasses.replace(line, with_failed_runs=mean, curve_with_failed_runs=dotted)
 
 
 def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:
@@ -251,15 +245,15 @@ def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) ->
 
 def _list_row_marks(
     material: StudyResults, cells: Iterable[StudyCell], rows: Sequence[str]
-) -> tuple[tuple[ScoreMark, ...], ...]:
+) -> tuple[tuple[score_marks.ScoreMark, ...], ...]:
     """Return the marks of each task, each name once; published scores differ by algorithm."""
     cells = list(cells)
     is_one = len({cell.algorithm for cell in cells}) == 1
-    found: dict[str, dict[str, ScoreMark]] = {env: {} for env in rows}
+    found: dict[str, dict[str, score_marks.ScoreMark]] = {env: {} for env in rows}
     for cell in cells:
         if cell.env in found:
-            for mark in list_score_marks(material, cell, is_curve=True):
-                if is_one or mark.name != PUBLISHED:
+            for mark in score_marks.list_score_marks(material, cell, is_curve=True):
+                if is_one or mark.name != score_marks.PUBLISHED:
                     found[cell.env][mark.name] = mark
     return tuple(tuple(found[env].values()) for env in rows)
 
@@ -383,7 +377,9 @@ def make_variant_figure_specs(
             headings(value),
             tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
             FRAMEWORK_LINES,
-            tuple(list_score_marks(material, plain, is_curve=True) for plain, _ in pairs),
+            tuple(
+                score_marks.list_score_marks(material, plain, is_curve=True) for plain, _ in pairs
+            ),
         )
         part = material.variants[study, rest]
         suffix = (value, *part.suffix) if len(found) > 1 else (value,)
@@ -448,6 +444,8 @@ def format_caption(panels: Sequence[CurvePanel], method: str) -> str:
         f"Shades: 95% interval, {method} ({INTERVAL_FORMULAS[method]}). "
         f"Number of runs used/requested: {sizes}.",
     ]
+    if any(panel.with_failed_runs for panel in panels):
+        parts.append("Dotted: mean with failed trainings at the bottom of the task's range.")
     if method == "thesis":
         parts.append("On normal data this formula holds the true mean less often than 95%.")
     if any(len(curve.seeds) < MIN_SEEDS_OF_BAND for curve in curves):
@@ -498,9 +496,10 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
         method: The interval's method, for the caption.
     """
     grid = arrange_panels(panels)
-    styles = get_framework_styles([curve.framework for panel in panels for curve in panel.curves])
+    curves = [one for panel in panels for one in (*panel.curves, *panel.with_failed_runs)]
+    styles = style.get_framework_styles([curve.framework for curve in curves])
     width = max(_MIN_WIDTH, _PANEL_SIZE[0] * len(grid[0]))
-    with matplotlib.rc_context(get_rc_settings()):
+    with matplotlib.rc_context(style.get_rc_settings()):
         height = _PANEL_SIZE[1] * len(grid) + 1.4
         layout = ConstrainedLayoutEngine(h_pad=0.07, w_pad=0.08)
         figure = Figure(figsize=(width, height), layout=layout)
@@ -512,9 +511,11 @@ def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
                 _draw_learning_curve_panel(axis, panel, panels, styles)
         for row, drawn in zip(axes, grid, strict=True):
             row[[panel is not None for panel in drawn].index(True)].set_ylabel("mean return")
-        names = list_mark_names(one for panel in panels for one in _list_panel_marks(panel))
+        names = score_marks.list_mark_names(
+            one for panel in panels for one in _list_panel_marks(panel)
+        )
         handles = [_make_legend_line(get_label(name), look) for name, look in styles.items()]
-        handles += make_mark_handles(names)
+        handles += score_marks.make_mark_handles(names)
         columns = min(len(handles), int(width / _LEGEND_ENTRY_WIDTH))
         figure.legend(handles=handles, loc="outside upper center", ncols=columns)
         text = textwrap.fill(format_caption(panels, method), int(width * 18))
@@ -538,7 +539,10 @@ def arrange_panels(panels: Sequence[CurvePanel]) -> list[list[CurvePanel | None]
 
 
 def _draw_learning_curve_panel(
-    axis: Axes, panel: CurvePanel, panels: Sequence[CurvePanel], styles: dict[str, SeriesStyle]
+    axis: Axes,
+    panel: CurvePanel,
+    panels: Sequence[CurvePanel],
+    styles: dict[str, style.SeriesStyle],
 ) -> None:
     axis.set_title(format_panel_title(panel, panels), fontsize=9)
     if not panel.curves:
@@ -554,17 +558,21 @@ def _draw_learning_curve_panel(
         # Intervals that fill the panel overlap: a paler shade leaves lines readable.
         shade = 0.07 if cut else 0.14
         _draw_seed_curves(axis, curve, styles[curve.framework], shade, panel.cell.env)
+    for curve in panel.with_failed_runs:
+        color = styles[curve.framework].color
+        axis.plot(curve.steps, curve.mean, color=color, linestyle=":", linewidth=1.2)
+        low = min(low, float(curve.mean.min()) - 0.03 * (high - low))
     axis.set_ylim(low, high)
     axis.set_xlim(left=0)
-    draw_score_marks(axis, marks, along="y")
+    score_marks.draw_score_marks(axis, marks, along="y")
 
 
-def _list_panel_marks(panel: CurvePanel) -> tuple[ScoreMark, ...]:
-    return tuple(ScoreMark(one.name, one.mean) for one in panel.references)
+def _list_panel_marks(panel: CurvePanel) -> tuple[score_marks.ScoreMark, ...]:
+    return tuple(score_marks.ScoreMark(one.name, one.mean) for one in panel.references)
 
 
 def _draw_seed_curves(
-    axis: Axes, curve: LearningCurve, look: SeriesStyle, shade: float, env: str
+    axis: Axes, curve: LearningCurve, look: style.SeriesStyle, shade: float, env: str
 ) -> None:
     for steps, returns in curve.seeds:
         axis.plot(steps, returns, color=look.color, linewidth=0.6, alpha=0.4)
@@ -584,7 +592,7 @@ def _draw_seed_curves(
     )
 
 
-def _make_legend_line(name: str, look: SeriesStyle) -> Line2D:
+def _make_legend_line(name: str, look: style.SeriesStyle) -> Line2D:
     return Line2D(
         [], [], color=look.color, linestyle=look.line, marker=look.marker, markersize=4, label=name
     )

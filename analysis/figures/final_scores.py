@@ -49,9 +49,8 @@ from parallax.analysis.labels import (
     make_file_name,
     wrap_task_name,
 )
-from parallax.analysis.verdicts.endpoints import ScoreScale
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
-from parallax.analysis.verdicts.margins import compute_margin
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _INTERVAL_COLUMNS = 4
@@ -218,8 +217,10 @@ def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | Miss
 def _make_overview_figure_spec(
     material: StudyResults, name: str, title: str, cells: tuple[StudyCell, ...], otherwise: str
 ) -> FigureSpec | MissingFigure:
-    scales = [_find_margin_scale(material, cell) for cell in cells]
-    is_normalized = all(scales)
+    options = material.verdicts.options
+    scales = [find_score_scale(cell, options) for cell in cells]
+    unknown = sorted({cell.env for cell, scale in zip(cells, scales, strict=True) if not scale})
+    is_normalized = not unknown
     panels = tuple(
         OverviewPanel(
             f"{get_label(cell.algorithm)}, {cell.env}\n{get_recipe_label(cell.hps)}",
@@ -239,16 +240,23 @@ def _make_overview_figure_spec(
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.lines]
     how = (
-        " Scores are normalized: 0 and 1 are the ends of the scale that the equivalence margin is "
-        "a share of, random actions and the published score or the ends of the range given for a "
-        "task, so that all panels share one axis."
+        f" Scores are not normalized, since no scale is known for {', '.join(unknown)}: each panel "
+        "has its own axis."
     )
+    if is_normalized and not options.chosen_endpoint.is_steps:
+        how = (
+            " Scores are normalized, so that all panels share one axis: 0 is doing nothing or "
+            "random actions, whichever scores higher, 1 the published score of the algorithm, or a "
+            "solved task where none is published. A range given for a task takes their place."
+        )
+    elif is_normalized:
+        how = ""
     caption = (
         f"{title}. Filled: mean over seeds of the "
-        f"{material.verdicts.options.chosen_endpoint.description}. Circles: seeds."
+        f"{options.chosen_endpoint.description}. Circles: seeds."
         f"{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an arrow "
         "where one goes on."
-        f"{how * is_normalized}{describe_marks(names)} n: runs "
+        f"{how}{describe_marks(names)} n: runs "
         "requested, completed and used of each framework; where it differs, a row says "
         "used/requested."
     )
@@ -264,15 +272,6 @@ def _make_overview_figure_spec(
         tuple(sorted(set(behind))),
         functools.partial(draw_overview_figure, panels, is_normalized=is_normalized),
     )
-
-
-def _find_margin_scale(material: StudyResults, cell: StudyCell) -> ScoreScale | None:
-    """Return the scale that the margin of a setting is a share of; None if it is from the runs."""
-    groups = material.verdicts.groups_by_cell[cell]
-    margin = compute_margin([group for group in groups if group.n], material.verdicts.options)
-    if margin.source == "compared runs" or margin.reference <= margin.zero:
-        return None
-    return ScoreScale(margin.zero, margin.reference, margin.source)
 
 
 def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:

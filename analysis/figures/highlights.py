@@ -22,6 +22,7 @@ from parallax.analysis.figures.panels import (
     MARK_LEGEND_HEIGHT,
     CurveLine,
     PanelMargins,
+    describe_failed_curves,
     describe_interval,
     describe_sizes,
     draw_legend,
@@ -277,8 +278,8 @@ def make_highlight_figure_spec(
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         f"Below: scores ({material.verdicts.options.chosen_endpoint.description}), a circle per "
-        f"seed.{describe_failed_runs(content.lines)} Bands and lines: "
-        f"{describe_interval(material.method)}; an arrow where a line goes on."
+        f"seed.{describe_failed_runs(content.lines)}{describe_failed_curves(content.lines)} Bands "
+        f"and lines: {describe_interval(material.method)}; an arrow where a line goes on."
         f"{describe_marks(list_mark_names(content.marks))} "
         f"{describe_sizes(content.lines)}."
     )

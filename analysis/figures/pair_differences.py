@@ -18,6 +18,7 @@ from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from parallax.analysis import labels
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
@@ -27,22 +28,8 @@ from parallax.analysis.figures.style import (
     VERDICT_LINE_COLORS,
     get_paper_rc_settings,
 )
-from parallax.analysis.labels import (
-    format_range,
-    get_label,
-    get_recipe_label,
-    make_file_name,
-    sort_recipes,
-)
+from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
-from parallax.analysis.verdicts.statements import (
-    CONDITIONAL_PREFIX,
-    DIFFERENT_IN_DISTRIBUTION,
-    DIFFERENT_IN_MEAN,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    format_tolerated_failures,
-)
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3  # panels in a row where there is one recipe
@@ -50,11 +37,11 @@ _ROW = 0.112  # inches
 _MIN_REACH = 2.0  # margins on either side of 0 that an axis shows at least
 _MAX_REACH = 20.0  # margins; a pair further apart has an arrow at the axis' end
 _STATEMENTS = {
-    DIFFERENT_IN_MEAN: DIFFERENT_IN_MEAN,
-    DIFFERENT_IN_DISTRIBUTION: DIFFERENT_IN_DISTRIBUTION,
-    EQUIVALENT: EQUIVALENT,
-    CONDITIONAL_PREFIX: "equivalent unless runs fail",
-    INCONCLUSIVE: INCONCLUSIVE,
+    statements.DIFFERENT_IN_MEAN: statements.DIFFERENT_IN_MEAN,
+    statements.DIFFERENT_IN_DISTRIBUTION: statements.DIFFERENT_IN_DISTRIBUTION,
+    statements.EQUIVALENT: statements.EQUIVALENT,
+    statements.CONDITIONAL_PREFIX: "equivalent unless runs fail",
+    statements.INCONCLUSIVE: statements.INCONCLUSIVE,
 }
 _LEGEND_ENTRY = 1.55  # inches that the widest entry of the legend needs
 _UNLEARNED = "0.93"  # background of pairs that are not shown to have learned
@@ -83,7 +70,7 @@ class PairDifference:
     statement: str
     is_learned: bool
     with_failed_runs: float = math.nan
-    failed_statement: str = INCONCLUSIVE
+    failed_statement: str = statements.INCONCLUSIVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +137,7 @@ def _make_figure_spec(
     sizes = {group.n for item in items for group in (item.first, item.second)}
     families = {item.family: item.family_size for item in items}
     tests = " and ".join(f"{size} tests of {name}" for name, size in families.items())
-    title = f"Differences between frameworks, {get_label(part.algorithm)}"
+    title = f"Differences between frameworks, {labels.get_label(part.algorithm)}"
     caption = (
         f"{title} ({part.context}). Score: {options.chosen_endpoint.description}. Marks: first "
         "mean minus second, in units of the equivalence margin, which is "
@@ -160,9 +147,9 @@ def _make_figure_spec(
         f"{_describe_conditional(items)}. Hollow marks "
         "on grey: not both frameworks are shown to have learned, that is to be better than doing "
         "nothing, random actions and untrained policies by the margin."
-        f"{_CROSSES * bool(treated)} n = {format_range(sizes)} runs used per framework."
+        f"{_CROSSES * bool(treated)} n = {labels.format_range(sizes)} runs used per framework."
     )
-    name = make_file_name("verdicts", part.algorithm, *part.suffix)
+    name = labels.make_file_name("verdicts", part.algorithm, *part.suffix)
     own = {item.first.cell for item in items} | {item.second.cell for item in items}
     grid = _arrange_pairs(material, items, treated)
     draw = functools.partial(draw_difference_figure, grid)
@@ -177,7 +164,7 @@ _CROSSES = (
 
 def _describe_conditional(items: Sequence[PairVerdict]) -> str:
     """Return how many runs may fail in pairs that are equivalent unless runs fail."""
-    rates = format_tolerated_failures(item.statement for item in items)
+    rates = statements.format_tolerated_failures(item.statement for item in items)
     return f"; equivalent unless runs fail: unless more than {rates} of them do" if rates else ""
 
 
@@ -196,7 +183,7 @@ def _arrange_pairs(
     alone = [item for key, item in failed.items() if key not in found_complete]
     items = sorted((*complete, *alone), key=_get_key)
     tasks = sorted({item.cell.env for item in items})
-    recipes = sort_recipes({item.cell.hps for item in items})
+    recipes = labels.sort_recipes({item.cell.hps for item in items})
     pairs = list(dict.fromkeys(_name_pair(item) for item in items))
     found: dict[StudyCell | str, dict[str, PairDifference]] = collections.defaultdict(dict)
     if len(pairs) == 1:
@@ -205,7 +192,8 @@ def _arrange_pairs(
                 material, item, item.cell.env, failed.get(_get_key(item))
             )
         panels = tuple(
-            DifferencePanel(f"{pairs[0]}\n{get_recipe_label(hps)}", found[hps]) for hps in recipes
+            DifferencePanel(f"{pairs[0]}\n{labels.get_recipe_label(hps)}", found[hps])
+            for hps in recipes
         )
         return DifferenceGrid(tuple(tasks), min(_COLUMNS, len(panels)), panels)
     cells = {(item.cell.env, item.cell.hps): item.cell for item in items}
@@ -215,7 +203,7 @@ def _arrange_pairs(
         )
     keys = [(env, hps) for env in tasks for hps in recipes]
     shown = tuple(
-        DifferencePanel(f"{env}\n{get_recipe_label(hps)}", found[cells[env, hps]])
+        DifferencePanel(f"{env}\n{labels.get_recipe_label(hps)}", found[cells[env, hps]])
         if (env, hps) in cells
         else None
         for env, hps in keys
@@ -225,7 +213,7 @@ def _arrange_pairs(
 
 
 def _name_pair(item: PairVerdict) -> str:
-    return f"{get_label(item.first.framework)} - {get_label(item.second.framework)}"
+    return f"{labels.get_label(item.first.framework)} - {labels.get_label(item.second.framework)}"
 
 
 def _measure_difference(
@@ -245,13 +233,17 @@ def _measure_difference(
         _name_statement(item),
         has_learned(item.first) and has_learned(item.second),
         treated.difference / treated.margin.size if treated else math.nan,
-        _name_statement(treated) if treated else INCONCLUSIVE,
+        _name_statement(treated) if treated else statements.INCONCLUSIVE,
     )
 
 
 def _name_statement(item: PairVerdict) -> str:
     statement = item.statement
-    return CONDITIONAL_PREFIX if statement.is_conditional else statement.text or INCONCLUSIVE
+    return (
+        statements.CONDITIONAL_PREFIX
+        if statement.is_conditional
+        else statement.text or statements.INCONCLUSIVE
+    )
 
 
 def find_axis_reach(rows: Sequence[PairDifference]) -> float:
@@ -303,7 +295,7 @@ def _draw_panel(
 ) -> None:
     axis.grid(axis="y", visible=False)
     axis.xaxis.set_tick_params(labelbottom=True)
-    axis.axvspan(-1, 1, color=VERDICT_LINE_COLORS[EQUIVALENT], alpha=0.1, linewidth=0)
+    axis.axvspan(-1, 1, color=VERDICT_LINE_COLORS[statements.EQUIVALENT], alpha=0.1, linewidth=0)
     for place, width in ((-1, 0.6), (0, 0.8), (1, 0.6)):
         axis.axvline(place, color="0.35", linewidth=width, zorder=1)
     if panel is None:

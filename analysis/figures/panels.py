@@ -225,6 +225,8 @@ class CurveLine:
         seeds: Steps and mean returns of each seed where there are too few for a band.
         with_failed_runs: Mean score with failed trainings at the bottom of the task's range; NaN
             where none failed.
+        curve_with_failed_runs: Steps and mean returns with failed trainings at the bottom; empty
+            where none failed.
     """
 
     name: str
@@ -237,6 +239,7 @@ class CurveLine:
     scores: FloatArray
     seeds: tuple[tuple[FloatArray, FloatArray], ...] = ()
     with_failed_runs: float = math.nan
+    curve_with_failed_runs: tuple[FloatArray, ...] = ()
 
 
 MIN_SEEDS_OF_BAND = 3  # with two, Student's interval is 13 standard errors wide on either side
@@ -303,6 +306,9 @@ def clip_to_bounds(
 def draw_lines(axis: Axes, lines: Sequence[CurveLine], styles: Mapping[str, SeriesStyle]) -> None:
     """Draw curves with their bands, or with thin lines of single seeds."""
     for line in lines:
+        if line.curve_with_failed_runs:
+            color = styles[line.name].color
+            axis.plot(*line.curve_with_failed_runs, color=color, linestyle=":", linewidth=0.8)
         for steps, returns in line.seeds:
             axis.plot(steps, returns, color=styles[line.name].color, linewidth=0.5, alpha=0.6)
         every = max(1, len(line.steps) // 5)
@@ -358,8 +364,9 @@ def fit_return_axis(
     shown = [line for line in lines if len(line.mean)]
     if not shown:
         return
-    seeds = [returns for line in shown for _, returns in line.seeds]
-    data = np.concatenate([*(line.mean for line in shown), *seeds])
+    others = [returns for line in shown for _, returns in line.seeds]
+    others += [line.curve_with_failed_runs[1] for line in lines if line.curve_with_failed_runs]
+    data = np.concatenate([*(line.mean for line in shown), *others])
     near = find_near_marks(marks, (float(data.min()), float(data.max())))
     data = np.array([*data, *(mark.score for mark in near)])
     ends = np.concatenate([end for line in shown for end in (line.low, line.high)])
@@ -408,19 +415,19 @@ def format_return(value: float) -> str:
 
 
 def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -> None:
-    """Write the runs used/requested of lines with an unusual number in a corner of a panel."""
+    """Write the runs used/requested of lines with an unusual number above a panel."""
     odd = [line for line in lines if line.size != (usual, usual)]
     text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:
-        axis.text(
-            0.98,
-            0.03,
-            text,
-            transform=axis.transAxes,
-            ha="right",
-            fontsize=SMALL_FONT - 1,
-            color="0.25",
-        )
+        width = 72 * axis.bbox.width / axis.figure.dpi
+        note = axis.set_title(text, loc="right", pad=1, color="0.25")
+        note.set_fontsize(min(SMALL_FONT, width / (_LETTER * len(text))))
+
+
+def describe_failed_curves(lines: Sequence[CurveLine]) -> str:
+    """Return a caption's sentence on curves with failed runs, or nothing."""
+    has_failed = any(line.curve_with_failed_runs for line in lines)
+    return " Dotted: mean with failed trainings at the bottom of the task's range." * has_failed
 
 
 def get_usual_size(lines: Sequence[CurveLine]) -> int:

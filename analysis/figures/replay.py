@@ -16,23 +16,16 @@ from parallax.analysis.figures.panels import MIN_SEEDS_OF_BAND, PanelMargins, ma
 from parallax.analysis.figures.style import PAGE_WIDTH, PALETTE, SMALL_FONT, get_paper_rc_settings
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
-from parallax.analysis.verdicts.replay import (
-    COST_PARTS,
-    ReplayStrategyResult,
-    ReplayVerdicts,
-    StalenessSetting,
-    StalenessSummary,
-    get_strategy_order,
-)
+from parallax.analysis.verdicts import replay
 
 _REPLAY_HEIGHT = 1.5  # inches of a panel
 _MARGINS = PanelMargins(left=0.55, right=0.1, top=0.35, bottom=0.75, across=0.55, down=0.55)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def make_replay_figure_specs(study: ReplayVerdicts) -> tuple[FigureSpec, ...]:
+def make_replay_figure_specs(study: replay.ReplayVerdicts) -> tuple[FigureSpec, ...]:
     """Return a figure for each setting of a framework: curves, errors, costs."""
-    places: dict[tuple[StudyCell, str], list[ReplayStrategyResult]] = {}
+    places: dict[tuple[StudyCell, str], list[replay.ReplayStrategyResult]] = {}
     for way in study.strategy_results:
         places.setdefault((way.cell, way.framework), []).append(way)
     shown = {place: ways for place, ways in places.items() if any(way.group.n for way in ways)}
@@ -40,7 +33,7 @@ def make_replay_figure_specs(study: ReplayVerdicts) -> tuple[FigureSpec, ...]:
 
 
 def _make_replay_figure_spec(
-    cell: StudyCell, framework: str, ways: tuple[ReplayStrategyResult, ...]
+    cell: StudyCell, framework: str, ways: tuple[replay.ReplayStrategyResult, ...]
 ) -> FigureSpec:
     title = f"Replay strategies: {get_label(framework)}'s {get_label(cell.algorithm)}, {cell.env}"
     counts = ", ".join(f"{way.name} {way.group.n} of {way.group.requested}" for way in ways)
@@ -55,10 +48,10 @@ def _make_replay_figure_spec(
     return FigureSpec(make_file_name("replay", *place), title, caption, (cell,), draw_it)
 
 
-def draw_replay_figure(ways: Sequence[ReplayStrategyResult]) -> Figure:
+def draw_replay_figure(ways: Sequence[replay.ReplayStrategyResult]) -> Figure:
     """Three panels in a row."""
     palette = PALETTE
-    ordered = sorted(ways, key=lambda way: get_strategy_order(way.name))
+    ordered = sorted(ways, key=lambda way: replay.get_strategy_order(way.name))
     colors = {way.name: palette[i % len(palette)] for i, way in enumerate(ordered)}
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
@@ -83,7 +76,9 @@ def draw_replay_figure(ways: Sequence[ReplayStrategyResult]) -> Figure:
     return figure
 
 
-def _draw_strategy_curve(axis: Axes, way: ReplayStrategyResult, look: dict[str, object]) -> None:
+def _draw_strategy_curve(
+    axis: Axes, way: replay.ReplayStrategyResult, look: dict[str, object]
+) -> None:
     runs = way.group.runs
     if not runs:
         return
@@ -98,7 +93,7 @@ def _draw_strategy_curve(axis: Axes, way: ReplayStrategyResult, look: dict[str, 
         axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def _draw_errors(axis: Axes, way: ReplayStrategyResult, look: dict[str, object]) -> None:
+def _draw_errors(axis: Axes, way: replay.ReplayStrategyResult, look: dict[str, object]) -> None:
     known = [(stage, error) for stage, error in enumerate(way.errors, 1) if error.n]
     if not known:
         return
@@ -114,9 +109,9 @@ def _compute_half_width(found: ConfidenceInterval, side: int) -> float:
     return 0.0 if math.isnan(end) else 100 * abs(end - found.mean)
 
 
-def _draw_costs(axis: Axes, ways: Sequence[ReplayStrategyResult]) -> None:
+def _draw_costs(axis: Axes, ways: Sequence[replay.ReplayStrategyResult]) -> None:
     bottom = np.zeros(len(ways))
-    for part, shade in zip(COST_PARTS, ("0.25", "0.55", "0.8"), strict=True):
+    for part, shade in zip(replay.COST_PARTS, ("0.25", "0.55", "0.8"), strict=True):
         heights = np.array([1e6 * way.seconds[part].mean for way in ways])
         axis.bar(range(len(ways)), heights, bottom=bottom, color=shade, label=part)
         bottom += heights
@@ -130,7 +125,7 @@ def _draw_costs(axis: Axes, ways: Sequence[ReplayStrategyResult]) -> None:
 _STALENESS_HEIGHT = 2.6  # inches
 
 
-def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
+def make_staleness_figure_spec(setting: replay.StalenessSetting) -> FigureSpec:
     """Return the figure of one setting."""
     cell = setting.cell
     title = f"Q-value discrepancy of {get_label(cell.algorithm)}, {cell.env}"
@@ -148,7 +143,7 @@ def make_staleness_figure_spec(setting: StalenessSetting) -> FigureSpec:
     )
 
 
-def draw_staleness_figure(setting: StalenessSetting) -> Figure:
+def draw_staleness_figure(setting: replay.StalenessSetting) -> Figure:
     """Draw a line for each strategy."""
     lengths = sorted({item.strategy.burn_in for item in setting.strategies})
     colors = dict(zip(lengths, PALETTE[: len(lengths)], strict=True))
@@ -168,7 +163,9 @@ def draw_staleness_figure(setting: StalenessSetting) -> Figure:
     return figure
 
 
-def _draw_staleness_line(axis: Axes, item: StalenessSummary, place: str, color: object) -> None:
+def _draw_staleness_line(
+    axis: Axes, item: replay.StalenessSummary, place: str, color: object
+) -> None:
     stages = item.stages[place]
     at = np.arange(1, len(stages) + 1)
     style = "-" if item.strategy.stored_state else "--"

@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from parallax.analysis.figures import style
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import (
     PanelMargins,
@@ -15,15 +16,6 @@ from parallax.analysis.figures.panels import (
     draw_patch_legend,
     label_row,
     make_panel_grid,
-)
-from parallax.analysis.figures.style import (
-    COLUMN_WIDTH,
-    PAGE_WIDTH,
-    SMALL_FONT,
-    VERDICT_COLORS,
-    SeriesStyle,
-    get_algorithm_styles,
-    get_paper_rc_settings,
 )
 from parallax.analysis.labels import (
     format_range,
@@ -125,13 +117,13 @@ def _make_reproduction_bar(name: str, items: Sequence[ReproductionVerdict]) -> R
 def draw_reproduction_figure(bars: tuple[ReproductionBar, ...]) -> Figure:
     """Draw the bars, one panel per form."""
     margins = PanelMargins(left=0.92, right=0.16, top=0.4, bottom=0.3, across=0.22)
-    with matplotlib.rc_context(get_paper_rc_settings()):
+    with matplotlib.rc_context(style.get_paper_rc_settings()):
         figure, axes = make_panel_grid(
-            1, 2, COLUMN_WIDTH, 0.17 * len(bars) + 0.1, margins, True, True
+            1, 2, style.COLUMN_WIDTH, 0.17 * len(bars) + 0.1, margins, True, True
         )
         for i, axis in enumerate(axes[0]):
             _draw_test_form(axis, bars, i)
-        draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in _VERDICT_ORDER})
+        draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in _VERDICT_ORDER})
         figure.text(0.6, 0.04 / figure.get_figheight(), "share of comparisons", ha="center")
     return figure
 
@@ -142,11 +134,16 @@ def _draw_test_form(axis: Axes, bars: tuple[ReproductionBar, ...], form: int) ->
         total, left = sum(bar.counts[form]), 0.0
         for word, count in zip(_VERDICT_ORDER, bar.counts[form], strict=True):
             share = count / total if total else 0.0
-            color = VERDICT_COLORS[word]
+            color = style.VERDICT_COLORS[word]
             axis.barh(i, share, left=left, height=0.78, color=color, edgecolor="0.4", linewidth=0.4)
             if share > 0.05:
                 axis.text(
-                    left + share / 2, i, str(count), ha="center", va="center", fontsize=SMALL_FONT
+                    left + share / 2,
+                    i,
+                    str(count),
+                    ha="center",
+                    va="center",
+                    fontsize=style.SMALL_FONT,
                 )
             left += share
     axis.set_xlim(0, 1)
@@ -235,20 +232,20 @@ def draw_rank_figure(
 ) -> Figure:
     """Draw a small panel per task and configuration."""
     shown = [panel for row in panels for panel in row if panel]
-    styles = get_algorithm_styles([name for panel in shown for name, _ in panel.ranks])
+    styles = style.get_algorithm_styles([name for panel in shown for name, _ in panel.ranks])
     names = sorted({name for panel in shown for name in panel.frameworks})
     margins = PanelMargins(left=1.32, top=0.58, bottom=0.36, across=0.08, down=0.1)
-    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(labels)) / 4
+    width = margins.left + (style.PAGE_WIDTH - margins.left) * max(2, len(labels)) / 4
     height = 0.08 + 0.15 * len(names)
-    with matplotlib.rc_context(get_paper_rc_settings()):
+    with matplotlib.rc_context(style.get_paper_rc_settings()):
         figure, axes = make_panel_grid(
-            len(rows), len(labels), min(PAGE_WIDTH, width), height, margins, True, True
+            len(rows), len(labels), min(style.PAGE_WIDTH, width), height, margins, True, True
         )
         draw_legend(
             figure, {name: dataclasses.replace(look, line="none") for name, look in styles.items()}
         )
         verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
-        draw_patch_legend(figure, {word: VERDICT_COLORS[word] for word in verdicts}, 0.2)
+        draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in verdicts}, 0.2)
         for axis, text in zip(axes[0], labels, strict=True):
             axis.set_title(text)
         axes[0, 0].set_xlim(0.5, len(styles) + 1.1)  # numbers stand at the right
@@ -264,16 +261,16 @@ def draw_rank_figure(
 
 
 def _draw_rank_panel(
-    axis: Axes, panel: RankPanel | None, styles: dict[str, SeriesStyle], names: Sequence[str]
+    axis: Axes, panel: RankPanel | None, styles: dict[str, style.SeriesStyle], names: Sequence[str]
 ) -> None:
     """Draw a mark per algorithm at its rank, a row per framework; frameworks have no order."""
     axis.grid(axis="y", visible=False)
     if panel is None:
         axis.text(
-            0.5, 0.5, "no verdict", ha="center", transform=axis.transAxes, fontsize=SMALL_FONT
+            0.5, 0.5, "no verdict", ha="center", transform=axis.transAxes, fontsize=style.SMALL_FONT
         )
         return
-    axis.set_facecolor(matplotlib.colors.to_rgba(VERDICT_COLORS[panel.verdict], 0.55))
+    axis.set_facecolor(matplotlib.colors.to_rgba(style.VERDICT_COLORS[panel.verdict], 0.55))
     apart = 0.44 / max(1, len(styles) - 1)  # so that algorithms of equal rank can be seen
     for i, (name, ranks) in enumerate(panel.ranks):
         look, shift = styles[name], apart * (i - (len(panel.ranks) - 1) / 2)
@@ -292,6 +289,6 @@ def _draw_rank_panel(
         transform=axis.transAxes,
         ha="right",
         va="center",
-        fontsize=SMALL_FONT - 1,
+        fontsize=style.SMALL_FONT - 1,
         color="0.2",
     )

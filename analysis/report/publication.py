@@ -42,7 +42,7 @@ from parallax.analysis.report.sections import (
 )
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_rows
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
-from parallax.analysis.report.study_report import make_verdict_tables
+from parallax.analysis.report.study_report import list_failed_run_answers, make_verdict_tables
 from parallax.analysis.report.tables import rows_to_csv, table_to_csv
 from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
@@ -123,7 +123,7 @@ def make_publication_document(study: StudyPublication) -> Document:
     same = verdicts.main_consistency
     differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
     level_blocks = _make_level_blocks(study, explanations)
-    suites = suite.describe_suites(verdicts)
+    suites, treated = suite.describe_suites(verdicts), list_failed_run_answers(verdicts)
     blocks: list[Block] = [
         Remark(study.note) if study.note else "",
         *level_blocks,
@@ -146,6 +146,7 @@ def make_publication_document(study: StudyPublication) -> Document:
                 consistency.make_setting_summary(verdicts, same),
                 overall.describe_omnibus(verdicts),
                 Listing(suites, "All tasks of an algorithm together") if suites else "",
+                Listing(treated, consistency.describe_bottom_score(verdicts)) if treated else "",
                 *(
                     consistency.make_setting_sections(verdicts, same)
                     or ["No two frameworks have a run in one setting."]

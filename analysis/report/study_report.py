@@ -1,6 +1,7 @@
 """The report of a study as a document: answers in words, figures, tables, runs."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from parallax.analysis.report.document import (
     ReportSection,
     join_words,
 )
-from parallax.analysis.report.sections import ablation
+from parallax.analysis.report.sections import ablation, consistency, overall, runs, suite
 from parallax.analysis.report.sections.alignment_levels import (
     make_crossed_section,
     make_level_section,
@@ -28,49 +29,32 @@ from parallax.analysis.report.sections.comparison import (
     format_why_command,
     get_alignment,
 )
-from parallax.analysis.report.sections.consistency import (
-    answer_consistency,
-    describe_verdict_terms,
-    make_consistency_table,
-    make_defaults_table,
-    make_intention_to_treat_table,
-)
 from parallax.analysis.report.sections.learning import make_vs_random_table
-from parallax.analysis.report.sections.overall import (
-    answer_paired,
-    answer_pooled,
-    make_omnibus_table,
-    make_overall_table,
-    make_paired_table,
-    make_pooled_table,
-    make_pooled_tasks_table,
-)
 from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
     answer_reproduction,
     make_reproduction_table,
 )
-from parallax.analysis.report.sections.runs import (
-    describe_diagnosis,
-    describe_missing_runs,
-    describe_provenance,
-    find_videos,
-    make_diagnosis_table,
-    make_runs_table,
-    make_study_grid,
-)
 from parallax.analysis.report.sections.scores import make_score_tables
-from parallax.analysis.report.sections.suite import (
-    make_all_alike_table,
-    make_further_tables,
-    make_learning_table,
-    make_noise_table,
-    make_suite_table,
-)
 from parallax.analysis.report.tables import Table
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.study import StudyResults, StudyVerdicts
+from parallax.analysis.verdicts.suite import SuiteVerdict
 
+_MakeTable = Callable[[StudyVerdicts], Table[Any]]
+_QUESTIONS = (answer_reproduction, consistency.answer_consistency, answer_ranking)
+_TABLES: Mapping[str, _MakeTable] = {
+    "reproduction": make_reproduction_table,
+    "ranking": make_ranking_table,
+    "omnibus": lambda one: overall.make_omnibus_table(one.omnibus),
+    "pooled": lambda one: overall.make_pooled_tasks_table(one.pooled),
+    "paired": lambda one: overall.make_paired_table(one.paired),
+    "vs_random": lambda one: make_vs_random_table(one.vs_random),
+    "suite": suite.make_suite_table,
+    "all_alike": suite.make_all_alike_table,
+    "learning": suite.make_learning_table,
+}
+"""Tables that are written with failed runs, too."""
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
@@ -115,17 +99,15 @@ def make_report_document(
         ablations: Effects of single changes, from separate files.
     """
     verdicts, loaded = results.verdicts, results.loaded
-    answers = (
-        answer_reproduction(verdicts),
-        answer_consistency(verdicts),
-        answer_ranking(verdicts),
-    )
-    others = answer_pooled(verdicts), answer_paired(verdicts)
+    answers = tuple(_answer(ask, verdicts) for ask in _QUESTIONS)
+    others = _answer(overall.answer_pooled, verdicts), _answer(overall.answer_paired, verdicts)
+    judged = [verdicts, *([verdicts.with_failed_runs] if verdicts.with_failed_runs else [])]
+    pooled, paired = any(one.pooled for one in judged), any(one.paired for one in judged)
     shown_others = {
         name: answer.question
         for name, answer, items in (
-            ("over all tasks", others[0], verdicts.pooled),
-            ("seed by seed", others[1], verdicts.paired),
+            ("over all tasks", others[0], pooled),
+            ("seed by seed", others[1], paired),
         )
         if items
     }
@@ -133,6 +115,9 @@ def make_report_document(
     def draw(*families: str) -> list[Block]:
         items = [item for family in families for item in figures[family]]
         return [item for item in items if isinstance(item, FigureSpec)]
+
+    def both(make: _MakeTable) -> list[Block]:
+        return [make(verdicts), make_failed_runs_table(make, verdicts)]
 
     missing = [item for items in figures.values() for item in items]
     not_drawn = [item for item in missing if isinstance(item, MissingFigure)]
@@ -147,51 +132,51 @@ def make_report_document(
         ReportSection(
             "What was run",
             (
-                make_study_grid(loaded),
-                ReportSection("On what", describe_provenance(loaded, with_machine=True)),
-                ReportSection("What is missing", describe_missing_runs(loaded, not_drawn)),
+                runs.make_study_grid(loaded),
+                ReportSection("On what", runs.describe_provenance(loaded, with_machine=True)),
+                ReportSection("What is missing", runs.describe_missing_runs(loaded, not_drawn)),
             ),
             "study",
         ),
         *_make_diagnosis_section(results),
         *_make_section(
-            "Reproduction", "reproduction", draw("reproduction"), make_reproduction_table(verdicts)
+            "Reproduction", "reproduction", draw("reproduction"), *both(make_reproduction_table)
         ),
-        ReportSection(
+        *_make_section(
             "Consistency",
-            (
-                *(draw("reached") if not results.levels else ()),
-                *draw("verdicts", "highlights", "intervals", "consistency"),
-                make_consistency_table(verdicts) if verdicts.consistency else "",
-                make_defaults_table(verdicts) if verdicts.defaults else "",
-                make_intention_to_treat_table(verdicts) if verdicts.intention_to_treat else "",
-                make_learning_table(verdicts.learning) if verdicts.learning else "",
-                make_noise_table(verdicts.evaluation_noise) if verdicts.evaluation_noise else "",
-                *_make_next_step(verdicts, loaded.root),
-            ),
             "consistency",
+            draw("reached") if not results.levels else (),
+            *draw("verdicts", "highlights", "intervals", "consistency"),
+            consistency.make_consistency_table(verdicts),
+            consistency.make_defaults_table(verdicts),
+            consistency.make_intention_to_treat_table(verdicts),
+            *both(suite.make_learning_table),
+            suite.make_noise_table(verdicts),
+            *_make_next_step(verdicts, loaded.root),
         ),
         *([ablation.make_ablation_section(ablations)] if ablations else []),
         *_make_section(
             "Pooled and paired",
             "others",
-            [others[0]] if verdicts.pooled else [],
-            make_pooled_table(verdicts.pooled),
-            make_pooled_tasks_table(verdicts.pooled),
-            *([others[1]] if verdicts.paired else []),
-            make_paired_table(verdicts.paired),
+            [others[0]] if pooled else [],
+            *both(lambda one: overall.make_pooled_table(one.pooled)),
+            *both(_TABLES["pooled"]),
+            *([others[1]] if paired else []),
+            *both(_TABLES["paired"]),
         ),
-        *_make_section(
-            "Ranking", "ranking", draw("ranks", "ranking"), make_ranking_table(verdicts)
-        ),
+        *_make_section("Ranking", "ranking", draw("ranks", "ranking"), *both(make_ranking_table)),
         *_make_section(
             "All tasks at once",
             "overall",
             draw("aggregates", "efficiency", "improvement", "profiles"),
-            make_overall_table(results.overall, verdicts),
-            make_suite_table(verdicts.suites),
-            make_suite_table(verdicts.suite_intention_to_treat, with_failed_runs=True),
-            make_all_alike_table(verdicts.all_alike),
+            overall.make_overall_table(results.overall, verdicts),
+            _name_as_failed(
+                overall.make_overall_table(
+                    results.overall_with_failed_runs, verdicts.with_failed_runs or verdicts
+                )
+            ),
+            *both(suite.make_suite_table),
+            *both(suite.make_all_alike_table),
         ),
         *_make_section("Environment", "environment", draw("wrappers", "vectorised")),
         ReportSection("Scores", make_score_tables(verdicts, results.method), "scores"),
@@ -203,6 +188,66 @@ def make_report_document(
     warning = describe_mixed_endpoints(loaded, verdicts.options)
     top = (format_run_counts(loaded), f"{warning}." if warning else "")
     return Document(title, (*top, *sections))
+
+
+def _answer(
+    ask: Callable[[StudyVerdicts], QuestionAnswer], verdicts: StudyVerdicts
+) -> QuestionAnswer:
+    """Return an answer of complete runs, with what changes in it if failed runs are counted."""
+    found, treated = ask(verdicts), verdicts.with_failed_runs
+    if treated is None:
+        return found
+    other = ask(treated)
+    same = other.headline.text == found.headline.text
+    lead = consistency.describe_bottom_score(verdicts)
+    text = f"{lead}: {'the same.' if same else other.headline.text}"
+    known = {part.text for part in found.parts}
+    added = [
+        dataclasses.replace(part, text=f"(With failed runs) {part.text}", table="")
+        for part in other.parts
+        if part.text not in known
+    ]
+    headline = dataclasses.replace(other.headline, text=text, table="")
+    return dataclasses.replace(found, parts=(*found.parts, headline, *added))
+
+
+def list_failed_run_answers(verdicts: StudyVerdicts) -> tuple[str, ...]:
+    """Return the answers to all questions with failed runs at the bottom; none if none failed."""
+    treated = verdicts.with_failed_runs
+    if treated is None:
+        return ()
+    answers = [ask(treated) for ask in (*_QUESTIONS, overall.answer_pooled, overall.answer_paired)]
+    found = tuple(f"{one.question} {one.headline.text}" for one in answers)
+    return (*found, *suite.describe_suites(treated))
+
+
+def make_failed_runs_table(make: _MakeTable, verdicts: StudyVerdicts) -> Table[Any]:
+    """Return the rows of a table that failed runs change, with failed runs at the bottom."""
+    table = make(verdicts.with_failed_runs or verdicts)
+    items = tuple(
+        item
+        for item in (table.items if verdicts.with_failed_runs else ())
+        if _is_changed(item, table, verdicts)
+    )
+    return _name_as_failed(dataclasses.replace(table, items=items))
+
+
+def _is_changed(item: Any, table: Table[Any], verdicts: StudyVerdicts) -> bool:
+    """Return whether a row is about a group with a failed run, or about all groups."""
+    if isinstance(item, SuiteVerdict):
+        return item in verdicts.suite_intention_to_treat
+    members = item.pair.items if isinstance(item, overall.PooledTask) else ()
+    groups = [group for one in members for group in (one.first, one.second)]
+    groups = groups or [*table.get_groups(item)]
+    return not groups or any(group.failed for group in groups)
+
+
+def _name_as_failed(table: Table[Any]) -> Table[Any]:
+    return dataclasses.replace(
+        table,
+        name=f"{table.name}-intention-to-treat",
+        title=f"{table.title}, with failed trainings at the bottom of the task's range",
+    )
 
 
 def _make_section(
@@ -242,24 +287,24 @@ def _make_answers_section(
 
 def _make_diagnosis_section(results: StudyResults) -> list[Block]:
     found = read_diagnosis_summary(results.loaded)
-    sentences = describe_diagnosis(found)
+    sentences = runs.describe_diagnosis(found)
     if not sentences:
         return []
     table: Block = "Nothing was found at the levels error and warning."
     if found.findings:
-        table = make_diagnosis_table(found, results.verdicts)
+        table = runs.make_diagnosis_table(found, results.verdicts)
     return [ReportSection("Diagnosis", (*sentences, table), "diagnosis")]
 
 
 def _make_runs_section(results: StudyResults) -> ReportSection:
     root = results.loaded.root
-    videos = [Link(str(path.relative_to(root)), path) for path in find_videos(root)]
+    videos = [Link(str(path.relative_to(root)), path) for path in runs.find_videos(root)]
     return ReportSection(
         "Runs",
         (
             "Every run folder found. Links lead to the folders, from where this page was written.",
             ("Videos: ", *join_words([(video,) for video in videos], ", "), ".") if videos else "",
-            make_runs_table(results.loaded, results.verdicts),
+            runs.make_runs_table(results.loaded, results.verdicts),
         ),
         "runs",
     )
@@ -274,7 +319,7 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
         "Reproduction, thesis' interval: the published mean against mean ± 1.96·population "
         "deviation/√n of our seeds. Two-sided: Welch's test where spread and trials are "
         "published, otherwise a one-sample t test that takes the published mean as exact.",
-        *describe_verdict_terms(options),
+        *consistency.describe_verdict_terms(options),
         "Pooled: each task's difference is drawn towards the mean over tasks, the more the less "
         "its own seeds say; deviation between tasks by Paule and Mandel, interval of the mean by "
         "Hartung and Knapp, of tasks by Morris. Paired: Student's paired test on runs of equal "
@@ -298,14 +343,13 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
 def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
     """Return a table for each question and for each other analysis, by the name of its file."""
     return {
-        "reproduction.csv": make_reproduction_table(verdicts),
-        "consistency.csv": make_consistency_table(verdicts),
-        "defaults.csv": make_defaults_table(verdicts),
-        "ranking.csv": make_ranking_table(verdicts),
-        "omnibus.csv": make_omnibus_table(verdicts.omnibus),
-        "pooled.csv": make_pooled_tasks_table(verdicts.pooled),
-        "paired.csv": make_paired_table(verdicts.paired),
-        "vs_random.csv": make_vs_random_table(verdicts.vs_random),
-        "intention_to_treat.csv": make_intention_to_treat_table(verdicts),
-        **make_further_tables(verdicts),
+        "consistency.csv": consistency.make_consistency_table(verdicts),
+        "defaults.csv": consistency.make_defaults_table(verdicts),
+        "intention_to_treat.csv": consistency.make_intention_to_treat_table(verdicts),
+        "evaluation_noise.csv": suite.make_noise_table(verdicts),
+        **{f"{name}.csv": make(verdicts) for name, make in _TABLES.items()},
+        **{
+            f"{name}_intention_to_treat.csv": make_failed_runs_table(make, verdicts)
+            for name, make in _TABLES.items()
+        },
     }

@@ -11,17 +11,7 @@ import numpy as np
 
 from parallax.analysis.data.published import split_version
 from parallax.analysis.labels import LIBRARY_DEFAULTS, format_number
-from parallax.analysis.report.document import (
-    Block,
-    CodeBlock,
-    Document,
-    Grid,
-    Link,
-    Listing,
-    ReportSection,
-    Strong,
-    Words,
-)
+from parallax.analysis.report import document
 from parallax.analysis.thesis.claims import (
     judge_ppo_claims,
     judge_ranking_claims,
@@ -49,7 +39,7 @@ _FAMILY_PHRASES = {
 }
 
 
-def make_reproduction_section(verdicts: StudyVerdicts) -> ReportSection:
+def make_reproduction_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on reproduction."""
     items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
@@ -72,7 +62,7 @@ def make_reproduction_section(verdicts: StudyVerdicts) -> ReportSection:
     ]
     forms = collections.Counter(item.verdict_thesis_interval for item in items)
     counts = ", ".join(f"{forms[word]} {word}" for word in ("worse", "similar", "better"))
-    blocks: tuple[Block, ...] = (
+    blocks: tuple[document.Block, ...] = (
         "The 18 read-offs of the thesis against its own tables: in the thesis' form / by a "
         "two-sided t test that takes the read-off as exact. The read-offs are of task versions v1 "
         "and v2, the tables of v4.",
@@ -81,10 +71,10 @@ def make_reproduction_section(verdicts: StudyVerdicts) -> ReportSection:
         f"of {len(items)}. The thesis counts 17, 21 and 16, at the published numbers of steps, "
         "which its tables do not show.",
     )
-    return ReportSection("Reproduction", blocks)
+    return document.ReportSection("Reproduction", blocks)
 
 
-def make_consistency_section(verdicts: StudyVerdicts) -> ReportSection:
+def make_consistency_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on consistency."""
     rows = []
     for family in FAMILIES:
@@ -103,7 +93,7 @@ def make_consistency_section(verdicts: StudyVerdicts) -> ReportSection:
             )
     likely = sorted(verdicts.consistency, key=lambda item: item.p_welch)[:12]
     headings = ("family of the correction", "", "different", "equivalent", "inconclusive")
-    blocks: tuple[Block, ...] = (
+    blocks: tuple[document.Block, ...] = (
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
         f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that "
         f"none of "
@@ -114,7 +104,7 @@ def make_consistency_section(verdicts: StudyVerdicts) -> ReportSection:
         "is the family):",
         _make_grid([_format_pair(item) for item in likely], _PAIR_HEADINGS),
     )
-    return ReportSection("Consistency", blocks)
+    return document.ReportSection("Consistency", blocks)
 
 
 _PAIR_HEADINGS = ("cell", "frameworks", "difference", "95% interval", "p", "corrected p", "seeds")
@@ -152,7 +142,7 @@ def _describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions
     )
 
 
-def make_ranking_section(verdicts: StudyVerdicts) -> ReportSection:
+def make_ranking_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on ranking."""
     envs = sorted({item.env for item in verdicts.rankings})
     cells = {(item.env, item.hps): item for item in verdicts.rankings}
@@ -167,25 +157,25 @@ def make_ranking_section(verdicts: StudyVerdicts) -> ReportSection:
         )
         for env in envs
     ]
-    blocks: tuple[Block, ...] = (
+    blocks: tuple[document.Block, ...] = (
         "Whether three frameworks rank PPO, TD3 and SAC alike: the worst verdict over pairs of "
         "frameworks, and in brackets the probability that no two algorithms' means are in opposite "
         "orders in any two frameworks, followed by what it would be on average if all algorithms "
         "tied.",
         _make_grid(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), LIBRARY_DEFAULTS)),
     )
-    return ReportSection("Ranking", blocks)
+    return document.ReportSection("Ranking", blocks)
 
 
 CAPPED_TASK, MAX_RETURN = "InvertedPendulum", 1000.0  # no return there is below 0 or above 1000
 
 
-def make_deviations_section(groups: Sequence[ScoreGroup]) -> ReportSection:
+def make_deviations_section(groups: Sequence[ScoreGroup]) -> document.ReportSection:
     """Return the section on recovered deviations."""
     own = [group for group in groups if split_version(group.cell.env)[0] == CAPPED_TASK]
     possible = sum(_is_possible_deviation(group) for group in own)
     solved = sum(float(group.moments.sd) == 0 for group in own)
-    blocks: tuple[Block, ...] = (
+    blocks: tuple[document.Block, ...] = (
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
         'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
         f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that "
@@ -193,7 +183,7 @@ def make_deviations_section(groups: Sequence[ScoreGroup]) -> ReportSection:
         f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, and "
         f"{solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
     )
-    return ReportSection("Recovered deviations", blocks)
+    return document.ReportSection("Recovered deviations", blocks)
 
 
 def _is_possible_deviation(group: ScoreGroup) -> bool:
@@ -205,22 +195,22 @@ def _is_possible_deviation(group: ScoreGroup) -> bool:
     return bool(least**2 <= max(means * (MAX_RETURN - means)))
 
 
-_STATISTICS = Link("Statistics", "explanation/statistics.md")
-_INTRODUCTION: tuple[Block, ...] = (
+_STATISTICS = document.Link("Statistics", "explanation/statistics.md")
+_INTRODUCTION: tuple[document.Block, ...] = (
     (
         'Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of '
         "five runs for 288 cells. This page applies the rules of ",
         _STATISTICS,
         " to them. No run of ours is in it. It is written by",
     ),
-    CodeBlock(("parallax study thesis --output docs",)),
+    document.CodeBlock(("parallax study thesis --output docs",)),
     "The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests "
     "assume normal means; with five runs of which one may have failed, that is rough, and the "
     "single runs are not published.",
 )
 
 
-def make_thesis_document(verdicts: StudyVerdicts) -> Document:
+def make_thesis_document(verdicts: StudyVerdicts) -> document.Document:
     """Return the whole page.
 
     Args:
@@ -234,11 +224,11 @@ def make_thesis_document(verdicts: StudyVerdicts) -> Document:
         make_consistency_section(verdicts),
         make_ranking_section(verdicts),
     )
-    return Document("What the thesis' tables show", blocks)
+    return document.Document("What the thesis' tables show", blocks)
 
 
-def _make_grid(rows: Sequence[Sequence[Words]], heads: Sequence[str]) -> Grid:
-    return Grid(tuple(heads), tuple(map(tuple, rows)))
+def _make_grid(rows: Sequence[Sequence[document.Words]], heads: Sequence[str]) -> document.Grid:
+    return document.Grid(tuple(heads), tuple(map(tuple, rows)))
 
 
 def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
@@ -257,13 +247,13 @@ def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
 
 def _make_claims_section(
     statements: Sequence[ThesisClaim], options: VerdictOptions
-) -> ReportSection:
-    rows: list[tuple[Words, ...]] = [
-        (str(i), item.section, item.claim, (Strong(item.verdict),))
+) -> document.ReportSection:
+    rows: list[tuple[document.Words, ...]] = [
+        (str(i), item.section, item.claim, (document.Strong(item.verdict),))
         for i, item in enumerate(statements, 1)
     ]
     details = tuple(f"{item.reading} Found: {item.outcome}." for item in statements)
-    blocks: tuple[Block, ...] = (
+    blocks: tuple[document.Block, ...] = (
         f"Statements of sections 6.2 and 6.3 at {options.alpha:.0%}, corrected by Holm's method "
         "over the comparisons of each statement. Which tasks most panels of Figures 6 to 11 show "
         "is not in the text, so the widest set of cells that fits was taken.",
@@ -279,9 +269,9 @@ def _make_claims_section(
             _STATISTICS,
             ").",
         ),
-        Listing(details, "How each was put to the test", is_numbered=True),
+        document.Listing(details, "How each was put to the test", is_numbered=True),
     )
-    return ReportSection("The thesis' statements on its results", blocks)
+    return document.ReportSection("The thesis' statements on its results", blocks)
 
 
 def _list_with_verdict(statements: Sequence[ThesisClaim], verdict: str) -> str:

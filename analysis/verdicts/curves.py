@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import compute_interval_bounds
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.references import ReferenceScore, find_references
 
 StepArray = NDArray[np.int64]
@@ -48,12 +49,14 @@ class CurvePanel:
         curves: One per framework with at least one run used, by name.
         requested: Run folders found, by framework.
         references: Scores of doing nothing and of random actions.
+        with_failed_runs: Curves of frameworks with a failed run, with failed runs at the bottom.
     """
 
     cell: StudyCell
     curves: tuple[LearningCurve, ...]
     requested: Mapping[str, int]
     references: tuple[ReferenceScore, ...] = ()
+    with_failed_runs: tuple[LearningCurve, ...] = ()
 
     @property
     def sizes(self) -> dict[str, str]:
@@ -63,9 +66,20 @@ class CurvePanel:
 
 
 def make_panels(
-    loaded: LoadedRuns, method: str, rng: np.random.Generator
+    loaded: LoadedRuns,
+    method: str,
+    rng: np.random.Generator,
+    with_failed_runs: Iterable[ScoreGroup] = (),
 ) -> tuple[CurvePanel, ...]:
-    """Return the curves of every setting that has a folder."""
+    """Return the curves of every setting that has a folder.
+
+    Args:
+        loaded: Runs found.
+        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
+        rng: Source of bootstrap resamples.
+        with_failed_runs: Groups in which failed runs count, from `count_failed_as_bottom`.
+    """
+    treated = make_curves_with_failed_runs(with_failed_runs)
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
     requested: dict[StudyCell, collections.Counter[str]] = {}
     for item in loaded.folders:
@@ -80,9 +94,26 @@ def make_panels(
             requested[cell],
             # The untrained policies are the curves' own beginnings.
             find_references(cell, [run for many in own.values() for run in many], untrained=False),
+            tuple(curve for (place, _), curve in treated.items() if place == cell),
         )
         for cell, own in runs.items()
     )
+
+
+def make_curves_with_failed_runs(
+    groups: Iterable[ScoreGroup],
+) -> dict[tuple[StudyCell, str], LearningCurve]:
+    """Return the curves of groups with failed runs, which are at the bottom from the start.
+
+    Args:
+        groups: Groups in which failed runs count, from `count_failed_as_bottom`.
+    """
+    rng = np.random.default_rng(0)
+    return {
+        group.key: make_curve(group.framework, group.runs, "t", rng)
+        for group in groups
+        if any(run.is_imputed for run in group.runs)
+    }
 
 
 def make_curve(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.endpoints import FINAL
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -103,12 +103,12 @@ def _make_comparison(
 
 
 def find_bottom_score(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float | None:
-    """Return the score that is used for failed runs of a setting; None if there is none.
+    """Return the score that is used for failed runs of a task; None if there is none.
 
-    It is the lower end of the task's range; if that is unknown, the lowest score of the setting.
+    It is the lower end of the task's range; if that is unknown, the lowest score of the groups.
 
     Args:
-        groups: All groups of one setting.
+        groups: All groups of an algorithm on the task.
         options: Given ranges.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
@@ -123,48 +123,67 @@ def count_failed_as_bottom(
 ) -> tuple[ScoreGroup, ...]:
     """Return groups in which every failed run has the lowest score of its task's range.
 
-    Groups without a failed run stay as they are, so that a setting without any has the same
-    verdicts.
+    It is the same for all recipes of an algorithm, so that library defaults can be compared. Groups
+    without a failed run stay as they are, so that a setting without any has the same verdicts.
 
     Args:
         groups: Scores of complete runs.
         options: Given ranges.
     """
-    final_options = dataclasses.replace(options, endpoint=FINAL)
-    bottoms = {
-        cell: (
-            find_bottom_score(members, options),
-            find_bottom_score([group.final_group for group in members], final_options),
-        )
-        for cell, members in group_by_cell(groups).items()
-        if any(group.failed for group in members)
-    }
-    lengths: dict[StudyCell, float] = collections.defaultdict(float)
+    places: dict[tuple[str, ...], list[ScoreGroup]] = collections.defaultdict(list)
     for group in groups:
-        if group.censored and group.n:
-            lengths[group.cell] = max(lengths[group.cell], float(group.censored.times.max()))
+        places[_get_place(group)].append(group)
     return tuple(
-        _impute_failed_runs(group, *bottoms.get(group.cell, (None, None)), lengths[group.cell])
+        _impute_failed_runs(group, places[_get_place(group)], options) if group.failed else group
         for group in groups
     )
 
 
+def _get_place(group: ScoreGroup) -> tuple[str, ...]:
+    """Return the setting without its recipe."""
+    cell = group.cell
+    return cell.study, cell.env, cell.algorithm, cell.variant
+
+
 def _impute_failed_runs(
-    group: ScoreGroup, bottom: float | None, final_bottom: float | None, length: float
+    group: ScoreGroup, members: Sequence[ScoreGroup], options: VerdictOptions
 ) -> ScoreGroup:
-    finals = group.final_group.scores
-    if not group.failed or bottom is None or group.scores is None:
+    finals = [one.final_group for one in members]
+    bottom = find_bottom_score(members, options)
+    final_bottom = find_bottom_score(finals, dataclasses.replace(options, endpoint=FINAL))
+    own = group.final_group.scores
+    if bottom is None or final_bottom is None or group.scores is None or own is None:
         return group
     scores = np.concatenate([group.scores, np.full(group.failed, bottom)])
+    lengths = [one.censored.times.max() for one in members if one.censored and one.n]
+    # Evaluations are those of a run that is as much like the failed one as possible.
+    alike = sorted(members, key=lambda one: (one.key != group.key, one.cell != group.cell))
+    runs = [run for one in alike for run in one.runs]
     return dataclasses.replace(
         group,
         scores=scores,
         moments=compute_moments(scores),
-        runs=(),
+        runs=tuple(
+            (*group.runs, *(_impute_run(item, runs[0], final_bottom) for item in group.failed_runs))
+            if runs and group.failed_runs
+            else ()
+        ),
         # A failed run never reaches the threshold of an endpoint of steps.
-        censored=group.censored and group.censored.add_censored(length, group.failed),
+        censored=group.censored
+        and group.censored.add_censored(float(max(lengths, default=0)), group.failed),
         # Runs below a threshold are counted by their final returns, whatever the endpoint is.
-        final_scores=None
-        if finals is None or final_bottom is None
-        else np.concatenate([finals, np.full(group.failed, final_bottom)]),
+        final_scores=np.concatenate([own, np.full(group.failed, final_bottom)]),
+    )
+
+
+def _impute_run(failed: ExcludedRun, like: CompletedRun, bottom: float) -> CompletedRun:
+    """Return a run in the place of a failed one, with the lowest return at each evaluation."""
+    return dataclasses.replace(
+        like,
+        id=failed.id,
+        path=failed.path,
+        results=np.full(like.results.shape, bottom),
+        seconds=math.nan,
+        references={},
+        is_imputed=True,
     )

@@ -41,6 +41,7 @@ class ScoreGroup:
         n: Number of seeds that enter the statistics.
         seeds: Seed of each score.
         failed: Number of runs whose training failed or diverged, and which have no score.
+        failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
         final_scores: float[n], final returns of groups without `runs`; None if unknown.
     """
@@ -56,6 +57,7 @@ class ScoreGroup:
     steps: tuple[int, ...]
     source: str = ""
     failed: int = 0
+    failed_runs: tuple[ExcludedRun, ...] = ()
     censored: CensoredTimes | None = None
     final_scores: FloatArray | None = None
     n: int = dataclasses.field(init=False)
@@ -181,6 +183,7 @@ def make_group(
     if endpoint.is_steps:
         threshold = find_step_threshold(cell, options)
     curves = [(run.timesteps, average_episodes(run)) for run in runs]
+    failed = tuple(item for item in items if isinstance(item, ExcludedRun) and item.failed)
     scores = np.array([endpoint.score(*curve, threshold) for curve in curves], dtype=np.float64)
     reaches = [find_first_reach(*curve, threshold) for curve in curves]
     return ScoreGroup(
@@ -193,7 +196,8 @@ def make_group(
         requested=len(items),
         completed=sum(isinstance(item, CompletedRun) or item.completed for item in items),
         steps=tuple(sorted({int(run.timesteps[-1]) for run in runs})),
-        failed=sum(isinstance(item, ExcludedRun) and item.failed for item in items),
+        failed=len(failed),
+        failed_runs=failed,
         censored=CensoredTimes.from_pairs(reaches) if endpoint.is_steps else None,
     )
 
@@ -243,7 +247,9 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
     )
     for group in groups:
         cell = group.cell
-        runs[cell.study, cell.algorithm][cell.variant] += group.n
+        # Failed runs that count in a second analysis do not make another variant the main one.
+        used = group.n - sum(run.is_imputed for run in group.runs)
+        runs[cell.study, cell.algorithm][cell.variant] += used
     return frozenset(
         (*key, min(found, key=lambda name: (-found[name], name.count("="), name)))
         for key, found in runs.items()

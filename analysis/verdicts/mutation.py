@@ -11,16 +11,7 @@ import math
 from collections.abc import Sequence
 
 from parallax.analysis.data.mutation_outcomes import MutantResults, MutationSetting
-from parallax.analysis.stats.mutation_score import (
-    KillResult,
-    MeanScore,
-    TrivialityResult,
-    compute_mean_score,
-    compute_sensitivity,
-    evaluate_kill,
-    evaluate_triviality,
-    find_closest_value,
-)
+from parallax.analysis.stats import mutation_score
 
 REPLAY, WEAK, STRONG = "replay", "weak", "strong"
 
@@ -38,10 +29,10 @@ class MutantVerdict:
     """
 
     mutant: MutantResults
-    replay: KillResult | None
-    trivial: TrivialityResult | None
-    weak: KillResult | None
-    strong: KillResult | None
+    replay: mutation_score.KillResult | None
+    trivial: mutation_score.TrivialityResult | None
+    weak: mutation_score.KillResult | None
+    strong: mutation_score.KillResult | None
 
     @property
     def is_killable(self) -> bool:
@@ -76,8 +67,8 @@ class OperatorVerdict:
 
     name: str
     configurations: tuple[MutantVerdict, ...]
-    weak: MeanScore
-    strong: MeanScore
+    weak: mutation_score.MeanScore
+    strong: mutation_score.MeanScore
     sensitivity: float
     paired: float
     closest_to_original: MutantVerdict | None
@@ -109,9 +100,9 @@ class MutationVerdict:
     setting: MutationSetting
     published: bool
     operators: tuple[OperatorVerdict, ...]
-    weak: MeanScore
-    strong: MeanScore
-    sensitivity: MeanScore
+    weak: mutation_score.MeanScore
+    strong: mutation_score.MeanScore
+    sensitivity: mutation_score.MeanScore
 
 
 def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
@@ -127,9 +118,9 @@ def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False)
         setting,
         as_published_code,
         operators,
-        compute_mean_score([item.weak.value for item in operators]),
-        compute_mean_score([item.strong.value for item in operators]),
-        compute_mean_score([item.sensitivity for item in operators]),
+        mutation_score.compute_mean_score([item.weak.value for item in operators]),
+        mutation_score.compute_mean_score([item.strong.value for item in operators]),
+        mutation_score.compute_mean_score([item.sensitivity for item in operators]),
     )
 
 
@@ -144,39 +135,43 @@ def _judge_operator(name: str, setting: MutationSetting, published: bool) -> Ope
         tuple(found),
         weak,
         strong,
-        compute_sensitivity(weak.value, strong.value, as_published_code=published),
-        compute_sensitivity(
+        mutation_score.compute_sensitivity(weak.value, strong.value, as_published_code=published),
+        mutation_score.compute_sensitivity(
             *(score.value for score in _compute_mutation_scores(both)), as_published_code=published
         ),
         _find_closest_mutant(found),
     )
 
 
-def _compute_mutation_scores(found: Sequence[MutantVerdict]) -> tuple[MeanScore, MeanScore]:
+def _compute_mutation_scores(
+    found: Sequence[MutantVerdict],
+) -> tuple[mutation_score.MeanScore, mutation_score.MeanScore]:
     """Mutation scores of the weak and of the strong generator."""
     return (
-        compute_mean_score([_get_killing_rate(item.weak) for item in found]),
-        compute_mean_score([_get_killing_rate(item.strong) for item in found]),
+        mutation_score.compute_mean_score([_get_killing_rate(item.weak) for item in found]),
+        mutation_score.compute_mean_score([_get_killing_rate(item.strong) for item in found]),
     )
 
 
 def _judge_mutant(item: MutantResults, published: bool) -> MutantVerdict:
     tests = {name: found for name, found in item.tests.items() if found.original}
     killed = {
-        name: evaluate_kill(*found.pairs, as_published_code=published)
+        name: mutation_score.evaluate_kill(*found.pairs, as_published_code=published)
         for name, found in tests.items()
     }
     replay = tests.get(REPLAY)
     return MutantVerdict(
         item,
         killed.get(REPLAY),
-        evaluate_triviality(*replay.pairs, as_published_code=published) if replay else None,
+        mutation_score.evaluate_triviality(*replay.pairs, as_published_code=published)
+        if replay
+        else None,
         killed.get(WEAK),
         killed.get(STRONG),
     )
 
 
-def _get_killing_rate(found: KillResult | None) -> float:
+def _get_killing_rate(found: mutation_score.KillResult | None) -> float:
     return math.nan if found is None else found.rate
 
 
@@ -185,5 +180,5 @@ def _find_closest_mutant(found: Sequence[MutantVerdict]) -> MutantVerdict | None
     if original is None:
         return next((item for item in found if item.counts), None)
     values = [math.inf if c.mutant.value is None else c.mutant.value for c in found]
-    at = find_closest_value(values, original, [item.counts for item in found])
+    at = mutation_score.find_closest_value(values, original, [item.counts for item in found])
     return None if at is None else found[at]

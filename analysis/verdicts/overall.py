@@ -79,6 +79,12 @@ def compute_overall_scores(
     return tuple(result for result in results if result is not None)
 
 
+def select_failed_parts(groups: Sequence[ScoreGroup]) -> list[ScoreGroup]:
+    """Return the groups of every algorithm, recipe and variant in which a run failed."""
+    failed = {dataclasses.replace(group.cell, env="") for group in groups if group.failed}
+    return [group for group in groups if dataclasses.replace(group.cell, env="") in failed]
+
+
 def _compute_group_overall(
     key: tuple[str, str, str, str], groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> OverallScores | None:

@@ -125,8 +125,9 @@ def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScor
 
 def get_untrained_scores(runs: Iterable[CompletedRun]) -> FloatArray:
     """Return the mean return at step 0 of each run that was evaluated there."""
+    found = (run for run in runs if not run.is_imputed)
     return np.array(
-        [float(run.results[0].mean()) for run in runs if run.timesteps[0] == 0], dtype=np.float64
+        [float(run.results[0].mean()) for run in found if run.timesteps[0] == 0], dtype=np.float64
     )
 
 

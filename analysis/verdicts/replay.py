@@ -37,14 +37,7 @@ from parallax.analysis.stats.paired import (
     compute_paired_difference,
     compute_ratio_of_means,
 )
-from parallax.analysis.verdicts.ablation import (
-    CHANGES,
-    NO_CHANGE,
-    NO_EFFECT,
-    AblationVerdict,
-    InterventionEffect,
-    judge_effects,
-)
+from parallax.analysis.verdicts import ablation
 from parallax.analysis.verdicts.groups import ScoreGroup, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -151,7 +144,7 @@ class ReplayVerdicts:
     """
 
     strategy_results: tuple[ReplayStrategyResult, ...]
-    effects: tuple[AblationVerdict, ...]
+    effects: tuple[ablation.AblationVerdict, ...]
     agreements: tuple[FrameworkAgreement, ...]
     human: tuple[HumanScores, ...]
 
@@ -173,10 +166,10 @@ def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> Rep
     }
     ways = tuple(_make_strategy_result(key, found[key], groups) for key in keys)
     compared = {
-        (cell, framework, NO_CHANGE if name == UNIFORM else name): group
+        (cell, framework, ablation.NO_CHANGE if name == UNIFORM else name): group
         for (cell, framework, name), group in groups.items()
     }
-    effects = judge_effects(compared, "replay strategies", options)
+    effects = ablation.judge_effects(compared, "replay strategies", options)
     return ReplayVerdicts(ways, effects, _compare_frameworks(effects), _compute_human_scores(ways))
 
 
@@ -189,11 +182,11 @@ def get_strategy_order(name: str) -> tuple[int, str]:
     )
 
 
-def classify_effect(effect: InterventionEffect) -> str:
+def classify_effect(effect: ablation.InterventionEffect) -> str:
     """Return the effect of a replay strategy on the return in one word."""
-    if effect.verdict == CHANGES:
+    if effect.verdict == ablation.CHANGES:
         return HELPS if effect.result.difference > 0 else HARMS
-    return NO_DIFFERENCE if effect.verdict == NO_EFFECT else INCONCLUSIVE
+    return NO_DIFFERENCE if effect.verdict == ablation.NO_EFFECT else INCONCLUSIVE
 
 
 def _make_strategy_result(
@@ -267,13 +260,15 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
     return compute_ratio_of_means(first - second, sign * second)
 
 
-def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAgreement, ...]:
+def _compare_frameworks(
+    effects: Sequence[ablation.AblationVerdict],
+) -> tuple[FrameworkAgreement, ...]:
     """Compare each pair of frameworks in a setting, whatever their variants.
 
     Variants are ignored because a framework may lack an option that is part of the other's.
     """
-    places: dict[tuple[str, ...], list[tuple[str, InterventionEffect]]] = collections.defaultdict(
-        list
+    places: dict[tuple[str, ...], list[tuple[str, ablation.InterventionEffect]]] = (
+        collections.defaultdict(list)
     )
     for item in effects:
         cell = item.cell
@@ -293,7 +288,9 @@ def _compare_frameworks(effects: Sequence[AblationVerdict]) -> tuple[FrameworkAg
     return tuple(found)
 
 
-def _compare_effects(one: InterventionEffect, other: InterventionEffect) -> PairedDifference:
+def _compare_effects(
+    one: ablation.InterventionEffect, other: ablation.InterventionEffect
+) -> PairedDifference:
     gains = []
     for effect in (one, other):
         changed, plain = (effect.changed.scores_by_seed, effect.baseline.scores_by_seed)

@@ -14,7 +14,9 @@ from parallax.analysis.stats.paired import PairedDifference, compute_paired_diff
 from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
 from parallax.analysis.stats.two_sample import compute_contrast
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.endpoints import find_score_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
 
 MIN_PAIRS = 2  # pairs
 
@@ -87,7 +89,8 @@ class PooledPair:
 
     Attributes:
         items: The verdict in each task included.
-        scales: Units of return per unit here, |margin.reference - margin.zero| of each task.
+        scales: Units of return per unit here, the scale of scores over tasks; where none is known,
+            that of the margin.
         pooled: Differences, first minus second, in these units.
         p_holm: P-value of "the mean over tasks is 0", corrected over the pairs of the algorithm
             in this study and variant.
@@ -104,7 +107,7 @@ class PooledPair:
         return dataclasses.replace(self.items[0].cell, env="")
 
 
-def pool_pairs(items: Sequence[PairVerdict]) -> tuple[PooledPair, ...]:
+def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[PooledPair, ...]:
     """Pool every pair of frameworks over the tasks of an algorithm and recipe.
 
     Tasks in which neither side varies, or one has a single seed, are left out; at least four must
@@ -112,16 +115,17 @@ def pool_pairs(items: Sequence[PairVerdict]) -> tuple[PooledPair, ...]:
 
     Args:
         items: Verdicts on pairs.
+        options: Given ranges and the endpoint.
     """
     found: dict[PooledPairKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
         cell, pair = item.cell, (item.first.framework, item.second.framework)
-        if _get_variance(item) > 0 and item.margin.reference != item.margin.zero:
+        if _get_variance(item) > 0 and _get_width(item, options) > 0:
             found[cell.study, cell.algorithm, cell.variant, cell.hps, *pair].append(item)
     whole = [(key, found[key]) for key in sorted(found) if len(found[key]) >= MIN_TASKS]
     pairs: list[PooledPair] = []
     for _, members in itertools.groupby(whole, key=lambda entry: entry[0][:3]):
-        family = [(own, *_pool_tasks(own)) for _, own in members]
+        family = [(own, *_pool_tasks(own, options)) for _, own in members]
         corrected = adjust_holm([pooled.p for _, _, pooled in family])
         pairs += [
             PooledPair(tuple(own), scales, pooled, float(p))
@@ -130,8 +134,16 @@ def pool_pairs(items: Sequence[PairVerdict]) -> tuple[PooledPair, ...]:
     return tuple(pairs)
 
 
-def _pool_tasks(items: Sequence[PairVerdict]) -> tuple[tuple[float, ...], PooledDifferences]:
-    scales = np.array([abs(item.margin.reference - item.margin.zero) for item in items])
+def _get_width(item: PairVerdict, options: VerdictOptions) -> float:
+    """Return the units of return that count as 1."""
+    scale = find_score_scale(item.cell, options)
+    return scale.width if scale else abs(item.margin.reference - item.margin.zero)
+
+
+def _pool_tasks(
+    items: Sequence[PairVerdict], options: VerdictOptions
+) -> tuple[tuple[float, ...], PooledDifferences]:
+    scales = np.array([_get_width(item, options) for item in items])
     differences = np.array([item.difference for item in items]) / scales
     variances = np.array([_get_variance(item) for item in items]) / scales**2
     freedom = compute_contrast(

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,11 @@ from parallax.analysis.verdicts.consistency import (
     judge_library_defaults,
 )
 from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_crossed_designs
-from parallax.analysis.verdicts.curves import LearningCurve, make_panels
+from parallax.analysis.verdicts.curves import (
+    LearningCurve,
+    make_curves_with_failed_runs,
+    make_panels,
+)
 from parallax.analysis.verdicts.endpoints import settle_endpoint
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
@@ -30,11 +34,14 @@ from parallax.analysis.verdicts.groups import (
     find_main_variants,
     group_runs,
     to_library_defaults_cell,
-    to_own_recipe,
 )
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
+from parallax.analysis.verdicts.overall import (
+    OverallScores,
+    compute_overall_scores,
+    select_failed_parts,
+)
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
 from parallax.analysis.verdicts.references import (
     LearningVerdict,
@@ -58,7 +65,7 @@ from parallax.analysis.verdicts.suite import (
     SuiteVerdict,
     judge_all_alike,
     judge_suites,
-    judge_suites_with_failed_runs,
+    select_suites_with_failed_runs,
 )
 
 GroupKey = tuple[StudyCell, str]  # setting and framework
@@ -88,11 +95,12 @@ class StudyVerdicts:
         suites: Pairs of frameworks over all tasks of an algorithm and recipe, library defaults
             included.
         all_alike: Whether all frameworks are equivalent, per setting and per suite.
-        intention_to_treat: Pairs in which a run failed, judged with failed runs at the bottom of
-            the task's range.
-        suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
         evaluation_noise: Noise of evaluation episodes in each setting.
         options: The settings behind the verdicts.
+        with_failed_runs: All verdicts once more with failed runs at the bottom of the task's range
+            (intention to treat); None where no run failed or no bottom is known.
+        intention_to_treat: Pairs of `with_failed_runs` in which a run failed.
+        suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
         main_variants: Main variant of each study and algorithm.
         main_cells: Settings with a group, of main variants.
         main_consistency: Pairs of main variants; all pairs if there are none.
@@ -117,10 +125,11 @@ class StudyVerdicts:
     learning: tuple[LearningVerdict, ...]
     suites: tuple[SuiteVerdict, ...]
     all_alike: tuple[AllAlikeVerdict, ...]
-    intention_to_treat: tuple[PairVerdict, ...]
-    suite_intention_to_treat: tuple[SuiteVerdict, ...]
     evaluation_noise: tuple[EvaluationNoise, ...]
     options: VerdictOptions
+    with_failed_runs: "StudyVerdicts | None" = None
+    intention_to_treat: tuple[PairVerdict, ...] = dataclasses.field(init=False)
+    suite_intention_to_treat: tuple[SuiteVerdict, ...] = dataclasses.field(init=False)
     main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
     main_cells: frozenset[StudyCell] = dataclasses.field(init=False)
     main_consistency: tuple[PairVerdict, ...] = dataclasses.field(init=False)
@@ -146,7 +155,15 @@ class StudyVerdicts:
             for items in (self.consistency, self.defaults)
         )
         rankings = tuple(item for item in self.rankings if is_ranking_of(item, main))
+        treated = self.with_failed_runs
+        judged = (*treated.consistency, *treated.defaults) if treated else ()
+        suites = treated.suites if treated else ()
         for name, value in (
+            (
+                "intention_to_treat",
+                tuple(item for item in judged if item.first.failed or item.second.failed),
+            ),
+            ("suite_intention_to_treat", select_suites_with_failed_runs(suites, self.groups)),
             ("main_variants", main),
             ("main_cells", cells),
             ("main_consistency", pairs or self.consistency),
@@ -195,7 +212,9 @@ def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     """
     options = settle_endpoint(loaded, options)
     groups = group_runs(loaded, options)
-    return _judge_groups(groups, judge_group_reproductions(groups, options), options)
+    treated = count_failed_as_bottom(groups, options)
+    has_failed = any(one.n > other.n for one, other in zip(treated, groups, strict=True))
+    return _judge_groups(groups, options, _judge_groups(treated, options) if has_failed else None)
 
 
 def judge_published_table(options: VerdictOptions, table: str = "thesis_tables") -> StudyVerdicts:
@@ -205,8 +224,7 @@ def judge_published_table(options: VerdictOptions, table: str = "thesis_tables")
         options: Settings of the verdicts.
         table: Name of a table with a mean, a spread and a number of trials in each row.
     """
-    groups = group_published_scores(table)
-    return _judge_groups(groups, judge_group_reproductions(groups, options), options)
+    return _judge_groups(group_published_scores(table), options)
 
 
 def group_published_scores(table: str) -> tuple[ScoreGroup, ...]:
@@ -230,48 +248,30 @@ def group_published_scores(table: str) -> tuple[ScoreGroup, ...]:
 
 def _judge_groups(
     groups: Sequence[ScoreGroup],
-    reproduction: tuple[ReproductionVerdict, ...],
     options: VerdictOptions,
+    with_failed_runs: StudyVerdicts | None = None,
 ) -> StudyVerdicts:
     pairs = judge_consistency(groups, options)
     finals = [group.final_group for group in groups]
     learning = judge_learning(finals, options)
-    with_defaults = (*groups, *collect_library_defaults(groups))
-    suites = judge_suites(with_defaults, options, learning)
+    suites = judge_suites((*groups, *collect_library_defaults(groups)), options, learning)
     return StudyVerdicts(
         tuple(groups),
-        reproduction,
+        judge_group_reproductions(groups, options),
         pairs,
         judge_library_defaults(groups, options),
         judge_rankings(groups, options),
         judge_omnibus(pairs, options),
-        pool_pairs(pairs),
+        pool_pairs(pairs, options),
         judge_paired_seeds(pairs),
         judge_vs_random(finals, options),
         learning,
         suites,
         judge_all_alike(pairs, suites, options, learning),
-        _judge_intention_to_treat(groups, options),
-        judge_suites_with_failed_runs(with_defaults, options, learning),
         measure_evaluation_noise(groups, options),
         options,
+        with_failed_runs,
     )
-
-
-def _judge_intention_to_treat(
-    groups: Sequence[ScoreGroup], options: VerdictOptions
-) -> tuple[PairVerdict, ...]:
-    """Judge pairs with failed runs, these at the bottom; other pairs only enter corrections."""
-    if not any(group.failed for group in groups):
-        return ()
-    # Under library defaults each framework has its own recipe: the bottom is that of all of them
-    # together.
-    defaults = count_failed_as_bottom(collect_library_defaults(groups), options)
-    pairs = (
-        *judge_consistency(count_failed_as_bottom(groups, options), options),
-        *judge_library_defaults([to_own_recipe(group) for group in defaults], options),
-    )
-    return tuple(item for item in pairs if item.first.failed or item.second.failed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -287,6 +287,7 @@ class StudyVariant:
         context: Study and variant in words, for captions.
         pairs: Pairs of frameworks under equal hyperparameters; empty if it has all algorithms.
         overall: Aggregates over tasks by hyperparameters; empty if it has all algorithms.
+        overall_with_failed_runs: The same with failed runs, by recipe; only where a run failed.
     """
 
     study: str
@@ -297,6 +298,7 @@ class StudyVariant:
     context: str
     pairs: tuple[PairVerdict, ...] = ()
     overall: tuple[OverallScores, ...] = ()
+    overall_with_failed_runs: Mapping[str, OverallScores] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -316,6 +318,8 @@ class StudyResults:
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
+        overall_with_failed_runs: Aggregates with failed runs at the bottom of the tasks' ranges, of
+            algorithms and recipes with a failed run.
         groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
@@ -324,6 +328,7 @@ class StudyResults:
             has its own recipe.
         means_with_failed_runs: Mean score of each group with a failed training, with failed runs at
             the bottom of the task's range.
+        curves_with_failed_runs: Learning curve of the same groups.
     """
 
     loaded: LoadedRuns
@@ -335,25 +340,38 @@ class StudyResults:
     method: str
     levels: tuple[LevelResults, ...] = ()
     crossed: tuple[CrossedDesign, ...] = ()
-    means_with_failed_runs: Mapping[GroupKey, float] = dataclasses.field(default_factory=dict)
+    overall_with_failed_runs: tuple[OverallScores, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
     framework_cells: Mapping[StudyCell, Mapping[str, StudyCell]] = dataclasses.field(init=False)
+    means_with_failed_runs: Mapping[GroupKey, float] = dataclasses.field(init=False)
+    curves_with_failed_runs: Mapping[GroupKey, LearningCurve] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Make the selections, once."""
         cells = sorted({cell for cell, _ in self.curves})
         keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell in cells})
         variants = {(cell.study, cell.variant) for cell in cells}
+        treated = self.verdicts.with_failed_runs
+        means = {
+            group.key: float(group.moments.mean)
+            for group in (treated.groups if treated else ())
+            if group.n > self.verdicts.group_by_key[group.key].n
+        }
         for name, value in (
+            ("means_with_failed_runs", means),
+            (
+                "curves_with_failed_runs",
+                make_curves_with_failed_runs(treated.groups if treated else ()),
+            ),
             ("groups", self.verdicts.group_by_key),
             ("parts", tuple(self._make_part(*key, cells) for key in keys)),
             (
                 "variants",
                 {key: self._make_part(key[0], "", key[1], cells) for key in sorted(variants)},
             ),
-            ("framework_cells", _list_framework_cells(self)),
+            ("framework_cells", _list_framework_cells(self.curves, means)),
         ):
             object.__setattr__(self, name, value)
 
@@ -361,11 +379,10 @@ class StudyResults:
         self, study: str, algorithm: str, variant: str, cells: Sequence[StudyCell]
     ) -> StudyVariant:
         key = (study, algorithm, variant)
-        overall = {
-            item.hps: item
-            for item in self.overall
-            if (item.study, item.algorithm, item.variant) == key
-        }
+        overall, treated = (
+            {item.hps: item for item in items if (item.study, item.algorithm, item.variant) == key}
+            for items in (self.overall, self.overall_with_failed_runs)
+        )
         return StudyVariant(
             study,
             algorithm,
@@ -384,33 +401,22 @@ class StudyResults:
                 if (item.cell.study, item.cell.algorithm, item.cell.variant) == key
             ),
             tuple(overall[hps] for hps in sort_recipes(overall)),
+            treated,
         )
 
 
-def _list_framework_cells(results: StudyResults) -> dict[StudyCell, dict[str, StudyCell]]:
+def _list_framework_cells(
+    curves: Collection[GroupKey], failed: Collection[GroupKey]
+) -> dict[StudyCell, dict[str, StudyCell]]:
     found: dict[StudyCell, dict[str, StudyCell]] = collections.defaultdict(dict)
     used = set()
-    for own, framework in (*results.curves, *results.means_with_failed_runs):
+    for own, framework in (*curves, *failed):
         for cell in {own, to_library_defaults_cell(own, framework)}:
             found[cell][framework] = own
-            if (own, framework) in results.curves:
+            if (own, framework) in curves:
                 used.add(cell)
     return {
         cell: {name: found[cell][name] for name in sorted(found[cell])} for cell in sorted(used)
-    }
-
-
-def _compute_means_with_failed_runs(verdicts: StudyVerdicts) -> dict[GroupKey, float]:
-    """Return the mean of each group with a failed training, with failed runs at the bottom.
-
-    Groups for which no bottom of the range is known are left out.
-    """
-    defaults = count_failed_as_bottom(collect_library_defaults(verdicts.groups), verdicts.options)
-    own = count_failed_as_bottom(verdicts.groups, verdicts.options)
-    return {
-        group.key: float(group.moments.mean)
-        for group in (*map(to_own_recipe, defaults), *own)
-        if group.failed and group.n > verdicts.group_by_key[group.key].n
     }
 
 
@@ -434,7 +440,11 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
         for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    aggregates = compute_overall_scores(verdicts.groups, verdicts.options)
+    treated = verdicts.with_failed_runs
+    aggregates, with_failed_runs = (
+        compute_overall_scores(groups, verdicts.options)
+        for groups in (verdicts.groups, select_failed_parts(treated.groups if treated else ()))
+    )
     bounds = _collect_return_bounds(verdicts)
     levels = judge_alignment_levels(verdicts.groups, verdicts.options)
     crossed = judge_crossed_designs(verdicts.groups, verdicts.options)
@@ -448,7 +458,7 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
         method,
         levels,
         crossed,
-        _compute_means_with_failed_runs(verdicts),
+        with_failed_runs,
     )
 
 

@@ -15,22 +15,14 @@ import numpy as np
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale
-from parallax.analysis.verdicts.failures import count_failed_as_bottom, count_failed_runs
+from parallax.analysis.verdicts.failures import count_failed_runs
 from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LearningVerdict
-from parallax.analysis.verdicts.statements import (
-    DIFFERENT,
-    DIFFERENT_IN_DISTRIBUTION,
-    DIFFERENT_IN_MEAN,
-    EQUIVALENT,
-    FISHER_SHARE,
-    INCONCLUSIVE,
-    UNEQUAL_FAILURES,
-)
 
 MIN_TASKS = 2
 EQUIVALENT_UNLEARNED = "equivalent but not shown to have learned"
@@ -114,6 +106,11 @@ class SuiteVerdict:
     failed: tuple[int, ...] = ()
     p_failures: float = math.nan
     p_failures_holm: float = math.nan
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Return the names of both frameworks."""
+        return self.first, self.second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,36 +236,20 @@ def judge_suites(
     return tuple(found if learning is None else _mark_unlearned(found, learning))
 
 
-def judge_suites_with_failed_runs(
-    groups: Sequence[ScoreGroup],
-    options: VerdictOptions,
-    learning: Sequence[LearningVerdict] | None = None,
+def select_suites_with_failed_runs(
+    items: Iterable[SuiteVerdict], groups: Iterable[ScoreGroup]
 ) -> tuple[SuiteVerdict, ...]:
-    """Judge the pairs in which a training failed, with failed runs at the bottom of the range.
-
-    This is an intention-to-treat analysis. Only here is a framework judged if all its runs failed.
-
-    Args:
-        groups: Scores per setting and framework.
-        options: Level, share that makes the margin, ranges and seed.
-        learning: Which frameworks have learned in which settings; None to assume that all have.
-    """
+    """Return the pairs in which a training failed."""
     failed = {
         (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, group.framework)
         for group in groups
         if group.failed
-        for cell in (group.cell,)
+        for cell in (group.cell, to_library_defaults_cell(group.cell, group.framework))
     }
-    if not failed:
-        return ()
     return tuple(
         item
-        for item in judge_suites(count_failed_as_bottom(groups, options), options, learning)
-        if any(
-            (*item.key, task, name) in failed
-            for task in item.tasks
-            for name in (item.first, item.second)
-        )
+        for item in items
+        if failed & {(*item.key, task, name) for task in item.tasks for name in item.pair}
     )
 
 
@@ -283,7 +264,7 @@ def _mark_unlearned(
             for task in item.tasks
             if not {(*item.key, task, item.first), (*item.key, task, item.second)} <= learned
         )
-        is_claim = item.statement == EQUIVALENT and unlearned
+        is_claim = item.statement == statements.EQUIVALENT and unlearned
         statement = EQUIVALENT_UNLEARNED if is_claim else item.statement
         yield dataclasses.replace(item, unlearned=unlearned, statement=statement)
 
@@ -320,17 +301,22 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
         rng = np.random.default_rng(options.seed)
         p_permutation = pooling.compute_stratified_permutation_p(*both, rng)
         p_mean = pooling.compute_stratified_mean_p(*both, ends)
-        verdict = INCONCLUSIVE
+        verdict = statements.INCONCLUSIVE
         if p_equivalence_holm[i] < options.alpha:
-            verdict = EQUIVALENT
+            verdict = statements.EQUIVALENT
         elif max(p_holm[i], p_permutation) < options.alpha:
-            verdict = DIFFERENT
+            verdict = statements.DIFFERENT
         statement = verdict
-        if verdict == DIFFERENT:
+        if verdict == statements.DIFFERENT:
             in_mean = p_mean < options.alpha
-            statement = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
-        elif verdict == INCONCLUSIVE and p_failures_holm[i] < FISHER_SHARE * options.alpha:
-            statement = UNEQUAL_FAILURES
+            statement = (
+                statements.DIFFERENT_IN_MEAN if in_mean else statements.DIFFERENT_IN_DISTRIBUTION
+            )
+        elif (
+            verdict == statements.INCONCLUSIVE
+            and p_failures_holm[i] < statements.FISHER_SHARE * options.alpha
+        ):
+            statement = statements.UNEQUAL_FAILURES
         low, high = two_sample.compute_contrast_bounds(item)
         found.append(
             SuiteVerdict(
@@ -397,13 +383,13 @@ def judge_all_alike(
         names = tuple(sorted({name for one, two, _ in members for name in (one, two)}))
         values = [p for _, _, p in members]
         p = math.nan if any(map(math.isnan, values)) else max(values)
-        word = EQUIVALENT if p < options.alpha else INCONCLUSIVE
+        word = statements.EQUIVALENT if p < options.alpha else statements.INCONCLUSIVE
         needed = {
             (*key[:4], task, name)
             for task in ((key[4],) if key[4] else tasks[key[:4]])
             for name in names
         }
-        if word == EQUIVALENT and learning is not None and not needed <= learned:
+        if word == statements.EQUIVALENT and learning is not None and not needed <= learned:
             word = EQUIVALENT_UNLEARNED
         verdicts.append(AllAlikeVerdict(*key, names, p, word))
     return tuple(verdicts)

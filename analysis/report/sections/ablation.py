@@ -17,16 +17,7 @@ from parallax.analysis.labels import (
     get_label,
     make_anchor,
 )
-from parallax.analysis.report.document import (
-    Code,
-    Grid,
-    Inline,
-    Link,
-    Listing,
-    ReportSection,
-    Words,
-    join_words,
-)
+from parallax.analysis.report import document
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
 from parallax.analysis.report.tables import (
     TableRow,
@@ -342,7 +333,7 @@ def _format_short_explanation(
 
 def list_explanations(
     found: Sequence[AblationReport], page: str = "", *, is_short: bool = False
-) -> Listing | None:
+) -> document.Listing | None:
     """Return the changes of `find_explanations` as a list; None if there are none.
 
     Args:
@@ -351,7 +342,7 @@ def list_explanations(
         is_short: Leave sizes of effects and p-values out.
     """
     items = tuple(
-        join_words(
+        document.join_words(
             [
                 f"{words} ",
                 _join_names(change),
@@ -361,53 +352,59 @@ def list_explanations(
         )
         for words, change in find_explanations(found, is_short=is_short)
     )
-    link = Link("how, with which runs, and what had no effect", f"{page}#{ABLATION_ANCHOR}")
-    return Listing(items, (f"{EXPLANATIONS_HEADING} (", link, ")")) if items else None
+    link = document.Link(
+        "how, with which runs, and what had no effect", f"{page}#{ABLATION_ANCHOR}"
+    )
+    return document.Listing(items, (f"{EXPLANATIONS_HEADING} (", link, ")")) if items else None
 
 
-def _join_names(change: AblationRow) -> tuple[Inline, ...]:
+def _join_names(change: AblationRow) -> tuple[document.Inline, ...]:
     """Return the names of changes, such as `a`, `b` and `c` together."""
-    *others, last = ((Code(name),) for name, _ in change.parts)
+    *others, last = ((document.Code(name),) for name, _ in change.parts)
     if not others:
         return last
-    return (*join_words(others, ", "), " and ", *last, " together")
+    return (*document.join_words(others, ", "), " and ", *last, " together")
 
 
-def _describe_changes(parts: Sequence[tuple[str, str]]) -> list[Words]:
+def _describe_changes(parts: Sequence[tuple[str, str]]) -> list[document.Words]:
     """Return the descriptions of one or two changes; more are left to the section."""
     if len(parts) > 2:
         return []
     described = [(name, does) for name, does in parts if does]
     lead = len(parts) > 1
-    return [(" ", Code(name), f": {does}") if lead else f" {does}" for name, does in described]
+    return [
+        (" ", document.Code(name), f": {does}") if lead else f" {does}" for name, does in described
+    ]
 
 
-def make_ablation_section(found: Sequence[AblationReport]) -> ReportSection:
+def make_ablation_section(found: Sequence[AblationReport]) -> document.ReportSection:
     """Return the section on the effects of all changes, setting by setting."""
     sections = tuple(
-        ReportSection(
+        document.ReportSection(
             one.where,
             (
                 "" if one.in_study else "The study has no runs in this setting.",
                 one.base,
-                Listing(tuple((Code(name), f": {does}") for name, does in one.texts if does)),
-                Grid(
+                document.Listing(
+                    tuple((document.Code(name), f": {does}") for name, does in one.texts if does)
+                ),
+                document.Grid(
                     one.heads,
                     tuple((_format_row_names(row), *_list_row_values(row)) for row in one.changes),
                 ),
                 one.figure_spec,
                 (
                     "From ",
-                    Code(one.source),
+                    document.Code(one.source),
                     ", which ",
-                    Code("parallax study ablation"),
+                    document.Code("parallax study ablation"),
                     " reads too.",
                 ),
             ),
         )
         for one in found
     )
-    return ReportSection(ABLATION_HEADING, (ABLATION_TERMS, *sections), ABLATION_ANCHOR)
+    return document.ReportSection(ABLATION_HEADING, (ABLATION_TERMS, *sections), ABLATION_ANCHOR)
 
 
 def _list_row_values(change: AblationRow) -> tuple[str, ...]:
@@ -415,8 +412,8 @@ def _list_row_values(change: AblationRow) -> tuple[str, ...]:
     return (change.effect, *change.shares, *change.p, change.verdict, change.runs)
 
 
-def _format_row_names(change: AblationRow) -> tuple[Inline, ...]:
-    names = join_words([(Code(name),) for name, _ in change.parts], ", ")
+def _format_row_names(change: AblationRow) -> tuple[document.Inline, ...]:
+    names = document.join_words([(document.Code(name),) for name, _ in change.parts], ", ")
     if len(change.parts) == 1:
         return names
     total = f" (their single effects add up to {change.sum_of_parts})"

@@ -82,12 +82,14 @@ class SettingComparison:
         cell: The setting.
         scores: One per framework, by name.
         largest_difference: None if fewer than two frameworks have a run that is used.
+        largest_with_failed: The same with failed runs at the bottom; None if none failed.
         endpoint: Endpoint of the scores.
     """
 
     cell: StudyCell
     scores: tuple[FrameworkScore, ...]
     largest_difference: LargestDifference | None
+    largest_with_failed: LargestDifference | None
     endpoint: Endpoint
 
 
@@ -177,8 +179,11 @@ def compare_frameworks(
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
     cells = group_by_cell(group_runs(loaded, options))
+    flat = [group for groups in cells.values() for group in groups]
+    treated = {group.key: group for group in count_failed_as_bottom(flat, options)}
     return tuple(
-        _compare_cell(cell, groups, options, method, rng) for cell, groups in cells.items()
+        _compare_cell(cell, groups, [treated[group.key] for group in groups], options, method, rng)
+        for cell, groups in cells.items()
     )
 
 
@@ -204,6 +209,7 @@ def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifferen
 def _compare_cell(
     cell: StudyCell,
     groups: Sequence[ScoreGroup],
+    with_failed_runs: Sequence[ScoreGroup],
     options: VerdictOptions,
     method: str,
     rng: np.random.Generator,
@@ -211,7 +217,7 @@ def _compare_cell(
     found = {group.framework: group.scores for group in groups if group.scores is not None}
     treated = {
         group.framework: group.scores
-        for group in count_failed_as_bottom(groups, options)
+        for group in with_failed_runs
         if group.failed and group.scores is not None and group.n
     }
     scores = []
@@ -225,7 +231,9 @@ def _compare_cell(
         final = float(np.mean([run.final_score for run in group.runs])) if group.runs else math.nan
         scores.append(FrameworkScore(group, mean, lower, final))
     endpoint = options.chosen_endpoint
-    return SettingComparison(cell, tuple(scores), find_largest_difference(found), endpoint)
+    with_failed = find_largest_difference(found | treated) if treated else None
+    largest = find_largest_difference(found)
+    return SettingComparison(cell, tuple(scores), largest, with_failed, endpoint)
 
 
 # These may differ between runs that are compared.
@@ -373,7 +381,7 @@ def make_comparison_document(
         (
             _format_setting(row.cell, cells, notes),
             *("\n".join(format_score_lines(row, name)) for name in names),
-            "\n".join(format_furthest_lines(row.largest_difference)),
+            "\n".join(format_furthest_lines(row)),
         )
         for row in comparisons
     )
@@ -430,16 +438,17 @@ def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
     return lines
 
 
-def format_furthest_lines(furthest: LargestDifference | None) -> list[str]:
-    """Difference, interval and names of the pair."""
-    if furthest is None:
-        return [MISSING]
-    gap = furthest.difference
-    return [
-        format_number(gap.mean),
-        format_interval_bounds(gap),
-        f"({get_label(furthest.higher)} - {get_label(furthest.lower)})",
-    ]
+def format_furthest_lines(row: SettingComparison) -> list[str]:
+    """Difference, interval and names of the pair, and the same with failed runs."""
+    lines = [MISSING] if row.largest_difference is None else []
+    for lead, found in (("", row.largest_difference), ("with failed: ", row.largest_with_failed)):
+        if found is not None:
+            lines += [
+                f"{lead}{format_number(found.difference.mean)}",
+                format_interval_bounds(found.difference),
+                f"({get_label(found.higher)} - {get_label(found.lower)})",
+            ]
+    return lines
 
 
 def _format_size(score: FrameworkScore) -> str:

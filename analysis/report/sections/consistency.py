@@ -22,44 +22,14 @@ from parallax.analysis.labels import (
     group_by_variant,
     split_main_variants,
 )
-from parallax.analysis.report.document import (
-    Block,
-    Grid,
-    LinkedSentence,
-    Listing,
-    QuestionAnswer,
-    ReportSection,
-    Words,
-)
+from parallax.analysis.report import document, tables
 from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
-from parallax.analysis.report.tables import (
-    Column,
-    Table,
-    format_bare_p_value,
-    format_sizes,
-    make_csv_column,
-    make_interval_columns,
-    make_number_column,
-    make_p_value_column,
-    make_pair_columns,
-    make_setting_columns,
-    make_size_columns,
-    make_text_column,
-    make_verdict_column,
-)
+from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialVerdict
-from parallax.analysis.verdicts.statements import (
-    CONDITIONAL_PREFIX,
-    DIFFERENT_IN_DISTRIBUTION,
-    DIFFERENT_IN_MEAN,
-    EQUIVALENT_UNLESS,
-    UNEQUAL_FAILURES,
-    format_tolerated_failures,
-)
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _FAMILY_PHRASES = {
@@ -68,29 +38,30 @@ _FAMILY_PHRASES = {
     "all": "all pairs",
 }
 _VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
-_FINDING_ORDER = (DIFFERENT, UNEQUAL_FAILURES, EQUIVALENT, CONDITIONAL_PREFIX)
+_FINDING_ORDER = (DIFFERENT, statements.UNEQUAL_FAILURES, EQUIVALENT, statements.CONDITIONAL_PREFIX)
 
 
-def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
+def answer_consistency(verdicts: StudyVerdicts) -> document.QuestionAnswer:
     """Answer whether frameworks score the same under equal settings."""
     items = verdicts.consistency
     question = "Do frameworks score the same under the same hyperparameters?"
     if not items:
         text = "No two frameworks have a run used in the same setting."
-        return QuestionAnswer(question, LinkedSentence(text), _describe_defaults(verdicts))
+        return document.QuestionAnswer(
+            question, document.LinkedSentence(text), _describe_defaults(verdicts)
+        )
     cells = [item.cell for item in items]
     shown = set(verdicts.main_consistency)
     items, aside = verdicts.main_consistency, [item for item in items if item not in shown]
     parts = []
     for _, own in group_by_variant(items, cells, lambda item: item.cell):
         text = f"{get_label(own[0].cell.algorithm)}: {_describe_study_part(own, verdicts)}"
-        parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
+        parts.append(document.LinkedSentence(text, _link_pairs(own), "t-consistency"))
     for words, own in group_by_variant(aside, cells, lambda item: item.cell):
         text = f"Apart from these, {words}: {_describe_study_part(own, verdicts)}"
-        parts.append(LinkedSentence(text, _link_pairs(own), "t-consistency"))
+        parts.append(document.LinkedSentence(text, _link_pairs(own), "t-consistency"))
     parts += _describe_defaults(verdicts)
     parts += _link_suites(verdicts)
-    parts += link_intention_to_treat(verdicts)
     clear = sorted(
         (
             item
@@ -108,13 +79,13 @@ def answer_consistency(verdicts: StudyVerdicts) -> QuestionAnswer:
         else _describe_outlier_framework(name, group, cells)
         for name, group in group_by_outlier_framework(clear)
     ]
-    headline = LinkedSentence(
+    headline = document.LinkedSentence(
         _format_headline(items, verdicts), _link_pairs(items), "t-consistency"
     )
-    return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
+    return document.QuestionAnswer(question, headline, tuple(parts), tuple(findings))
 
 
-def _describe_defaults(verdicts: StudyVerdicts) -> tuple[LinkedSentence, ...]:
+def _describe_defaults(verdicts: StudyVerdicts) -> tuple[document.LinkedSentence, ...]:
     """Return a sentence for each algorithm and variant that ran under library defaults."""
     _, begun = split_main_variants(verdicts.defaults, verdicts.main_cells, lambda item: item.cell)
     found = []
@@ -124,15 +95,15 @@ def _describe_defaults(verdicts: StudyVerdicts) -> tuple[LinkedSentence, ...]:
         text += _describe_failures(own, verdicts.options.alpha) + _describe_learned_count(
             own, verdicts
         )
-        found.append(LinkedSentence(text, _link_pairs(own), "t-defaults"))
+        found.append(document.LinkedSentence(text, _link_pairs(own), "t-defaults"))
     return tuple(found)
 
 
-def _link_suites(verdicts: StudyVerdicts) -> list[LinkedSentence]:
+def _link_suites(verdicts: StudyVerdicts) -> list[document.LinkedSentence]:
     """Return the sentences on all tasks of an algorithm together, with their runs."""
     keys = dict.fromkeys(item.key for item in verdicts.suites)
     return [
-        LinkedSentence(
+        document.LinkedSentence(
             text,
             tuple(
                 group
@@ -169,16 +140,20 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
 def name_statement(item: PairVerdict) -> str:
     """Return what is shown of a pair in words that do not contradict the counts of verdicts."""
     text = item.statement.text
-    if item.verdict == INCONCLUSIVE and text == DIFFERENT_IN_DISTRIBUTION:
-        return UNEQUAL_FAILURES
+    if item.verdict == INCONCLUSIVE and text == statements.DIFFERENT_IN_DISTRIBUTION:
+        return statements.UNEQUAL_FAILURES
     return text or "too few seeds"
 
 
 def _name_finding(item: PairVerdict) -> str:
     """Return the kind of a finding: one of `_FINDING_ORDER`, or `inconclusive` for none."""
     if item.statement.is_conditional:
-        return CONDITIONAL_PREFIX
-    return UNEQUAL_FAILURES if name_statement(item) == UNEQUAL_FAILURES else item.verdict
+        return statements.CONDITIONAL_PREFIX
+    return (
+        statements.UNEQUAL_FAILURES
+        if name_statement(item) == statements.UNEQUAL_FAILURES
+        else item.verdict
+    )
 
 
 def describe_statements(items: Sequence[PairVerdict]) -> str:
@@ -200,12 +175,15 @@ def describe_statements(items: Sequence[PairVerdict]) -> str:
 
 def _describe_tolerated_failures(items: Sequence[PairVerdict]) -> str:
     """Describe the pairs that are equivalent unless runs fail, with the range of their rates."""
-    rates = format_tolerated_failures(item.statement for item in items)
-    return EQUIVALENT_UNLESS.format(rate=rates)
+    rates = statements.format_tolerated_failures(item.statement for item in items)
+    return statements.EQUIVALENT_UNLESS.format(rate=rates)
 
 
 def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """Return a sentence for each pair in which runs failed, beside that of complete runs alone."""
+    """Return a line for each pair in which runs failed, with the result of complete runs alone.
+
+    `describe_bottom_score` says for all of them how failed runs count.
+    """
     complete = {
         (item.cell, item.first.framework, item.second.framework): item
         for item in (*verdicts.consistency, *verdicts.defaults)
@@ -221,15 +199,27 @@ def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
         )
         alone = complete.get((item.cell, *names))
         found.append(
-            f"{format_setting(item.cell, cells)}, {' and '.join(map(get_label, names))}, with "
-            f"failed runs ({failed}) at the bottom of {_name_range(item)}: {_format_result(item)}. "
-            f"Complete runs alone: {_format_result(alone) if alone else 'one has none'}."
+            f"{format_setting(item.cell, cells)}, {' and '.join(map(get_label, names))} ({failed} "
+            f"failed): {_format_result(item)}. Complete runs alone: "
+            f"{_format_result(alone) if alone else 'one has none'}."
         )
     return tuple(found)
 
 
-def _name_range(item: PairVerdict) -> str:
-    return "the task's range" if item.range.known else "the setting's scores"
+def describe_bottom_score(verdicts: StudyVerdicts) -> str:
+    """Return how failed runs count, without the end of the sentence; empty if none failed."""
+    treated = verdicts.with_failed_runs
+    if treated is None:
+        return ""
+    counts: collections.Counter[str] = collections.Counter()
+    for group in verdicts.groups:
+        counts[group.framework] += group.failed
+    text = ", ".join(
+        f"{get_label(name)} {count}" for name, count in sorted(counts.items()) if count
+    )
+    known = all(item.range.known for item in verdicts.intention_to_treat)
+    lowest = "" if known else ", or as the lowest score of the algorithm where no range is known"
+    return f"With failed trainings ({text}) at the bottom of the task's range{lowest}"
 
 
 def _format_result(item: PairVerdict) -> str:
@@ -238,15 +228,6 @@ def _format_result(item: PairVerdict) -> str:
         f"{name_statement(item)}, difference {format_number(item.difference)}"
         f"{'' if math.isnan(item.low) else f' {interval}'}, n = {item.first.n} and {item.second.n}"
     )
-
-
-def link_intention_to_treat(verdicts: StudyVerdicts) -> list[LinkedSentence]:
-    """Return the sentences of `describe_intention_to_treat` with their runs."""
-    texts = describe_intention_to_treat(verdicts)
-    return [
-        LinkedSentence(text, _link_pairs([item]), "t-intention-to-treat")
-        for text, item in zip(texts, verdicts.intention_to_treat, strict=True)
-    ]
 
 
 def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
@@ -370,7 +351,7 @@ def _link_pairs(items: Sequence[PairVerdict]) -> tuple[ScoreGroup, ...]:
 
 def _describe_finding(
     item: PairVerdict, cells: Sequence[StudyCell], verdicts: StudyVerdicts
-) -> LinkedSentence:
+) -> document.LinkedSentence:
     high, low = sorted((item.first, item.second), key=lambda g: -float(g.moments.mean))
     text = (
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
@@ -387,16 +368,16 @@ def _describe_finding(
             f"{format_number(item.range.low)} and "
             f"{format_number(item.range.high)} ({item.range.source})."
         )
-    return LinkedSentence(text, (high, low), "t-consistency")
+    return document.LinkedSentence(text, (high, low), "t-consistency")
 
 
 def _format_evidence(item: PairVerdict) -> str:
     """Return the decisive number: a p-value, or how many unobserved failures are possible."""
     kind = _name_finding(item)
-    if kind == CONDITIONAL_PREFIX:
+    if kind == statements.CONDITIONAL_PREFIX:
         limit = item.statement.failure_limit
         return f"none of the runs failed, which leaves rates up to {limit:.0%} possible"
-    if kind == UNEQUAL_FAILURES:
+    if kind == statements.UNEQUAL_FAILURES:
         counts = " and ".join(item.failures.counts)
         return f"failed runs {counts}, corrected {format_p_value(item.failures.p_holm)}"
     p = item.p_holm if kind == DIFFERENT else item.p_equivalence_holm
@@ -445,7 +426,7 @@ def _list_sides(item: PairVerdict) -> list[tuple[ScoreGroup, bool]]:
 
 def _describe_outlier_framework(
     name: str, items: Sequence[PairVerdict], cells: Sequence[StudyCell]
-) -> LinkedSentence:
+) -> document.LinkedSentence:
     """Several pairs in one sentence."""
     cell = items[0].cell
     several = len({item.cell.hps for item in items}) > 1
@@ -458,7 +439,7 @@ def _describe_outlier_framework(
     )
     under = ", ".join(sorted({item.cell.hps for item in items}))
     count, kind = format_count(len(items), "pair"), _name_finding(items[0])
-    if kind == CONDITIONAL_PREFIX:
+    if kind == statements.CONDITIONAL_PREFIX:
         end = f"none of their runs failed; {apart} apart"
         text = f"{place}: {count} are {_describe_tolerated_failures(items)}"
     elif not name:
@@ -476,11 +457,11 @@ def _describe_outlier_framework(
             f"{place}: {get_label(name)} scores {'higher' if above else 'lower'} than "
             f"{' and '.join(map(get_label, others))}, by {apart} in {count}"
         )
-        in_mean = sum(item.statement.text == DIFFERENT_IN_MEAN for item in items)
+        in_mean = sum(item.statement.text == statements.DIFFERENT_IN_MEAN for item in items)
         text += f", {in_mean} of them different in mean"
     text += f"{f', under {under}' if several else ''}; {end}."
     groups = [group for item in items for group in (item.first, item.second)]
-    return LinkedSentence(text, tuple(groups), "t-consistency", f"{name} {kind}".strip())
+    return document.LinkedSentence(text, tuple(groups), "t-consistency", f"{name} {kind}".strip())
 
 
 def _format_score(group: ScoreGroup) -> str:
@@ -488,106 +469,110 @@ def _format_score(group: ScoreGroup) -> str:
     return f"{get_label(group.framework)} ({mean}, n = {group.n})"
 
 
-def make_consistency_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+def make_consistency_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
     """Return a table with a row for each pair of frameworks in a setting."""
     return _make_pairs_table("t-consistency", "Every pair of frameworks", verdicts.consistency)
 
 
-def make_defaults_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+def make_defaults_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
     """Return a table with a row for each pair of frameworks under library defaults."""
     title = "Every pair of frameworks under library defaults"
     return _make_pairs_table("t-defaults", title, verdicts.defaults)
 
 
-def make_intention_to_treat_table(verdicts: StudyVerdicts) -> Table[PairVerdict]:
+def make_intention_to_treat_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
     """Return a table with a row for each pair with a failed run, which counts at the bottom."""
     title = "Pairs with failed runs, which count at the bottom of the task's range"
     return _make_pairs_table("t-intention-to-treat", title, verdicts.intention_to_treat)
 
 
-def _make_pairs_table(name: str, title: str, items: Sequence[PairVerdict]) -> Table[PairVerdict]:
-    columns: tuple[Column[PairVerdict], ...] = (
-        *make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
-        *make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
-        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        make_text_column("statement", "statement", lambda i: i.statement.text),
-        make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
-        make_csv_column("code_differences", _format_code_differences),
-        make_csv_column("p_mean", lambda i: i.statement.p_mean),
-        make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
-        make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
-        make_csv_column("first_diverged", lambda i: i.first.failed),
-        make_csv_column("second_diverged", lambda i: i.second.failed),
-        make_csv_column("p_log_rank", lambda i: i.p_log_rank),
-        make_csv_column("detectable", lambda i: i.detectable),
-        *make_size_columns("first", lambda i: i.first),
-        *make_size_columns("second", lambda i: i.second),
-        make_number_column("difference", "difference", lambda i: i.difference),
-        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
-        make_csv_column("p_welch", lambda i: i.p_welch),
-        make_csv_column("p_permutation", lambda i: i.p_permutation),
-        make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
-        make_csv_column("p_tost", lambda i: i.p_tost),
-        make_csv_column("p_unobserved_failures", lambda i: i.p_unobserved_failures),
-        make_csv_column("p_equivalence", lambda i: i.p_equivalence),
-        make_p_value_column("p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm),
-        make_number_column("margin", "margin", lambda i: i.margin.size),
-        make_csv_column("margin_from", lambda i: i.margin.zero),
-        make_csv_column("margin_to", lambda i: i.margin.reference),
-        make_csv_column("margin_of", lambda i: i.margin.source),
-        make_csv_column("range_low", lambda i: i.range.low),
-        make_csv_column("range_high", lambda i: i.range.high),
-        make_csv_column("range_of", lambda i: i.range.source),
-        Column(
+def _make_pairs_table(
+    name: str, title: str, items: Sequence[PairVerdict]
+) -> tables.Table[PairVerdict]:
+    columns: tuple[tables.Column[PairVerdict], ...] = (
+        *tables.make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
+        *tables.make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
+        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        tables.make_text_column("statement", "statement", lambda i: i.statement.text),
+        tables.make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
+        tables.make_csv_column("code_differences", _format_code_differences),
+        tables.make_csv_column("p_mean", lambda i: i.statement.p_mean),
+        tables.make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
+        tables.make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
+        tables.make_csv_column("first_diverged", lambda i: i.first.failed),
+        tables.make_csv_column("second_diverged", lambda i: i.second.failed),
+        tables.make_csv_column("p_log_rank", lambda i: i.p_log_rank),
+        tables.make_csv_column("detectable", lambda i: i.detectable),
+        *tables.make_size_columns("first", lambda i: i.first),
+        *tables.make_size_columns("second", lambda i: i.second),
+        tables.make_number_column("difference", "difference", lambda i: i.difference),
+        *tables.make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        tables.make_csv_column("p_welch", lambda i: i.p_welch),
+        tables.make_csv_column("p_permutation", lambda i: i.p_permutation),
+        tables.make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
+        tables.make_csv_column("p_tost", lambda i: i.p_tost),
+        tables.make_csv_column("p_unobserved_failures", lambda i: i.p_unobserved_failures),
+        tables.make_csv_column("p_equivalence", lambda i: i.p_equivalence),
+        tables.make_p_value_column(
+            "p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm
+        ),
+        tables.make_number_column("margin", "margin", lambda i: i.margin.size),
+        tables.make_csv_column("margin_from", lambda i: i.margin.zero),
+        tables.make_csv_column("margin_to", lambda i: i.margin.reference),
+        tables.make_csv_column("margin_of", lambda i: i.margin.source),
+        tables.make_csv_column("range_low", lambda i: i.range.low),
+        tables.make_csv_column("range_high", lambda i: i.range.high),
+        tables.make_csv_column("range_of", lambda i: i.range.source),
+        tables.Column(
             "",
             "failed",
             lambda i: i.failures,
             lambda failures: " ".join(failures.counts),
             lambda failures: failures.difference,
         ),
-        make_csv_column("failed_below", lambda i: i.failures.threshold),
-        make_csv_column("first_failed", lambda i: (i.failures.failed or ("", ""))[0]),
-        make_csv_column("second_failed", lambda i: (i.failures.failed or ("", ""))[1]),
-        make_csv_column("p_failed", lambda i: i.failures.p),
-        make_csv_column("p_failed_holm", lambda i: i.failures.p_holm),
+        tables.make_csv_column("failed_below", lambda i: i.failures.threshold),
+        tables.make_csv_column("first_failed", lambda i: (i.failures.failed or ("", ""))[0]),
+        tables.make_csv_column("second_failed", lambda i: (i.failures.failed or ("", ""))[1]),
+        tables.make_csv_column("p_failed", lambda i: i.failures.p),
+        tables.make_csv_column("p_failed_holm", lambda i: i.failures.p_holm),
         *_make_estimate_columns(
             "failed_difference", lambda i: (i.failures.difference, i.failures.low, i.failures.high)
         ),
-        make_csv_column("family", lambda i: i.family),
-        make_csv_column("family_size", lambda i: i.family_size),
-        make_number_column(
+        tables.make_csv_column("family", lambda i: i.family),
+        tables.make_csv_column("family_size", lambda i: i.family_size),
+        tables.make_number_column(
             "seeds_needed", "seeds needed", lambda i: i.seeds_needed, format_seeds_needed
         ),
         *_make_estimate_columns("hedges_g", lambda i: i.hedges_g),
-        make_number_column("", "P(first better)", lambda i: i.improvement[0]),
+        tables.make_number_column("", "P(first better)", lambda i: i.improvement[0]),
         *_make_estimate_columns("improvement", lambda i: i.improvement),
-        make_csv_column("is_rounding_sensitive", lambda i: i.is_rounding_sensitive),
-        Column(
+        tables.make_csv_column("is_rounding_sensitive", lambda i: i.is_rounding_sensitive),
+        tables.Column(
             "",
             "n",
             lambda i: (i.first, i.second),
-            lambda groups: " ".join(map(format_sizes, groups)),
+            lambda groups: " ".join(map(tables.format_sizes, groups)),
             lambda groups: min(group.n for group in groups),
         ),
-        make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
+        tables.make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
     )
-    return Table(name, title, columns, tuple(items), lambda i: (i.first, i.second))
+    return tables.Table(name, title, columns, tuple(items), lambda i: (i.first, i.second))
 
 
 def _make_estimate_columns(
     key: str, get_values: Callable[[PairVerdict], tuple[float, float, float]]
-) -> list[Column[PairVerdict]]:
+) -> list[tables.Column[PairVerdict]]:
     """Return an estimate and both ends of its interval, for CSV files."""
     return [
-        make_csv_column(key, lambda i: get_values(i)[0]),
-        make_csv_column(f"{key}_low", lambda i: get_values(i)[1]),
-        make_csv_column(f"{key}_high", lambda i: get_values(i)[2]),
+        tables.make_csv_column(key, lambda i: get_values(i)[0]),
+        tables.make_csv_column(f"{key}_low", lambda i: get_values(i)[1]),
+        tables.make_csv_column(f"{key}_high", lambda i: get_values(i)[2]),
     ]
 
 
 def make_setting_sections(
     verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
-) -> tuple[ReportSection, ...]:
+) -> tuple[document.ReportSection, ...]:
     """Return a section for each algorithm, task and recipe that two frameworks or more were run in.
 
     Args:
@@ -610,8 +595,10 @@ def make_setting_sections(
             for text, item in zip(treated, verdicts.intention_to_treat, strict=True)
             if item.cell == cell
         ]
-        blocks += (Listing(tuple(failed), "Failed runs:"),) if failed else ()
-        sections.append(ReportSection(heading, (*blocks, _make_pairs_grid(own))))
+        blocks += (
+            (document.Listing(tuple(failed), describe_bottom_score(verdicts)),) if failed else ()
+        )
+        sections.append(document.ReportSection(heading, (*blocks, _make_pairs_grid(own))))
     return tuple(sections)
 
 
@@ -637,7 +624,9 @@ def format_setting_with_recipe(
     )
 
 
-def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) -> Grid | str:
+def make_setting_summary(
+    verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
+) -> document.Grid | str:
     """Return a table of settings: frameworks that have learned, pairs by verdict."""
     if not pairs:
         return ""
@@ -657,7 +646,7 @@ def make_setting_summary(verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]) 
         margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
         rows.append((*named, learned, margin, str(len(own)), *counts))
     heads = ("algorithm", "task", "hyperparameters", "n", "learned", "margin", "pairs")
-    return Grid((*heads, *_VERDICT_ORDER), tuple(rows))
+    return document.Grid((*heads, *_VERDICT_ORDER), tuple(rows))
 
 
 def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
@@ -668,10 +657,10 @@ def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
 def _describe_setting(
     pairs: Sequence[PairVerdict],
     groups: Sequence[ScoreGroup],
-    blocks_on_learning: Sequence[Block],
+    blocks_on_learning: Sequence[document.Block],
     options: VerdictOptions,
-) -> tuple[Block, ...]:
-    blocks: list[Block] = [_describe_run_counts(groups), *blocks_on_learning]
+) -> tuple[document.Block, ...]:
+    blocks: list[document.Block] = [_describe_run_counts(groups), *blocks_on_learning]
     for verdict, lead in (
         (DIFFERENT, "Different"),
         (EQUIVALENT, f"Equivalent within {options.margin_share:.0%}"),
@@ -680,7 +669,7 @@ def _describe_setting(
         own.sort(key=lambda item: -abs(item.difference))
         head = f"{lead}: {len(own) or 'none'} of {format_count(len(pairs), 'pair')}"
         head += f" (n = {format_size_range(pairs)})" * (not own)
-        blocks.append(Listing(tuple(f"{describe_pair(item)}." for item in own), head))
+        blocks.append(document.Listing(tuple(f"{describe_pair(item)}." for item in own), head))
     inconclusive = [item for item in pairs if item.verdict == INCONCLUSIVE]
     blocks += [
         _describe_inconclusive(inconclusive, len(pairs), options),
@@ -711,7 +700,7 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
     )
 
 
-def _describe_run_counts(groups: Sequence[ScoreGroup]) -> Words:
+def _describe_run_counts(groups: Sequence[ScoreGroup]) -> document.Words:
     sizes = {group.framework: (group.requested, group.completed, group.n) for group in groups}
     found = [*sizes.values()]
     usual = max(sorted(set(found), reverse=True), key=found.count)
@@ -743,7 +732,7 @@ def describe_pair(item: PairVerdict) -> str:
     return f"{text}, corrected {format_p_value(item.p_holm)}"
 
 
-def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
+def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> document.Grid:
     """Return a table of all pairs, folded."""
     rows = tuple(
         (
@@ -751,7 +740,7 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
             format_number(item.difference),
             f"[{format_number(item.low)}, {format_number(item.high)}]",
             f"{item.first.n} and {item.second.n}",
-            format_bare_p_value(item.p_holm),
+            tables.format_bare_p_value(item.p_holm),
             name_statement(item) + (", same algorithm" if item.is_same_algorithm else ""),
             format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
             _format_code_differences(item) or "none",
@@ -762,7 +751,7 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> Grid:
         *("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed"),
         "differences in code, by the interventions that remove them",
     )
-    return Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
+    return document.Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
 
 
 def _format_code_differences(item: PairVerdict) -> str:
@@ -799,20 +788,20 @@ def format_size_range(items: Sequence[PairVerdict]) -> str:
     return format_range(group.n for item in items for group in (item.first, item.second))
 
 
-def make_sequential_table(items: Sequence[SequentialVerdict]) -> Table[SequentialVerdict]:
+def make_sequential_table(items: Sequence[SequentialVerdict]) -> tables.Table[SequentialVerdict]:
     """Return a table with a row for each pair of frameworks, after the checks so far."""
-    columns: tuple[Column[SequentialVerdict], ...] = (
-        *make_setting_columns(lambda i: i.first.cell, [item.first.cell for item in items]),
-        *make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
-        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        *make_size_columns("first", lambda i: i.first),
-        *make_size_columns("second", lambda i: i.second),
-        make_csv_column("checks", lambda i: " ".join(map(str, i.check_sizes))),
-        make_csv_column("next_check", lambda i: i.next_check_size or ""),
-        make_csv_column("p_holm", lambda i: i.p),
-        make_csv_column("p_permutation", lambda i: i.p_permutation),
-        make_csv_column("p_equivalence_holm", lambda i: i.p_equivalence),
-        make_csv_column("family", lambda i: i.family),
+    columns: tuple[tables.Column[SequentialVerdict], ...] = (
+        *tables.make_setting_columns(lambda i: i.first.cell, [item.first.cell for item in items]),
+        *tables.make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
+        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *tables.make_size_columns("first", lambda i: i.first),
+        *tables.make_size_columns("second", lambda i: i.second),
+        tables.make_csv_column("checks", lambda i: " ".join(map(str, i.check_sizes))),
+        tables.make_csv_column("next_check", lambda i: i.next_check_size or ""),
+        tables.make_csv_column("p_holm", lambda i: i.p),
+        tables.make_csv_column("p_permutation", lambda i: i.p_permutation),
+        tables.make_csv_column("p_equivalence_holm", lambda i: i.p_equivalence),
+        tables.make_csv_column("family", lambda i: i.family),
     )
     title = "Every pair of frameworks, by the sequential test"
-    return Table("t-sequential", title, columns, tuple(items), lambda i: (i.first, i.second))
+    return tables.Table("t-sequential", title, columns, tuple(items), lambda i: (i.first, i.second))

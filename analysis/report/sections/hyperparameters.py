@@ -14,16 +14,7 @@ from parallax.analysis.labels import (
     get_label,
     make_anchor,
 )
-from parallax.analysis.report.document import (
-    Block,
-    Code,
-    Grid,
-    Inline,
-    Link,
-    Strong,
-    Words,
-    join_words,
-)
+from parallax.analysis.report import document
 from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
 from parallax.harness.record.reading import decode_record
@@ -40,21 +31,21 @@ _COUNT_PHRASES = {
 _MIN_COUNT_DIFFERENCE = 0.02  # smaller differences only come from when learning starts or ends
 
 
-def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> Words:
+def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> document.Words:
     """Return a sentence about what differs between the runs of a setting.
 
     Args:
         runs: All runs.
         has_ablations: Whether ablations explain something.
     """
-    own: tuple[Inline, ...] = ("the framework and the seed",)
+    own: tuple[document.Inline, ...] = ("the framework and the seed",)
     if any(_has_own_values(run.id.cell.variant) for run in runs):
         own = ("the framework, with own hyperparameters these too, and the seed",)
     if describe_unequal_recipes(runs):
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
             "each one's default even where a framework could take the recipe's value (",
-            Link("listed", f"#{HYPERPARAMETERS_ANCHOR}"),
+            document.Link("listed", f"#{HYPERPARAMETERS_ANCHOR}"),
             ", beside the recipe's; each heading has how many of the recipe's values are set), and "
             "the seed",
         )
@@ -86,7 +77,7 @@ def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
 
 def describe_pair_differences(
     first: Sequence[CompletedRun], second: Sequence[CompletedRun]
-) -> tuple[Inline, ...]:
+) -> tuple[document.Inline, ...]:
     """Return the differences between two frameworks in words; empty where there are none.
 
     These are hyperparameters, counts recorded by the runs, and interventions of the reference form
@@ -96,10 +87,10 @@ def describe_pair_differences(
     for run in (*first, *second):
         _add_run_values(of, run)
     unlike: ValuesByFramework = _select_unequal(of)
-    text: tuple[Inline, ...] = ()
+    text: tuple[document.Inline, ...] = ()
     if unlike:
         verb = "differs" if len(unlike) == 1 else "differ"
-        fields = join_words([(Code(field),) for field in unlike], ", ")
+        fields = document.join_words([(document.Code(field),) for field in unlike], ", ")
         count = format_count(len(of), "hyperparameter")
         text = (f"; {len(unlike)} of {count} {verb} (", *fields, ")")
     counted = [
@@ -113,7 +104,7 @@ def describe_pair_differences(
 
 def _describe_code(
     first: Sequence[CompletedRun], second: Sequence[CompletedRun]
-) -> tuple[Inline, ...]:
+) -> tuple[document.Inline, ...]:
     found = [format_remaining_differences(runs) for runs in (first, second) if runs]
     known = ", ".join(text for text in found if text)
     return (f"; in code, by the interventions that remove it: {known}",) if known else ()
@@ -169,7 +160,7 @@ def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
     return f" ({format_range(counts)} of {total} set)"
 
 
-def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[Inline, ...]:
+def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[document.Inline, ...]:
     """Return the number of equal hyperparameters, in words; empty where no run records them."""
     of: ValuesByFramework = {}
     for run in runs:
@@ -177,29 +168,29 @@ def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[Inline
     if not of:
         return ()
     equal = len(of) - len(_select_unequal(of))
-    link = Link("equal", f"#{HYPERPARAMETERS_ANCHOR}")
+    link = document.Link("equal", f"#{HYPERPARAMETERS_ANCHOR}")
     return (f" {equal} of {len(of)} hyperparameters are ", link, ".")
 
 
-def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[Inline, ...]:
+def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[document.Inline, ...]:
     """Return the values that a study overrides under library defaults; empty if none."""
     own = [run for run in runs if run.id.cell.hps == run.id.framework]
     fields = sorted({field for run in own for field in run.spec.get("overridden", ())})
     if not fields:
         return ()
-    names = join_words([(Code(field),) for field in fields], ", ")
+    names = document.join_words([(document.Code(field),) for field in fields], ", ")
     return (", except what the study overrides in some of these runs: ", *names)
 
 
-def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[Block]:
+def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[document.Block]:
     """Return tables of the differences, for each algorithm and set of hyperparameters."""
-    blocks: list[Block] = []
+    blocks: list[document.Block] = []
     settings, made = _group_values_by_setting(runs), _count_updates_by_setting(runs)
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
     for (algorithm, hps, variant), of in settings.items():
         unlike, frameworks = _select_unequal(of), _list_frameworks(of)
         requested = _find_recipe_values(runs, (algorithm, hps, variant))
-        alike = join_words(
+        alike = document.join_words(
             [
                 _format_equal_field(field, of[field], requested)
                 for field in of
@@ -209,13 +200,13 @@ def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[Block]
         )
         count = format_count(len(frameworks), "framework")
         apart = f" ({variant})" if named[algorithm, hps] > 1 else ""
-        name = Strong(f"{get_label(algorithm)} under {describe_recipe(hps)}")
+        name = document.Strong(f"{get_label(algorithm)} under {describe_recipe(hps)}")
         equal = f"{apart}, {count}: {len(of) - len(unlike)} of {len(of)} set equal: "
         blocks.append((name, equal, *alike, "."))
         recipe = [""] if requested else []
-        rows: list[tuple[Words, ...]] = [
+        rows: list[tuple[document.Words, ...]] = [
             (
-                (Code(field),),
+                (document.Code(field),),
                 *([requested.get(field, "-")] if requested else []),
                 *(" or ".join(values.get(f, ["-"])) for f in frameworks),
             )
@@ -228,7 +219,7 @@ def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[Block]
         ]
         if rows:
             heads = ("not equal", *(["recipe"] if requested else []), *map(get_label, frameworks))
-            blocks.append(Grid(heads, tuple(rows)))
+            blocks.append(document.Grid(heads, tuple(rows)))
     return blocks
 
 
@@ -246,12 +237,12 @@ def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> di
 
 def _format_equal_field(
     field: str, values: Mapping[str, Sequence[str]], requested: Mapping[str, str]
-) -> tuple[Inline, ...]:
+) -> tuple[document.Inline, ...]:
     """Return an equal field, with its value if the recipe has another value."""
     own = next(iter(values.values()))
     if field not in requested or list(own) == [requested[field]]:
-        return (Code(field),)
-    return (Code(field), f" (but {' or '.join(own)}, recipe {requested[field]})")
+        return (document.Code(field),)
+    return (document.Code(field), f" (but {' or '.join(own)}, recipe {requested[field]})")
 
 
 def _count_updates_by_setting(

@@ -4,52 +4,33 @@ from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import MISSING, format_count, format_number, get_label
+from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
-from parallax.analysis.report.tables import (
-    Column,
-    Table,
-    make_csv_column,
-    make_interval_columns,
-    make_number_column,
-    make_p_value_column,
-    make_setting_columns,
-    make_size_columns,
-    make_text_column,
-    make_verdict_column,
-)
+from parallax.analysis.verdicts import references
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.references import (
-    INCONCLUSIVE,
-    NOT_SHOWN,
-    NOT_TESTED,
-    UNTRAINED,
-    WORSE_THAN_RANDOM,
-    LearningVerdict,
-    RandomVerdict,
-)
 
 _VERDICT_LEADS = {
-    WORSE_THAN_RANDOM: "Worse than random",
-    INCONCLUSIVE: "Not shown to be better or worse than random",
+    references.WORSE_THAN_RANDOM: "Worse than random",
+    references.INCONCLUSIVE: "Not shown to be better or worse than random",
 }
 
 
-def count_learned(items: Sequence[LearningVerdict]) -> str:
+def count_learned(items: Sequence[references.LearningVerdict]) -> str:
     """Format a count such as `4 of 6` tested frameworks; a dash if none could be tested."""
-    tested = [item for item in items if item.verdict != NOT_TESTED]
+    tested = [item for item in items if item.verdict != references.NOT_TESTED]
     return f"{sum(item.is_learned for item in tested)} of {len(tested)}" if tested else MISSING
 
 
-def format_below_count(items: Sequence[RandomVerdict]) -> str:
+def format_below_count(items: Sequence[references.RandomVerdict]) -> str:
     """Return the number that is worse than random, such as `, 2 worse than random`."""
-    count = sum(item.verdict == WORSE_THAN_RANDOM for item in items)
+    count = sum(item.verdict == references.WORSE_THAN_RANDOM for item in items)
     return f", {count} worse than random" if count else ""
 
 
 def describe_learning(
-    learning: Sequence[LearningVerdict],
-    vs_random: Sequence[RandomVerdict],
+    learning: Sequence[references.LearningVerdict],
+    vs_random: Sequence[references.RandomVerdict],
     pairs: Sequence[PairVerdict],
 ) -> list[Block]:
     """Describe which frameworks of a setting have learned, and which are not shown to have.
@@ -59,14 +40,14 @@ def describe_learning(
         vs_random: The same against random actions; empty if these were not measured.
         pairs: Its pairs; equivalent ones in which neither is shown to have learned are counted.
     """
-    tested = [item for item in learning if item.verdict != NOT_TESTED]
+    tested = [item for item in learning if item.verdict != references.NOT_TESTED]
     found: list[Block] = []
     if tested:
         scores = dict.fromkeys(
             f"{one.name} {format_number(one.mean)}"
             for item in tested
             for one in item.references
-            if one.name != UNTRAINED
+            if one.name != references.UNTRAINED
         )
         ends = (function(item.margin for item in tested) for function in (min, max))
         margins = " to ".join(dict.fromkeys(map(format_number, ends)))
@@ -79,7 +60,9 @@ def describe_learning(
     for verdict, lead in _VERDICT_LEADS.items():
         own = [f"{_format_difference(item)}." for item in vs_random if item.verdict == verdict]
         found += [Listing(tuple(own), lead)] if own else []
-    untested = [item for item in learning if item.verdict == NOT_TESTED and item.references]
+    untested = [
+        item for item in learning if item.verdict == references.NOT_TESTED and item.references
+    ]
     names = [f"{_name_group(item.group)}, n = {item.group.n}." for item in untested]
     found += [Listing(tuple(names), "Not tested")] if names else []
     flat = _select_not_learned(learning)
@@ -94,7 +77,7 @@ def describe_learning(
     return found
 
 
-def remark_on_pair(item: PairVerdict, learning: Sequence[LearningVerdict]) -> str:
+def remark_on_pair(item: PairVerdict, learning: Sequence[references.LearningVerdict]) -> str:
     """Return the caveat on a pair of which one or both are not shown to have learned.
 
     Args:
@@ -108,36 +91,38 @@ def remark_on_pair(item: PairVerdict, learning: Sequence[LearningVerdict]) -> st
     return f"; {get_label(own[0].framework)} is not shown to have learned" if own else ""
 
 
-def _select_not_learned(items: Sequence[LearningVerdict]) -> set[tuple[StudyCell, str]]:
+def _select_not_learned(items: Sequence[references.LearningVerdict]) -> set[tuple[StudyCell, str]]:
     # By key, since these groups have final returns as scores, whatever the endpoint of the pairs.
-    return {item.group.key for item in items if item.verdict == NOT_SHOWN}
+    return {item.group.key for item in items if item.verdict == references.NOT_SHOWN}
 
 
 def _name_group(group: ScoreGroup) -> str:
     return f"{get_label(group.framework)} ({format_number(float(group.moments.mean))})"
 
 
-def _format_difference(item: RandomVerdict) -> str:
+def _format_difference(item: references.RandomVerdict) -> str:
     return (
         f"{_name_group(item.group)}, difference {format_number(item.difference)}, 95% interval "
         f"[{format_number(item.low)}, {format_number(item.high)}], n = {item.group.n}"
     )
 
 
-def make_vs_random_table(items: Sequence[RandomVerdict]) -> Table[RandomVerdict]:
+def make_vs_random_table(
+    items: Sequence[references.RandomVerdict],
+) -> tables.Table[references.RandomVerdict]:
     """Return a table with a row for each framework in each setting."""
-    columns: tuple[Column[RandomVerdict], ...] = (
-        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
-        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
-        make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        *make_size_columns("ours", lambda i: i.group),
-        make_number_column("random_mean", "random actions", lambda i: i.random.mean),
-        make_csv_column("random_sd", lambda i: i.random.spread),
-        make_csv_column("random_episodes", lambda i: i.random.trials),
-        make_number_column("difference", "difference", lambda i: i.difference),
-        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
-        make_p_value_column("p", "p", lambda i: i.p),
-        make_csv_column("source", lambda i: i.random.source),
+    columns: tuple[tables.Column[references.RandomVerdict], ...] = (
+        *tables.make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        tables.make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *tables.make_size_columns("ours", lambda i: i.group),
+        tables.make_number_column("random_mean", "random actions", lambda i: i.random.mean),
+        tables.make_csv_column("random_sd", lambda i: i.random.spread),
+        tables.make_csv_column("random_episodes", lambda i: i.random.trials),
+        tables.make_number_column("difference", "difference", lambda i: i.difference),
+        *tables.make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        tables.make_p_value_column("p", "p", lambda i: i.p),
+        tables.make_csv_column("source", lambda i: i.random.source),
     )
     title = "Every framework against random actions"
-    return Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])
+    return tables.Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])

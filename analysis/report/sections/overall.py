@@ -274,9 +274,11 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     text = (
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
         f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
-        f"{_describe_pooled_counts(chosen, alpha)}. Differences are shares of the way from random "
-        "actions to the published score. The correction is Holm's, over the pairs of an "
-        "algorithm. No verdict "
+        f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
+        "of the way from doing nothing or random actions, whichever scores higher, to the "
+        "published score, or to that of a solved task where none is published. Where no scale is "
+        "known, they are shares of the scale of the margin. The correction is Holm's, over the "
+        "pairs of an algorithm. No verdict "
         f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
@@ -313,7 +315,7 @@ def _describe_pooled_finding(item: PooledPair, cells: Sequence[StudyCell]) -> Li
     text = (
         f"{get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{special}: "
         f"{get_label(high)} scores higher than {get_label(low)} by "
-        f"{format_number(abs(found.mean))} of the way, 95% interval {interval}, over "
+        f"{format_number(abs(found.mean))} in normalized score, 95% interval {interval}, over "
         f"{len(item.items)} tasks, between which the difference varies with a "
         f"deviation of {format_number(found.sd_between_tasks)}; corrected "
         f"{format_p_value(item.p_holm)}. {describe_sizes_used(sizes)}"
@@ -338,7 +340,7 @@ def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
         make_count_column("tasks", "tasks", lambda i: len(i.items)),
         make_used_column(lambda i: _list_pooled_groups([i])),
     )
-    title = "Mean differences over tasks, as shares of the way from random to published"
+    title = "Mean differences over tasks, in normalized scores"
     return Table(POOLED_TABLE, title, columns, tuple(items), lambda i: _list_pooled_groups([i]))
 
 
@@ -361,7 +363,7 @@ class PooledTask:
 
     @property
     def scale(self) -> float:
-        """Units of return that count as 1: from random actions to the published score."""
+        """Units of return that count as 1."""
         return self.pair.scales[self.index]
 
 

@@ -21,6 +21,7 @@ from parallax.analysis.labels import (
     get_recipe_label,
     sort_recipes,
 )
+from parallax.analysis.report import tables
 from parallax.analysis.report.document import (
     Block,
     Grid,
@@ -29,16 +30,6 @@ from parallax.analysis.report.document import (
     ReportSection,
     Strong,
     Words,
-)
-from parallax.analysis.report.tables import (
-    Column,
-    Table,
-    make_csv_column,
-    make_number_column,
-    make_pair_columns,
-    make_setting_columns,
-    make_text_column,
-    make_verdict_column,
 )
 from parallax.analysis.stats.ranks import SameOrderChance
 from parallax.analysis.verdicts.groups import ScoreGroup
@@ -179,39 +170,41 @@ class RankedPair:
         ]
 
 
-def make_ranking_table(verdicts: StudyVerdicts) -> Table[RankedPair]:
+def make_ranking_table(verdicts: StudyVerdicts) -> tables.Table[RankedPair]:
     """Return a table with a row for each pair of frameworks in a task and configuration."""
     items = [RankedPair(item, pair) for item in verdicts.rankings for pair in item.pairs]
     cells = [_cell_from_ranking(item.ranking) for item in items]
-    columns: tuple[Column[RankedPair], ...] = (
-        *make_setting_columns(lambda i: _cell_from_ranking(i.ranking), cells, omit=["algorithm"]),
-        *make_pair_columns(lambda i: i.pair.first, lambda i: i.pair.second),
-        make_verdict_column("verdict", "verdict", lambda i: i.pair.verdict),
-        make_text_column(
+    columns: tuple[tables.Column[RankedPair], ...] = (
+        *tables.make_setting_columns(
+            lambda i: _cell_from_ranking(i.ranking), cells, omit=["algorithm"]
+        ),
+        *tables.make_pair_columns(lambda i: i.pair.first, lambda i: i.pair.second),
+        tables.make_verdict_column("verdict", "verdict", lambda i: i.pair.verdict),
+        tables.make_text_column(
             "first_ranks", "ranks in first", lambda i: _format_ranks_row(i, i.pair.first)
         ),
-        make_text_column(
+        tables.make_text_column(
             "second_ranks", "ranks in second", lambda i: _format_ranks_row(i, i.pair.second)
         ),
-        make_number_column("tau_b", "tau-b", lambda i: i.pair.tau_b),
-        make_number_column("tau_b_means", "tau-b of means", lambda i: i.pair.tau_b_means),
-        make_number_column("same_order", "P(same order)", lambda i: i.pair.same_order),
+        tables.make_number_column("tau_b", "tau-b", lambda i: i.pair.tau_b),
+        tables.make_number_column("tau_b_means", "tau-b of means", lambda i: i.pair.tau_b_means),
+        tables.make_number_column("same_order", "P(same order)", lambda i: i.pair.same_order),
         *_make_chance_columns("same_order", "if all tied", lambda i: i.pair.chance),
-        make_text_column(
+        tables.make_text_column(
             "reversed", "opposite", lambda i: _format_framework_pairs(i.pair.reversed_pairs)
         ),
-        make_text_column(
+        tables.make_text_column(
             "changed_gaps", "gap changed", lambda i: _format_framework_pairs(i.pair.changed_gaps)
         ),
-        make_csv_column("all_frameworks", lambda i: i.ranking.verdict),
-        make_csv_column("all_same_order", lambda i: i.ranking.same_order),
+        tables.make_csv_column("all_frameworks", lambda i: i.ranking.verdict),
+        tables.make_csv_column("all_same_order", lambda i: i.ranking.same_order),
         *_make_chance_columns("all_same_order", "", lambda i: i.ranking.chance),
-        make_number_column(
+        tables.make_number_column(
             "seeds_needed", "seeds needed", lambda i: i.pair.seeds_needed, format_seeds_needed
         ),
-        make_csv_column("left_out", lambda i: "; ".join(i.ranking.left_out)),
+        tables.make_csv_column("left_out", lambda i: "; ".join(i.ranking.left_out)),
     )
-    return Table(
+    return tables.Table(
         "t-ranking", "Every pair of rankings", columns, tuple(items), RankedPair.list_groups
     )
 
@@ -228,11 +221,11 @@ def _format_ranks_row(item: RankedPair, framework: str) -> str:
 
 def _make_chance_columns(
     name: str, heading: str, get_chance: Callable[[RankedPair], SameOrderChance]
-) -> list[Column[RankedPair]]:
+) -> list[tables.Column[RankedPair]]:
     return [
-        make_number_column(f"{name}_if_tied", heading, lambda i: get_chance(i).mean),
-        make_csv_column(f"{name}_if_tied_low", lambda i: get_chance(i).low),
-        make_csv_column(f"{name}_if_tied_high", lambda i: get_chance(i).high),
+        tables.make_number_column(f"{name}_if_tied", heading, lambda i: get_chance(i).mean),
+        tables.make_csv_column(f"{name}_if_tied_low", lambda i: get_chance(i).low),
+        tables.make_csv_column(f"{name}_if_tied_high", lambda i: get_chance(i).high),
     ]
 
 

@@ -12,32 +12,23 @@ from parallax.analysis.report.tables import TableRow, list_setting_values, list_
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.paired import MeanRatio
+from parallax.analysis.verdicts import replay
 from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEffect
-from parallax.analysis.verdicts.replay import (
-    COST_PARTS,
-    INCONCLUSIVE,
-    FrameworkAgreement,
-    HumanScores,
-    ReplayStrategyResult,
-    ReplayVerdicts,
-    StalenessSetting,
-    classify_effect,
-)
 
 
-def make_strategy_rows(study: ReplayVerdicts) -> list[TableRow]:
+def make_strategy_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
     """Return a row per replay strategy: scores, errors of priorities, costs, each with its n."""
     return [_make_strategy_row(way) for way in study.strategy_results]
 
 
-def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
+def make_effect_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
     """Return a row per replay strategy, compared with uniform replay."""
     return [
         {
             **list_setting_values(item.cell),
             "framework": item.framework,
             "replay": effect.name,
-            "does": classify_effect(effect),
+            "does": replay.classify_effect(effect),
             **list_size_values("replayed", effect.changed),
             **list_size_values("uniform", effect.baseline),
             "pairs": effect.result.n,
@@ -54,7 +45,7 @@ def make_effect_rows(study: ReplayVerdicts) -> list[TableRow]:
     ]
 
 
-def format_replay_study(study: ReplayVerdicts) -> list[str]:
+def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
     """Return the results in words, with every n."""
     lines = ["Does prioritised replay help?"]
     for item in study.effects:
@@ -78,7 +69,7 @@ def format_replay_study(study: ReplayVerdicts) -> list[str]:
     return lines
 
 
-def _make_strategy_row(way: ReplayStrategyResult) -> TableRow:
+def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
     row: TableRow = {
         **list_setting_values(way.cell),
         "framework": way.framework,
@@ -89,7 +80,7 @@ def _make_strategy_row(way: ReplayStrategyResult) -> TableRow:
         row |= _make_interval_columns(f"score_{number_}", stage)
     for number_, error in enumerate(way.errors, 1):
         row |= _make_interval_columns(f"mape_{number_}", error, 100.0)
-    for part in COST_PARTS:
+    for part in replay.COST_PARTS:
         row |= _make_interval_columns(f"{part}_us", way.seconds[part], 1e6)
     row |= _make_interval_columns("sweeps_us", way.sweeps, 1e6)
     used, gain = way.utilisation or StepsToThreshold(0, 0, math.nan), way.gain
@@ -106,7 +97,7 @@ def _make_interval_columns(name: str, found: ConfidenceInterval, unit: float = 1
     )
 
 
-def _format_setting(item: AblationVerdict | ReplayStrategyResult) -> str:
+def _format_setting(item: AblationVerdict | replay.ReplayStrategyResult) -> str:
     cell = item.cell
     return (
         f"{get_label(item.framework)}, {get_label(cell.algorithm)}, {cell.env} ({cell.study}, "
@@ -115,7 +106,7 @@ def _format_setting(item: AblationVerdict | ReplayStrategyResult) -> str:
 
 
 def _format_effect(effect: InterventionEffect) -> str:
-    found, word = effect.result, classify_effect(effect)
+    found, word = effect.result, replay.classify_effect(effect)
     p = "" if math.isnan(effect.p_holm) else f", p = {effect.p_holm:.2g} after Holm"
     return (
         f"{effect.name}: {word}; "
@@ -127,11 +118,11 @@ def _format_effect(effect: InterventionEffect) -> str:
     )
 
 
-def _format_agreement(item: FrameworkAgreement) -> str:
+def _format_agreement(item: replay.FrameworkAgreement) -> str:
     first, second = (get_label(name) for name in item.frameworks)
     text = (
         f"{first} and {second} {item.verdict}"
-        if INCONCLUSIVE not in item.words
+        if replay.INCONCLUSIVE not in item.words
         else f"it is inconclusive whether {first} and {second} agree"
     )
     gap = item.difference
@@ -144,7 +135,8 @@ def _format_agreement(item: FrameworkAgreement) -> str:
 
 
 def _group_lines(
-    ways: Sequence[ReplayStrategyResult], tell: Callable[[ReplayStrategyResult], Iterator[str]]
+    ways: Sequence[replay.ReplayStrategyResult],
+    tell: Callable[[replay.ReplayStrategyResult], Iterator[str]],
 ) -> Iterator[str]:
     """Return lines for all strategies, grouped by setting; also those without complete runs."""
     for place, members in itertools.groupby(ways, _format_setting):
@@ -156,7 +148,7 @@ def _group_lines(
                 yield f"    {way.name}: none of {way.group.requested} runs is complete"
 
 
-def _format_errors(study: ReplayVerdicts) -> Iterator[str]:
+def _format_errors(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield "Error of predicted priorities (MAPE, %) in each third of training, 95% intervals:"
     known = [way for way in study.strategy_results if any(error.n for error in way.errors)]
     yield from _group_lines(known, _format_error_line)
@@ -166,11 +158,11 @@ def _format_errors(study: ReplayVerdicts) -> Iterator[str]:
         yield f"  published ({source}) {name}: {cells}"
 
 
-def _format_error_line(way: ReplayStrategyResult) -> Iterator[str]:
+def _format_error_line(way: replay.ReplayStrategyResult) -> Iterator[str]:
     yield f"{way.name}: {'; '.join(_format_mean_with_n(error, 100.0) for error in way.errors)}"
 
 
-def _format_costs(study: ReplayVerdicts) -> Iterator[str]:
+def _format_costs(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield (
         "CPU microseconds of a minibatch: sampling, priorities, learning; all, as a multiple of "
         "per's; sweeps besides:"
@@ -186,15 +178,17 @@ def _format_costs(study: ReplayVerdicts) -> Iterator[str]:
         )
 
 
-def _format_cost_line(study: ReplayVerdicts, way: ReplayStrategyResult) -> Iterator[str]:
-    parts = "; ".join(_format_mean_with_n(way.seconds[part], 1e6) for part in COST_PARTS)
+def _format_cost_line(
+    study: replay.ReplayVerdicts, way: replay.ReplayStrategyResult
+) -> Iterator[str]:
+    parts = "; ".join(_format_mean_with_n(way.seconds[part], 1e6) for part in replay.COST_PARTS)
     per = _find_strategy(study, way, "per")
     ratio = f"{way.total / per.total:.2f}" if per and per.total > 0 else "-"
     sweeps = format_number(way.sweeps.mean * 1e6)
     yield f"{way.name}: {parts}; {format_number(way.total * 1e6)}, {ratio}; sweeps {sweeps}"
 
 
-def _format_scores(study: ReplayVerdicts) -> Iterator[str]:
+def _format_scores(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield (
         "Mean return after each third, 95% intervals; steps until the final mean of uniform "
         "replay (median; how many got there); gain over per:"
@@ -202,7 +196,7 @@ def _format_scores(study: ReplayVerdicts) -> Iterator[str]:
     yield from _group_lines(study.strategy_results, _format_score_lines)
 
 
-def _format_score_lines(way: ReplayStrategyResult) -> Iterator[str]:
+def _format_score_lines(way: replay.ReplayStrategyResult) -> Iterator[str]:
     stages = "; ".join(_format_mean_with_n(stage) for stage in way.stages)
     used = "-"
     if way.utilisation:
@@ -213,7 +207,7 @@ def _format_score_lines(way: ReplayStrategyResult) -> Iterator[str]:
     yield from _format_published_score(way)
 
 
-def _format_published_score(way: ReplayStrategyResult) -> Iterator[str]:
+def _format_published_score(way: replay.ReplayStrategyResult) -> Iterator[str]:
     game = paper_tables.game_from_env(way.cell.env)
     if (
         way.cell.algorithm != paper_tables.IMP_MUJOCO_ALGORITHM
@@ -241,7 +235,7 @@ def _format_gain(gain: MeanRatio | None) -> str:
     return f"{gain.share:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, {gain.n} pairs)"
 
 
-def _format_human_scores(study: ReplayVerdicts) -> Iterator[str]:
+def _format_human_scores(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield "Human-normalized scores over Atari's games, %: median, mean:"
     yield from (f"  {_format_human_line(item)}" for item in study.human)
     printed = " / ".join(f"{value:g}" for value in paper_tables.IMP_PRINTED_MEDIANS)
@@ -251,7 +245,7 @@ def _format_human_scores(study: ReplayVerdicts) -> Iterator[str]:
     )
 
 
-def _format_human_line(item: HumanScores) -> str:
+def _format_human_line(item: replay.HumanScores) -> str:
     return (
         f"{get_label(item.framework)}, {item.name}: {item.median:.1f}, {item.mean:.1f} "
         f"({item.games} games)"
@@ -259,8 +253,8 @@ def _format_human_line(item: HumanScores) -> str:
 
 
 def _find_strategy(
-    study: ReplayVerdicts, way: ReplayStrategyResult, name: str
-) -> ReplayStrategyResult | None:
+    study: replay.ReplayVerdicts, way: replay.ReplayStrategyResult, name: str
+) -> replay.ReplayStrategyResult | None:
     same = (
         other
         for other in study.strategy_results
@@ -282,14 +276,14 @@ def _format_signed(value: float) -> str:
     return format_number(value) if math.isnan(value) or value < 0 else f"+{format_number(value)}"
 
 
-def summarize_replay(study: ReplayVerdicts, effects: Sequence[AblationVerdict]) -> str:
+def summarize_replay(study: replay.ReplayVerdicts, effects: Sequence[AblationVerdict]) -> str:
     """Return the number of effects of each kind, in words."""
-    words = [classify_effect(effect) for item in effects for effect in item.effects]
+    words = [replay.classify_effect(effect) for item in effects for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return f"{len(words)} comparisons with uniform replay: {', '.join(parts) or 'none'}."
 
 
-def format_staleness_lines(setting: StalenessSetting) -> Iterator[str]:
+def format_staleness_lines(setting: replay.StalenessSetting) -> Iterator[str]:
     """Yield a heading, and a line for each strategy."""
     cell = setting.cell
     yield (
@@ -310,7 +304,7 @@ def _format_discrepancy(value: ConfidenceInterval) -> str:
     return f"{value.mean:.3g}{around} (n={value.n})"
 
 
-def make_staleness_rows(setting: StalenessSetting) -> list[TableRow]:
+def make_staleness_rows(setting: replay.StalenessSetting) -> list[TableRow]:
     """Return a row for each strategy, place and stage; stage 0 is the whole training."""
     return [
         {

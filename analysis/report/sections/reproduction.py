@@ -13,21 +13,9 @@ from parallax.analysis.labels import (
     get_label,
     group_by_variant,
 )
+from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, LinkedSentence, Listing, QuestionAnswer
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
-from parallax.analysis.report.tables import (
-    Column,
-    Table,
-    make_csv_column,
-    make_interval_columns,
-    make_number_column,
-    make_p_value_column,
-    make_setting_columns,
-    make_size_columns,
-    make_text_column,
-    make_used_column,
-    make_verdict_column,
-)
 from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -127,37 +115,39 @@ def _describe_finding(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> 
     return LinkedSentence(text, (item.group,), "t-reproduction", "original paper")
 
 
-def make_reproduction_table(verdicts: StudyVerdicts) -> Table[ReproductionVerdict]:
+def make_reproduction_table(verdicts: StudyVerdicts) -> tables.Table[ReproductionVerdict]:
     """Return a table with a row for each framework and published number."""
     items = verdicts.reproduction
-    columns: tuple[Column[ReproductionVerdict], ...] = (
-        *make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
-        make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
-        make_verdict_column(
+    columns: tuple[tables.Column[ReproductionVerdict], ...] = (
+        *tables.make_setting_columns(lambda i: i.group.cell, [item.group.cell for item in items]),
+        tables.make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        tables.make_verdict_column(
             "verdict_thesis_interval", "thesis' interval", lambda i: i.verdict_thesis_interval
         ),
-        make_verdict_column(
+        tables.make_verdict_column(
             "verdict_two_sided_test", "two-sided test", lambda i: i.verdict_two_sided_test
         ),
-        make_number_column("", "ours", lambda i: float(i.group.moments.mean)),
-        *make_size_columns("ours", lambda i: i.group),
-        make_number_column("published_mean", "published", lambda i: i.published.mean),
-        make_csv_column("published_spread", lambda i: i.published.spread),
-        make_csv_column("published_spread_kind", lambda i: i.published.spread_kind),
-        make_csv_column("published_trials", lambda i: i.published.trials or ""),
-        make_csv_column("published_statistic", lambda i: i.published.statistic),
-        make_csv_column("published_steps", lambda i: i.published.steps),
-        make_csv_column("published_version", lambda i: i.published.version),
-        make_text_column("table", "published by", lambda i: i.published.table, _format_source),
-        make_csv_column("source", lambda i: i.published.source),
-        make_csv_column("test", lambda i: i.test),
-        make_number_column("difference", "difference", lambda i: i.difference),
-        *make_interval_columns("low", "high", lambda i: (i.low, i.high)),
-        make_p_value_column("p", "p", lambda i: i.p),
-        make_used_column(lambda i: [i.group]),
-        make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
+        tables.make_number_column("", "ours", lambda i: float(i.group.moments.mean)),
+        *tables.make_size_columns("ours", lambda i: i.group),
+        tables.make_number_column("published_mean", "published", lambda i: i.published.mean),
+        tables.make_csv_column("published_spread", lambda i: i.published.spread),
+        tables.make_csv_column("published_spread_kind", lambda i: i.published.spread_kind),
+        tables.make_csv_column("published_trials", lambda i: i.published.trials or ""),
+        tables.make_csv_column("published_statistic", lambda i: i.published.statistic),
+        tables.make_csv_column("published_steps", lambda i: i.published.steps),
+        tables.make_csv_column("published_version", lambda i: i.published.version),
+        tables.make_text_column(
+            "table", "published by", lambda i: i.published.table, _format_source
+        ),
+        tables.make_csv_column("source", lambda i: i.published.source),
+        tables.make_csv_column("test", lambda i: i.test),
+        tables.make_number_column("difference", "difference", lambda i: i.difference),
+        *tables.make_interval_columns("low", "high", lambda i: (i.low, i.high)),
+        tables.make_p_value_column("p", "p", lambda i: i.p),
+        tables.make_used_column(lambda i: [i.group]),
+        tables.make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
     )
-    return Table(
+    return tables.Table(
         "t-reproduction", "Every published number", columns, tuple(items), lambda i: [i.group]
     )
 

@@ -23,16 +23,8 @@ from parallax.analysis.labels import (
     shorten_run_path,
     sort_recipes,
 )
+from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Code, Grid, Link, Listing, Strong, Words
-from parallax.analysis.report.tables import (
-    RUNS_TABLE,
-    Column,
-    Table,
-    make_count_column,
-    make_number_column,
-    make_setting_columns,
-    make_text_column,
-)
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.harness.record import run_json
@@ -431,7 +423,7 @@ class RunFolder:
         return self.item.reason if isinstance(self.item, ExcludedRun) else ""
 
 
-def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> Table[RunFolder]:
+def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> tables.Table[RunFolder]:
     """Return a table with a row for each run folder, ordered by group and seed."""
     groups = verdicts.group_by_key
     order = {key: number for number, key in enumerate(groups)}
@@ -445,19 +437,19 @@ def make_runs_table(loaded: LoadedRuns, verdicts: StudyVerdicts) -> Table[RunFol
             ),
         )
     )
-    columns: tuple[Column[RunFolder], ...] = (
-        *make_setting_columns(lambda i: i.group.cell, loaded.cells),
-        make_text_column("", "framework", lambda i: i.group.framework, get_label),
-        Column("", "seed", lambda i: i.item.id.seed, _format_seed, _get_seed_key),
-        make_number_column("", "final score", RunFolder.get_score, _format_score),
-        make_number_column("", "last step", RunFolder.get_last_step, _format_step),
-        make_number_column("", "hours", RunFolder.get_hours, _format_score),
-        Column("", "not used because", RunFolder.get_reason, get_style=_get_problem_style),
-        Column(
+    columns: tuple[tables.Column[RunFolder], ...] = (
+        *tables.make_setting_columns(lambda i: i.group.cell, loaded.cells),
+        tables.make_text_column("", "framework", lambda i: i.group.framework, get_label),
+        tables.Column("", "seed", lambda i: i.item.id.seed, _format_seed, _get_seed_key),
+        tables.make_number_column("", "final score", RunFolder.get_score, _format_score),
+        tables.make_number_column("", "last step", RunFolder.get_last_step, _format_step),
+        tables.make_number_column("", "hours", RunFolder.get_hours, _format_score),
+        tables.Column("", "not used because", RunFolder.get_reason, get_style=_get_problem_style),
+        tables.Column(
             "", "folder", lambda i: shorten_run_path(i.item, loaded), get_path=lambda i: i.item.path
         ),
     )
-    return Table(RUNS_TABLE, "Every run folder", columns, items, lambda i: [i.group])
+    return tables.Table(tables.RUNS_TABLE, "Every run folder", columns, items, lambda i: [i.group])
 
 
 def _format_seed(seed: int | None) -> str:
@@ -504,22 +496,24 @@ def describe_diagnosis(found: DiagnosisSummary) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def make_diagnosis_table(found: DiagnosisSummary, verdicts: StudyVerdicts) -> Table[CheckSummary]:
+def make_diagnosis_table(
+    found: DiagnosisSummary, verdicts: StudyVerdicts
+) -> tables.Table[CheckSummary]:
     """Return a table with a row for each check that found something in a framework's runs."""
-    columns: tuple[Column[CheckSummary], ...] = (
-        make_text_column("level", "level", lambda i: i.level),
-        make_text_column("check", "check", lambda i: i.check),
-        make_text_column("name", "finding", lambda i: i.name),
-        make_text_column("framework", "framework", lambda i: i.framework, get_label),
-        make_text_column("algorithm", "algorithm", lambda i: i.algorithm, get_label),
-        make_text_column("task", "task", lambda i: i.task),
-        make_count_column("runs", "runs", lambda i: i.runs),
-        make_count_column("watched", "of diagnosed", lambda i: i.watched),
-        make_count_column("first_step", "from step", lambda i: i.first_step),
-        make_text_column("seen", "first seen", lambda i: i.seen),
-        make_text_column("remedies", "try", lambda i: i.remedies),
+    columns: tuple[tables.Column[CheckSummary], ...] = (
+        tables.make_text_column("level", "level", lambda i: i.level),
+        tables.make_text_column("check", "check", lambda i: i.check),
+        tables.make_text_column("name", "finding", lambda i: i.name),
+        tables.make_text_column("framework", "framework", lambda i: i.framework, get_label),
+        tables.make_text_column("algorithm", "algorithm", lambda i: i.algorithm, get_label),
+        tables.make_text_column("task", "task", lambda i: i.task),
+        tables.make_count_column("runs", "runs", lambda i: i.runs),
+        tables.make_count_column("watched", "of diagnosed", lambda i: i.watched),
+        tables.make_count_column("first_step", "from step", lambda i: i.first_step),
+        tables.make_text_column("seen", "first seen", lambda i: i.seen),
+        tables.make_text_column("remedies", "try", lambda i: i.remedies),
     )
-    return Table(
+    return tables.Table(
         DIAGNOSIS_TABLE,
         "Findings",
         columns,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.published import get_do_nothing_score, get_random_score
 from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
 from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -11,10 +12,11 @@ from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pair
 from parallax.analysis.verdicts.study import judge_runs
 
 TASKS = ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Swimmer-v4")
+OPTIONS = VerdictOptions(resamples=50)
 
 
 def judged(results):
-    return judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
+    return judge_runs(load_runs(results), OPTIONS).consistency
 
 
 def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, make_run):
@@ -23,18 +25,20 @@ def test_tasks_are_pooled_as_shares_of_the_way_to_the_published_score(results, m
             make_run(env=env, framework="sb3", seed=seed, score=100 + 3 * seed)
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + 2 * seed)
     items = judged(results)
-    (pair,) = pool_pairs(items)
+    (pair,) = pool_pairs(items, OPTIONS)
     table = make_pooled_tasks_table([pair])
     rows = [list_csv_values(table, item) for item in table.items]
     assert [row["env"] for row in rows] == sorted(TASKS)
     for row, item in zip(rows, pair.items, strict=True):
-        way = item.margin.reference - item.margin.zero
+        # One normalization for all pages: 0 is the better of doing nothing and random actions.
+        random, nothing = get_random_score(item.cell.env), get_do_nothing_score(item.cell.env)
+        way = item.margin.reference - max(random[0], nothing[0])
         assert row["difference"] == pytest.approx(item.difference / way)
         assert row["pooled_low"] < row["pooled"] < row["pooled_high"]
         assert row["tasks"] == 5
     assert len({row["mean_over_tasks"] for row in rows}) == 1
-    assert pool_pairs([item for item in items if item.cell.env != "Ant-v4"])
-    assert not pool_pairs([item for item in items if item.cell.env in TASKS[:3]])
+    assert pool_pairs([item for item in items if item.cell.env != "Ant-v4"], OPTIONS)
+    assert not pool_pairs([item for item in items if item.cell.env in TASKS[:3]], OPTIONS)
 
 
 def test_a_task_without_deviations_is_not_pooled(results, make_run):
@@ -43,7 +47,7 @@ def test_a_task_without_deviations_is_not_pooled(results, make_run):
             spread = 0 if env == "Ant-v4" else seed
             make_run(env=env, framework="sb3", seed=seed, score=100 + spread)
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + spread)
-    (pair,) = pool_pairs(judged(results))
+    (pair,) = pool_pairs(judged(results), OPTIONS)
     assert "Ant-v4" not in [item.cell.env for item in pair.items]
 
 

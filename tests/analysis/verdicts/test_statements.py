@@ -14,6 +14,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.sections.comparison import compare_frameworks, format_score_lines
 from parallax.analysis.report.sections.consistency import (
     answer_consistency,
+    describe_bottom_score,
     describe_intention_to_treat,
     describe_statements,
     describe_verdict_terms,
@@ -41,7 +42,7 @@ from parallax.analysis.verdicts.suite import (
     collect_suites,
     judge_all_alike,
     judge_suites,
-    judge_suites_with_failed_runs,
+    select_suites_with_failed_runs,
 )
 
 OPTIONS = VerdictOptions(ranges=(("InvertedPendulum-v4", 0.0, 1000.0), ("Pendulum-v1", -1225, 0)))
@@ -161,8 +162,10 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     assert treated.second.n == 5
     assert float(treated.second.moments.mean) == pytest.approx(3 * 903 / 5)
     (text,) = describe_intention_to_treat(verdicts)
-    assert "(2 of SB3) at the bottom" in text and "n = 5 and 5. Complete runs alone" in text
+    assert "(2 of SB3 failed)" in text and "n = 5 and 5. Complete runs alone" in text
     assert text.endswith("n = 5 and 3.")
+    lead = describe_bottom_score(verdicts)
+    assert lead == "With failed trainings (SB3 2) at the bottom of the task's range"
     (row,) = compare_frameworks(load_runs(results), OPTIONS, "t", np.random.default_rng(0))
     assert "with 2 failed: 541.8" in format_score_lines(row, "sb3")
     assert row.scores[0].with_failed is None
@@ -178,7 +181,7 @@ def test_a_framework_of_which_all_runs_failed_has_a_line_of_its_own(results, mak
     (treated,) = verdicts.intention_to_treat
     assert (treated.first.n, treated.second.n) == (4, 4)
     (text,) = describe_intention_to_treat(verdicts)
-    assert "(4 of SB3)" in text and "Complete runs alone: " in text
+    assert "(4 of SB3 failed)" in text and "Complete runs alone: " in text
 
 
 @pytest.mark.parametrize("level", [0.02, 0.9])
@@ -396,8 +399,9 @@ def test_failed_trainings_stand_beside_the_verdict_of_a_suite():
         dataclasses.replace(item, failed=6 if item.framework == "b" else 0) for item in suite(30)
     ]
     found = {(item.first, item.second): item for item in judge_suites(groups, OPTIONS)}
+    judged = judge_suites(count_failed_as_bottom(groups, OPTIONS), OPTIONS)
     treated = {
-        (item.first, item.second): item for item in judge_suites_with_failed_runs(groups, OPTIONS)
+        (item.first, item.second): item for item in select_suites_with_failed_runs(judged, groups)
     }
     assert found["a", "b"].statement == "equivalent"
     assert sorted(treated) == [("a", "b"), ("b", "c")]
@@ -413,9 +417,9 @@ def test_a_framework_that_failed_in_all_runs_is_judged_over_tasks(results, make_
     (item,) = verdicts.suite_intention_to_treat
     assert (item.first, item.second, item.runs) == ("cleanrl", "sb3", (10, 10))
     assert item.verdict == "different" and item.difference < 0
-    (text,) = describe_suites(verdicts)
-    assert "no two frameworks have complete runs in two tasks" in text
-    assert "the 1 pair in which a training failed: different" in text
+    assert describe_suites(verdicts) == ()
+    (text,) = describe_suites(verdicts.with_failed_runs)
+    assert "over 2 tasks together, 1 pair: 1 different" in text
 
 
 def test_under_library_defaults_a_framework_that_failed_in_all_runs_has_a_line(results, make_run):
@@ -428,7 +432,7 @@ def test_under_library_defaults_a_framework_that_failed_in_all_runs_has_a_line(r
     assert item.cell.hps == "library defaults" and item.first.cell.hps == "cleanrl"
     assert (item.first.n, item.second.n) == (5, 5) and item.difference < 0
     (text,) = describe_intention_to_treat(verdicts)
-    assert "5 of CleanRL" in text and "one has none" in text
+    assert "5 of CleanRL failed" in text and "one has none" in text
 
 
 def test_library_defaults_are_judged_over_all_tasks_too(results, make_run):
