@@ -1,4 +1,4 @@
-"""Submits incomplete runs again, and cancels jobs that are queued or running."""
+"""Submits incomplete runs in new jobs, and cancels jobs; `requeueable_job` requeues its own job."""
 
 import collections
 import subprocess

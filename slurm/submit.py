@@ -13,8 +13,8 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from parallax.harness.contract.fields import RunsFailedError
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.slurm.arrays import JobArray, SubmissionRecord, create_record
-from parallax.slurm.job import JobLimits, RunJob
 from parallax.slurm.queue import run_slurm
+from parallax.slurm.requeueable_job import JobLimits, RunJob
 from parallax.slurm.settings import SlurmSettings
 
 _DEFAULT_ARRAY_SIZE = 1001

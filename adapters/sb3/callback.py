@@ -31,6 +31,7 @@ _NAMES = {
     "hidden_sizes": "policy_kwargs net_arch",
     "wrappers=normalized": "VecNormalize",
 }
+_WITHOUT_CLIPPING = {"max_grad_norm": "torch.nn.utils.clip_grad_norm_ in a subclass"}  # SAC, TD3
 
 
 class DiagnosisCallback(BaseCallback):
@@ -70,7 +71,7 @@ class DiagnosisCallback(BaseCallback):
             "target_interval": _get_target_interval(model),
             "learning_starts": getattr(model, "learning_starts", 0),
             "replays": not isinstance(model, OnPolicyAlgorithm),
-            "names": _NAMES,
+            "names": _NAMES if hasattr(model, "max_grad_norm") else _NAMES | _WITHOUT_CLIPPING,
         }
         envs = _list_envs(model.env)
         self._diagnosis = parallax.Diagnosis(**(known | self._options))

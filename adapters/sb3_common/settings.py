@@ -38,7 +38,7 @@ def finish_off_policy(
         context: The run.
         counts: Fields of the update schedule that differ upstream.
     """
-    total = compute_total_steps(hp, context)
+    total = hp.compute_total_steps(context.steps)
     update_schedule = dataclasses.replace(
         hp.compute_update_schedule(total, compute_first_update(hp)), **counts
     )
@@ -57,18 +57,13 @@ def translate_adam_eps(t: ConfigTranslator) -> None:
 
 def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
     """Return the gradient steps of the critics in the whole run."""
-    total = compute_total_steps(hp, context)
+    total = hp.compute_total_steps(context.steps)
     return hp.compute_update_schedule(total, compute_first_update(hp)).total_gradient_steps
 
 
 def compute_first_update(hp: OffPolicy) -> int:
     """Return the environment steps at the first end of an update cycle after the warm-up."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
-
-
-def compute_total_steps(hp: OffPolicy, context: RunContext) -> int:
-    """Return the total of environment steps, rounded up to whole update cycles."""
-    return math.ceil(context.steps / hp.train_freq) * hp.train_freq
 
 
 def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs: int) -> int:
@@ -173,7 +168,7 @@ def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
     such a copy changes nothing and is not counted. See `_on_step` in stable_baselines3/dqn/dqn.py.
     """
     every, interval = hp.train_freq, hp.target_update_interval
-    total, first = compute_total_steps(hp, context), compute_first_update(hp)
+    total, first = hp.compute_total_steps(context.steps), compute_first_update(hp)
     if hp.tau < 1:  # the target never equals the network, so that every step moves it
         return max(0, total // interval - first // interval)
     moves = {update // interval + 1 for update in range(first, total + 1, every)}

@@ -124,7 +124,7 @@ def translate_periodic_targets(
             "a number of gradient steps: there are "
             f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
-    total = math.ceil(context.steps / hp.train_freq) * hp.train_freq
+    total = hp.compute_total_steps(context.steps)
     updates = hp.compute_update_schedule(total).total_gradient_steps
     return {"target_updates": updates // (interval or 1)}
 

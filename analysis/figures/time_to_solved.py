@@ -132,7 +132,8 @@ def draw_reached_figure(results: LevelResults) -> Figure:
             line[0].set_title(title, loc="left", fontweight="bold", pad=12)
             for axis, level in zip(line, LEVELS, strict=True):
                 if level in levels:
-                    text = f"{LEVEL_LABELS[level]}, {levels[level].format_sizes()}"
+                    sizes = levels[level].format_sizes().removesuffix(" each")  # panels are narrow
+                    text = f"{LEVEL_LABELS[level]}, {sizes}"
                     axis.text(0, 1.03, text, transform=axis.transAxes, va="bottom")
                     _draw_panel(axis, levels[level], styles, task.length)
                 else:  # the title of a row is above its first panel, drawn or not

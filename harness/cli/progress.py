@@ -12,7 +12,8 @@ _LINE_SECONDS = 10.0
 class CommandProgress:
     """Progress as one line that a terminal overwrites; elsewhere a line every ten seconds.
 
-    Work is counted in any unit; the remaining time assumes the speed so far.
+    Work is counted in any unit; the remaining time assumes the speed since the first report, as
+    imports and worker processes delay that one.
     """
 
     def __init__(
@@ -27,7 +28,8 @@ class CommandProgress:
         """
         self._total, self._done = total, 0.0
         self._out = sys.stderr if out is None else out
-        self._clock, self._begun, self._printed = clock, clock(), clock()
+        self._clock, self._printed = clock, clock()
+        self._first: tuple[float, float] | None = None  # time and work of the first report
         self._lock = threading.Lock()
 
     def advance(self, name: str = "", amount: float = 1.0) -> None:
@@ -35,6 +37,7 @@ class CommandProgress:
         with self._lock:
             self._done += amount
             now = self._clock()
+            self._first = self._first or (now, self._done)
             if self._out.isatty():
                 self._write(f"\r\x1b[K{self._describe(now, name)}")
             elif now - self._printed >= _LINE_SECONDS:
@@ -42,8 +45,11 @@ class CommandProgress:
                 self._write(f"{self._describe(now, name)}\n")
 
     def _describe(self, now: float, name: str) -> str:
-        left = (self._total - self._done) * (now - self._begun) / self._done
-        remaining = f", about {format_seconds(left)} left" if self._done < self._total else ""
+        first, done = self._first or (now, self._done)
+        remaining = ""
+        if done < self._done < self._total:
+            left = (self._total - self._done) * (now - first) / (self._done - done)
+            remaining = f", about {format_seconds(left)} left"
         return f"{self._done:.0f}/{self._total:.0f}{remaining}{f'  {name}' if name else ''}"
 
     def __enter__(self) -> Self:

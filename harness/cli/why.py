@@ -254,6 +254,9 @@ def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[D
             continue
         if any(set(pair) <= set(group) for group in result.groups):
             continue
+        first, second = (result.answers[name] for name in pair)
+        if first.meaning and first.meaning == second.meaning:
+            continue  # the same deviation, measured in other states of the training
         found.append(DifferingAnswer(result, tuple(_find_removals(result.probe, pair))))
     return found
 

@@ -60,10 +60,11 @@ class PathPattern:
         name = "/".join(path.parts[-self._depth :])
         found = self.match_name(name)
         if found is None:
-            raise UnusableError(
-                f"{name} does not fit the pattern {self._text}. If this file is not meant, name "
-                "the others, or their --format"
-            )
+            hint = "If this file is not meant, name the others, or their --format"
+            deeper = PathPattern(f"{self._text.strip('/')}/{{_}}")  # as of FOLDER/train.monitor.csv
+            if deeper.match_name("/".join(path.parts[-deeper._depth :])) is not None:
+                hint = f"{deeper._text} fits"
+            raise UnusableError(f"{name} does not fit the pattern {self._text}. {hint}")
         return found
 
     def match_name(self, name: str) -> dict[str, Any] | None:

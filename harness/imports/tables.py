@@ -133,7 +133,7 @@ def _group_by_step(steps: Sequence[int], values: Sequence[Any], empty: str) -> R
                 by_step[step].append(math.nan)
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnusableError(f"the return at step {step:,} is {value!r}, no number")
+            raise UnusableError(f"the return at step {step:,} is {value!r}, no number like 12.5")
         by_step[step].append(float(value))
     if not by_step:
         raise UnusableError("has no returns")

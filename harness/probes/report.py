@@ -45,7 +45,8 @@ def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
     for result in report.results:
         if everything or has_difference(result):
             text += [*format_details(result), ""]
-    end = [line for paragraph in format_closing_lines(report) for line in _wrap_text("", paragraph)]
+    closing = (*format_largest_differences(report), *format_closing_lines(report))
+    end = [line for paragraph in closing for line in _wrap_text("", paragraph)]
     return [*text, *format_matrix(report), "", *end]
 
 
@@ -78,12 +79,11 @@ def format_matrix(report: ProbeReport) -> list[str]:
 
 
 def format_closing_lines(report: ProbeReport) -> Iterator[str]:
-    """Yield package versions, implementations left out, largest differences and totals."""
+    """Yield package versions, implementations left out and totals."""
     for name, packages in report.versions.items():
-        yield f"{name}: {', '.join(packages)}"
+        yield f"{get_label(name)}: {', '.join(packages)}"
     for name, why in report.not_probed.items():
-        yield f"not probed: {name}: {why}"
-    yield from format_largest_differences(report)
+        yield f"not probed: {get_label(name)}: {why}"
     yield format_totals(report)
 
 

@@ -12,8 +12,8 @@ from parallax.harness.record.checkpoints import CheckpointStore, find_last_check
 from parallax.harness.record.files import write_json
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.reading import read_run
-from parallax.slurm.job import JobLimits, RunJob
 from parallax.slurm.queue import SlurmJob, SlurmQueue
+from parallax.slurm.requeueable_job import JobLimits, RunJob
 from parallax.slurm.resubmit import _print_limits
 from parallax.slurm.settings import load_settings
 from parallax.slurm.states import assess_run

@@ -9,7 +9,7 @@ from slurm_fakes import a_run
 
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.run_process import RunOutcome
-from parallax.slurm.job import JobFailedError, JobLimits, RunJob
+from parallax.slurm.requeueable_job import JobFailedError, JobLimits, RunJob
 
 LIMITS = JobLimits(60, 60, 2, 0, 0)
 
@@ -40,7 +40,7 @@ class Process:
 
 def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("parallax.slurm.job.RunProcess", Process)
+    monkeypatch.setattr("parallax.slurm.requeueable_job.RunProcess", Process)
     odd = a_run(tmp_path, changed={"alignment": "odd"})
     other = a_run(tmp_path, seed=1)
     with pytest.raises(JobFailedError, match=r"1 of 2 runs are not complete: .*seed=0: .*odd"):
@@ -51,7 +51,7 @@ def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
 
 def test_node_without_the_allocator_that_is_asked_for_fails_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
-    monkeypatch.setattr("parallax.slurm.job.RunProcess", Process)
+    monkeypatch.setattr("parallax.slurm.requeueable_job.RunProcess", Process)
     folder = a_run(tmp_path)
     limits = dataclasses.replace(LIMITS, malloc="/nowhere/lib.so")
     with pytest.raises(
@@ -69,6 +69,8 @@ def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes
     folder = a_run(tmp_path)
     recorded.hold(folder, **changes)
     sent = []
-    monkeypatch.setattr("parallax.slurm.job.os.kill", lambda pid, number: sent.append(pid))
+    monkeypatch.setattr(
+        "parallax.slurm.requeueable_job.os.kill", lambda pid, number: sent.append(pid)
+    )
     RunJob(LIMITS)._stop_run(folder)
     assert sent == ([os.getpid()] if warned else [])

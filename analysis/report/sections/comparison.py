@@ -1,6 +1,7 @@
 """Comparison of scores: a table of means with intervals, and notes on it."""
 
 import dataclasses
+import importlib.metadata
 import itertools
 import math
 import shlex
@@ -145,7 +146,10 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
         difference = abs(pair.difference)
         return difference / pair.width if pair.width > 0 else math.inf if difference > 0 else 0.0
 
-    known = [pair for pair in pairs if UNKNOWN not in (*pair.frameworks, pair.cell.algorithm)]
+    # Imported runs may be of frameworks without an adapter, which no command can run.
+    adapters = {entry.name for entry in importlib.metadata.entry_points(group="parallax.adapters")}
+    known = [pair for pair in pairs if pair.cell.algorithm != UNKNOWN]
+    known = [pair for pair in known if {n.partition("@")[0] for n in pair.frameworks} <= adapters]
     # Of two implementations one can be a user's own script, `framework@script`.
     known = [pair for pair in known if sum("@" in name for name in pair.frameworks) < 2]
     with_interval = [pair for pair in known if pair.width >= 0 and pair.difference != 0]

@@ -166,6 +166,10 @@ class OffPolicy(Hyperparameters):
         policy, targets = self.policy_updates(updates), self.target_updates(updates)
         return UpdateSchedule(self.random_steps(steps), first, updates, policy, targets)
 
+    def compute_total_steps(self, steps: int) -> int:
+        """Return `steps` environment transitions, rounded up to whole update cycles."""
+        return math.ceil(steps / self.train_freq) * self.train_freq
+
     def random_steps(self, steps: int) -> int:
         """Leading transitions with uniformly random actions."""
         return min(self.learning_starts, steps)

@@ -288,8 +288,8 @@ CHECKS = (
         detect_not_a_number,
         "a learning rate that is too high, rewards or targets that are not scaled, a division by "
         "zero, the logarithm of zero.",
-        "lower the learning rates; set max_grad_norm; wrappers=normalized; check observations and "
-        "rewards for NaN.",
+        "lower the learning rates; clip by max_grad_norm; wrappers=normalized; check observations "
+        "and rewards for NaN.",
         "hardly.",
     ),
     DiagnosisCheck(

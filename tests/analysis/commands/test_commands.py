@@ -41,6 +41,13 @@ def test_the_command_prints_the_table_and_says_where_files_are(results, make_run
     assert "cleanrl/steps=20000/seed=2: interrupted" in done.stdout
 
 
+def test_no_command_is_suggested_for_frameworks_without_an_adapter(results, make_run):
+    for seed in range(2):
+        make_run(framework="sb3", seed=seed, score=100 + seed)
+        make_run(framework="RLlib", seed=seed, score=900 + seed)  # imported
+    assert "parallax why" not in command(results / "demo").stdout
+
+
 def test_a_terminal_without_unicode_does_not_break_the_command(results, make_run, monkeypatch):
     make_run()
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")

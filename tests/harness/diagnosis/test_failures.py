@@ -4,7 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from stable_baselines3 import DQN
+from stable_baselines3 import DQN, PPO, SAC
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
 from parallax.adapters.sb3.callback import DiagnosisCallback
@@ -14,6 +15,15 @@ from parallax.harness.diagnosis.check import (
     replace_hyperparameters,
 )
 from parallax.harness.diagnosis.user_loop import Diagnosis
+
+
+class FailingCallback(BaseCallback):
+    """Sets a weight to NaN and fails."""
+
+    def _on_step(self):
+        with torch.no_grad():
+            next(self.model.policy.parameters()).fill_(float("nan"))
+        raise ZeroDivisionError
 
 
 def train_until_nan(diagnosis, rate, fails=True):
@@ -87,6 +97,18 @@ def test_the_callback_changes_no_weight():
         model.learn(200, callback=callback)
         weights.append([value.clone() for value in model.policy.state_dict().values()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "task", "words"),
+    [(PPO, "CartPole-v1", "clip by max_grad_norm;"), (SAC, "Pendulum-v1", "in a subclass;")],
+)
+def test_remedies_name_no_option_that_the_algorithm_lacks(algorithm, task, words):
+    model = algorithm("MlpPolicy", gymnasium.make(task), seed=0)
+    with pytest.raises(ZeroDivisionError), DiagnosisCallback(say=lambda text: None) as callback:
+        model.learn(2, callback=[callback, FailingCallback()])
+    (finding,) = [one for one in callback.findings if one.check.id == "not-a-number"]
+    assert words in finding.remedies and hasattr(model, "max_grad_norm") == ("max" in words)
 
 
 def test_the_callback_refuses_several_environments():

@@ -342,6 +342,7 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
         ("run-1.wandb", b"nothing", "no file of W&B"),
         ("table.csv", b"a,b\n1,2\n", "has no column step; it has a, b"),
         ("table.csv", b"step,return\n1,x\n", "'x', no number"),
+        ("table.csv", b"step;return\n1;2,5\n", "'2,5', no number like 12.5"),
         ("table.csv", b"step,return\n1,\n2,1\n", "the return at step 1 is missing"),
         ("table.csv", b"step;score\n1;1\n", "it has step, score"),
         ("table.csv.gz", b"step,return\n1,2\n", "no gzip file"),
@@ -405,6 +406,9 @@ def test_patterns_that_fit_twice_or_not_are_refused():
         PathPattern("{algorithm}_{env}_{seed}").match_path(Path("ppo_lstm_Pong_1"))
     with pytest.raises(UnusableError, match="does not fit"):
         PathPattern("{algorithm}_{seed}").match_path(Path("td3_seed0"))
+    below = Path("logs/td3_seed0/train")  # td3_seed0/train.monitor.csv
+    with pytest.raises(UnusableError, match=r"\{algorithm\}_seed\{seed\}/\{_\} fits$"):
+        PathPattern("{algorithm}_seed{seed}").match_path(below)
     with pytest.raises(SpecError, match=r"pattern '{algo}' must name some of"):
         PathPattern("{algo}")
 

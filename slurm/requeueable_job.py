@@ -1,4 +1,4 @@
-"""Slurm job that executes its runs one after another and responds to warnings."""
+"""Slurm job that executes its runs in turn and, at a warning, is requeued to resume them."""
 
 import contextlib
 import dataclasses
