@@ -1,9 +1,14 @@
 """Plants one-line faults of upstream's code, and reports what probes say about each.
 
-`python -m tests.line_faults OUTCOMES.json` plants all of `tests/plants/one_line_faults.yaml`;
-`python -m tests.line_faults OUTCOMES.json SUBJECT_OR_NAME ...` plants some. Changed answers are
-written to the file. A fault is *found* if an answer changes, and *named* if the words of a changed
-answer match the pattern that the file has for it.
+`python -m tests.line_faults probe` plants all of `tests/plants/one_line_faults.yaml`, and
+`python -m tests.line_faults probe SUBJECT_OR_NAME ...` some of them. Changed answers are written to
+`tests/plants/one_line_faults.json`; `python -m tests.line_faults report` counts those of the file,
+and `again` in place of `probe` asks only the probes that the file has for a fault.
+A fault is *found* if an answer changes, and *named* if the words of a changed answer match the
+pattern that the file has for it.
+
+`python -m tests.line_faults lockstep` trains each framework side by side with itself and a fault
+that has a `first` in the file, and compares the first difference with that pattern.
 """
 
 import dataclasses
@@ -18,6 +23,9 @@ import yaml
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import _parse_entry
+from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
+from parallax.harness.lockstep.experiments import UPDATES_PER_CYCLE, VARIANTS
+from parallax.harness.lockstep.first_divergence import find_first_divergence
 from parallax.harness.probes import baseline, catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.experiments import ExperimentCache
@@ -25,6 +33,11 @@ from parallax.harness.probes.probe import OTHER_FUNCTION
 from parallax.harness.probes.worker import answer_probe
 
 FILE = Path(__file__).parent / "plants" / "one_line_faults.yaml"
+OUTCOMES = FILE.with_suffix(".json")
+SEEN_BY_NONE = {
+    "limit-of-any-environment": "Parallax trains and probes skrl with one environment only"
+}
+"""Faults that no probe can see, and why."""
 STORED = Path(__file__).parents[1] / "docs" / "differences.json"
 RAW_NUMBERS = re.compile(r"other numbers|^[\s\d.,;e+\-\[\]>naif]*$")
 
@@ -38,6 +51,7 @@ class LineFault:
         framework: Framework whose code has it.
         subject: Class of fault.
         says: Pattern that names it in a changed answer.
+        first: Pattern of the first difference in lockstep training; empty if none is expected.
         change: The intervention.
     """
 
@@ -45,6 +59,7 @@ class LineFault:
     framework: str
     subject: str
     says: str
+    first: str
     change: object
 
     @property
@@ -75,18 +90,24 @@ def load_faults():
     """Return all faults of the file."""
     faults = []
     for name, entry in yaml.safe_load(FILE.read_text()).items():
-        own = {key: entry.pop(key) for key in ("framework", "subject", "says")}
+        own = {key: entry.pop(key, "") for key in ("framework", "subject", "says", "first")}
         adapter = load_adapter(own["framework"])
         change = _parse_entry(name, entry, FILE, adapter.name, adapter.upstream_modules)
         faults.append(LineFault(name=name, change=change, **own))
     return faults
 
 
-def measure(framework, algorithm, changes=()):
-    """Return the results of all probes of one implementation, by name."""
+def load_outcomes():
+    """Return the changed answers of all faults that were planted, by name and probe."""
+    return json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+
+
+def measure(framework, algorithm, changes=(), names=None):
+    """Return the results of all or of named probes of one implementation, by name."""
     cache = ExperimentCache(load_adapter(framework), 0, list(changes))
     probes = [probe for probe in catalogue.PROBES if probe.algorithm == algorithm]
-    return {probe.name: answer_probe(probe, cache) for probe in probes}
+    chosen = [probe for probe in probes if names is None or probe.name in names]
+    return {probe.name: answer_probe(probe, cache) for probe in chosen}
 
 
 @functools.cache
@@ -101,16 +122,41 @@ def measure_healthy(framework, algorithm):
     return stored if names <= stored.keys() else measure(framework, algorithm)
 
 
-def find_changes(fault):
-    """Return the outcome of one fault."""
+def find_changes(fault, names=None):
+    """Return the outcome of one fault, by all probes or by some."""
     before = measure_healthy(fault.framework, fault.algorithm)
-    after = measure(fault.framework, fault.algorithm, (fault.change,))
+    after = measure(fault.framework, fault.algorithm, (fault.change,), names)
     changes = {}
     for name, result in after.items():
         pair = [found[name].answers[fault.framework] for found in (before, after)]
         if lines := describe_change(result, *pair):
             changes[name] = lines[0]
     return Outcome(fault, changes)
+
+
+def find_first_difference(fault, updates=4):
+    """Return the first difference between a framework and itself with a fault, in words."""
+    sides = LockstepSide(fault.framework), LockstepSide(fault.framework, (fault.change,))
+    trainings = LockstepTrainings(sides, fault.algorithm, LockstepOptions())
+    unit = UPDATES_PER_CYCLE.get(fault.algorithm, 1)
+    runs = [trainings.record_updates(number, -(-updates // unit) * unit) for number in (0, 1)]
+    point = find_first_divergence(*runs)
+    if point is None and fault.algorithm in VARIANTS:
+        point, _ = trainings.explain_variant(0, 1)
+    return str(point) if point else "no difference"
+
+
+def locate_faults(names):
+    """Print the first difference that each fault makes in lockstep training."""
+    faults = [f for f in load_faults() if f.first and (not names or f.name in names)]
+    located = 0
+    for fault in faults:
+        place = find_first_difference(fault)
+        right = bool(re.search(fault.first, place))
+        located += right
+        word = "located" if right else "ELSEWHERE"
+        print(f"{word}: {fault.framework} {fault.algorithm} {fault.name}: {place}", flush=True)
+    print(f"{located} of {len(faults)} located")
 
 
 def compute_wilson_interval(successes, n, z=1.959964):
@@ -120,36 +166,48 @@ def compute_wilson_interval(successes, n, z=1.959964):
     return centre - half, centre + half
 
 
-def main(file, names):
-    """Plant faults; print each with its changed answers, and counts by subject."""
+def plant_faults(names, again=False):
+    """Plant faults, print each with its changed answers, and write these to the file.
+
+    Args:
+        names: Faults or classes of faults; empty for all.
+        again: Whether to ask only the probes whose answers changed before.
+    """
     known = load_faults()
-    order = [fault.name for fault in known]
-    changes = json.loads(file.read_text()) if file.exists() else {}
+    order, changes = [fault.name for fault in known], load_outcomes()
     for name in names or order:
         for fault in (f for f in known if name in (f.name, f.subject)):
-            outcome = find_changes(fault)
+            outcome = find_changes(fault, changes.get(fault.name) if again else None)
             changes[fault.name] = outcome.changes
-            file.write_text(json.dumps({n: changes[n] for n in order if n in changes}, indent=1))
             show(outcome)
+            ordered = {name: changes[name] for name in order if name in changes}
+            OUTCOMES.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+def report_outcomes():
+    """Print the counts of the file by subject."""
+    known, changes = load_faults(), load_outcomes()
     outcomes = [Outcome(f, changes[f.name]) for f in known if f.name in changes]
+    for outcome in outcomes:
+        show(outcome, with_answers=False)
     for subject in dict.fromkeys(fault.subject for fault in known):
         report(subject, [o for o in outcomes if o.fault.subject == subject])
-    return report("together", outcomes)
+    report("together", outcomes)
 
 
-def show(outcome):
+def show(outcome, with_answers=True):
     """Print a fault and the answers that it changes."""
     fault = outcome.fault
     word = "named" if outcome.is_named else "found" if outcome.changes else "MISSED"
     blank = "" if outcome.has_words or not outcome.changes else " (no words)"
     print(f"{word}{blank}: {fault.framework} {fault.algorithm} {fault.name}")
-    for name, text in outcome.changes.items():
+    for name, text in outcome.changes.items() if with_answers else ():
         print(f"    {name}: {text[:300]}")
     sys.stdout.flush()
 
 
 def report(subject, outcomes):
-    """Print the counts of some outcomes; return whether one was missed."""
+    """Print the counts of some outcomes."""
     found = sum(bool(o.changes) for o in outcomes)
     named = sum(o.is_named for o in outcomes)
     wordless = sum(bool(o.changes) and not o.has_words for o in outcomes)
@@ -162,8 +220,14 @@ def report(subject, outcomes):
         f"{subject}: {len(outcomes)} planted, {found} found, {named} named, "
         f"{wordless} without words{shares}"
     )
-    return found < len(outcomes)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    match sys.argv[1:]:
+        case ["probe", *names]:
+            plant_faults(names)
+        case ["again", *names]:
+            plant_faults(names, again=True)
+        case ["lockstep", *names]:
+            locate_faults(names)
+    report_outcomes()

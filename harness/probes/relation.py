@@ -98,7 +98,7 @@ def describe_relation(
 
 def _describe_share(other: NDArray[np.bool_], kinds: NDArray[np.str_]) -> str:
     # How many numbers differ, and their kind if it is one.
-    names = np.unique(kinds[other]) if len(kinds) == len(other) else ()
+    names = [*np.unique(kinds[other])] if len(kinds) == len(other) else []
     if len(names) != 1:
         return f", for {other.sum()} of {len(other)}"
     return f", for {other.sum()} of {(kinds == names[0]).sum()} {names[0]}"

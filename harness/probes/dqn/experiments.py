@@ -36,14 +36,12 @@ SOFT_UPDATE_TAU = 0.25
 NEVER_INTERVAL, SHORT_INTERVAL = 1000, 4
 """Environment steps between copies to the target: longer than any training, and short."""
 
-EPSILON_INITIAL, EPSILON_FINAL, EPSILON_STEPS, WARM_UP_STEPS, CYCLE_STEPS, EXPLORATION_STEPS = (
-    0.8,
-    0.2,
-    30,
-    10,
-    5,
-    60,
-)
+EPSILON_INITIAL = 0.8
+EPSILON_FINAL = 0.2
+EPSILON_STEPS = 30
+WARM_UP_STEPS = 10
+CYCLE_STEPS = 5
+EXPLORATION_STEPS = 60
 """A schedule of exploration: shares of random actions, and environment steps."""
 RANDOM_ACTION_SETTINGS: dict[str, Any] = {
     "exploration_initial": 1.0,
@@ -252,10 +250,8 @@ def _build_update_experiment(
 ) -> ProbeExperiment:
     data = experiment_setups.make_discrete_data(cache, BATCH_ROWS + more)
     data.rewards[:] = round_to_float32(data.rewards * SMALL_SCALE)
-    world, weights = (
-        dataclasses.replace(data, rotates_draws=True),
-        _make_scaled_weights(cache, SMALL_SCALE),
-    )
+    world = dataclasses.replace(data, rotates_draws=True)
+    weights = _make_scaled_weights(cache, SMALL_SCALE)
     return _build_experiment(cache, name, world, 12, weights, **changes)
 
 

@@ -298,10 +298,8 @@ class CriticProbes:
         )
 
     def _fit_target_weights(self, run: ProbeRun, step: OptimizerStepRecord, target: Array) -> Array:
-        rows, known = (
-            _drop_missing_rows(_find_rows_by_end(run, step, 0), target),
-            self.terms(run, step),
-        )
+        rows = _drop_missing_rows(_find_rows_by_end(run, step, 0), target)
+        known = self.terms(run, step)
         if len(rows) < len(known):
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)

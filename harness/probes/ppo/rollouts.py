@@ -215,7 +215,7 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
-    limits = np.array([[t.end == TRUNCATED for t in row] for row in steps]).any(axis=1)
+    limits = [any(t.end == TRUNCATED for t in row) for row in steps]
     expected = np.zeros(steps.shape)
     others: dict[str, Array] = {}
     for copy in range(N_ENVS):
@@ -256,10 +256,8 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_parallel_envs(cache)
-    step, samples = (
-        measurements.get_snapshot_step(run, 0),
-        measurements.compute_parallel_samples(run),
-    )
+    step = measurements.get_snapshot_step(run, 0)
+    samples = measurements.compute_parallel_samples(run)
     rows = find_transition_rows(run, step.observations)
     slope, _ = measurements.solve_minibatch_slope(step, step.observations, samples[rows])
     expected, others = _compute_parallel_advantages(run)
