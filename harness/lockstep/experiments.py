@@ -88,10 +88,8 @@ def _build_off_policy_experiment(
     # Some frameworks take their first update one step after learning_starts.
     late = _find_first_update(cache, algorithm, weights, changes)
     warm_up = _SHARED_STEPS if shared else BATCH_ROWS
-    whole, steps = (
-        _make_scripted_data(cache, algorithm, warm_up + _MAX_UPDATE_DELAY + MAX_UPDATES),
-        warm_up + late + updates - 1,
-    )
+    whole = _make_scripted_data(cache, algorithm, warm_up + _MAX_UPDATE_DELAY + MAX_UPDATES)
+    steps = warm_up + late + updates - 1
     ends, among = whole.ends[:steps], _SHARED_STEPS if shared else 0
     world = dataclasses.replace(
         whole,

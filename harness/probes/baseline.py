@@ -124,9 +124,13 @@ def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer
     if _is_unchanged(result.probe, before, after):
         return []
     moved = format_changed_numbers(result, before.value, after.value)
-    # Numbers with names explain themselves; numbers with positions need the description.
+    # Numbers with names explain themselves, unless words say more than which entry is how large.
     named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
-    return [moved if named and moved else f"{both} ({moved})" if moved else both]
+    named &= all(", not " in answer.meaning for answer in (before, after) if answer.meaning)
+    head = result.quantity.rpartition(": ")[0]
+    if named and moved:
+        return [f"{head}: {moved}" if head else moved]
+    return [f"{both} ({moved})" if moved else both]
 
 
 def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:
@@ -168,14 +172,29 @@ def _index_answers(report: ProbeReport) -> AnswerTable:
     }
 
 
-def list_version_changes(report: ProbeReport) -> Sequence[str]:
-    """Return one line per probe whose answers differ between the two versions."""
+def list_pair_changes(report: ProbeReport, before: str, after: str) -> list[tuple[str, str]]:
+    """Return the probes whose answers of two implementations differ, each with its change."""
     return [
-        f"{result.probe}: {line}"
+        (result.probe, line)
         for result in report.results
-        if _get_version_pair(result) is not None
-        for line in describe_change(result, result.answers[OTHER], result.answers[HERE])
+        if {before, after} <= result.answers.keys()
+        for line in describe_change(result, result.answers[before], result.answers[after])
     ]
+
+
+def format_pair_changes(changes: Sequence[tuple[str, str]]) -> list[str]:
+    """Return one line per change, and one for all answers that only have other numbers."""
+    lines = [f"  {probe}: {text}" for probe, text in changes if OTHER_NUMBERS not in text]
+    echoes = [probe for probe, text in changes if OTHER_NUMBERS in text]
+    if not lines:
+        return [f"  {probe}: {text}" for probe, text in changes]
+    return lines + ([f"  {OTHER_NUMBERS}: {', '.join(echoes)}"] if echoes else [])
+
+
+def list_version_changes(report: ProbeReport) -> list[tuple[str, str]]:
+    """Return the probes whose answers differ between the two versions, each with its change."""
+    compared = [result for result in report.results if _get_version_pair(result) is not None]
+    return list_pair_changes(dataclasses.replace(report, results=tuple(compared)), OTHER, HERE)
 
 
 def format_version_lines(report: ProbeReport) -> list[str]:
@@ -192,7 +211,7 @@ def format_version_lines(report: ProbeReport) -> list[str]:
         + (f"; {left_out} could not be compared" if left_out else "")
         + (":" if found else ".")
     )
-    return [*text, *(f"  {line}" for line in found)]
+    return [*text, *format_pair_changes(found)]
 
 
 def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | None:

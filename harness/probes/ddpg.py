@@ -14,7 +14,6 @@ from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import BATCH_ROWS, HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
 from parallax.harness.probes.families import critics
-from parallax.harness.probes.families import critics as single
 from parallax.harness.probes.families.critics import (
     TargetAlternatives,
     TargetTerms,
@@ -108,20 +107,15 @@ SMOOTHING_STD = 0.2
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    (paper,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
-    values = {
-        "noise in the next action": updates.compute_next_values(
-            run, step, "policy_target", "_target", SMOOTHING_STD
-        )[0],
-        "the online policy's next action": updates.compute_next_values(
-            run, step, "policy", "_target", 0.0
-        )[0],
-        "the online critic's value": updates.compute_next_values(
-            run, step, "policy_target", "", 0.0
-        )[0],
-        "online policy and critic": updates.compute_next_values(run, step, "policy", "", 0.0)[0],
+    values = functools.partial(updates.compute_next_values, run, step)
+    (paper,) = values("policy_target", "_target", 0.0)
+    others = {
+        "noise in the next action": values("policy_target", "_target", SMOOTHING_STD)[0],
+        "the online policy's next action": values("policy", "_target", 0.0)[0],
+        "the online critic's value": values("policy_target", "", 0.0)[0],
+        "online policy and critic": values("policy", "", 0.0)[0],
     }
-    return compute_masked_targets(run, step, paper, values)
+    return compute_masked_targets(run, step, paper, others)
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
@@ -133,10 +127,8 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
 
 def _measure_weight_decay(cache: ExperimentCache) -> ProbeMeasurement:
     run = run_weight_decay(cache)
-    networks = ("policy", "critic1")
-    shares = [measure_adam_shares(run, name, WEIGHT_DECAY) for name in networks]
-    value = np.array(shares)
-    return ProbeMeasurement(value, np.ones_like(value))
+    shares = [measure_adam_shares(run, name, WEIGHT_DECAY) for name in ("policy", "critic1")]
+    return ProbeMeasurement(np.array(shares), np.ones_like(shares))
 
 
 CRITIC_PROBES = critics.CriticProbes(
@@ -149,7 +141,7 @@ CRITIC_PROBES = critics.CriticProbes(
     list_target_terms,
     DDPG_ALGORITHM,
     halves_loss=False,
-    reader=single.make_single_critic_reader(run_bandit),
+    reader=critics.make_single_critic_reader(run_bandit),
     run_for_slopes=run_bandit,
 )
 UPDATE_PROBES: Sequence[Probe] = (
@@ -203,28 +195,21 @@ def _fit_noise_process(run: ProbeRun, rows: Array) -> Array:
 
 def _list_rows_inside_episodes(run: ProbeRun) -> Array:
     ends = np.flatnonzero(run.experiment.scripted_data.ends) + 1
-    return np.array(
-        [row for row in range(FIRST_NOISE_ROW, len(run.transitions)) if row not in ends]
-    )
+    return np.setdiff1d(np.arange(FIRST_NOISE_ROW, len(run.transitions)), ends)
 
 
 def _measure_default_noise(cache: ExperimentCache) -> ProbeMeasurement:
-    run = run_default_noise(cache)
-    if not compute_action_noise(run).any():
-        return ProbeMeasurement(np.zeros(2), np.array([1 - THETA, SIGMA]))
-    return ProbeMeasurement(
-        _fit_noise_process(run, _list_rows_inside_episodes(run)).round(6),
-        np.array([1 - THETA, SIGMA]),
-    )
+    run, value = run_default_noise(cache), np.zeros(2)
+    if compute_action_noise(run).any():
+        value = _fit_noise_process(run, _list_rows_inside_episodes(run)).round(6)
+    return ProbeMeasurement(value, np.array([1 - THETA, SIGMA]))
 
 
 def _measure_ou_process(cache: ExperimentCache) -> ProbeMeasurement:
     run = run_ou_noise(cache)
     remaining, added = _fit_noise_process(run, _list_rows_inside_episodes(run))
-    noise, row = (
-        compute_action_noise(run),
-        int(np.flatnonzero(run.experiment.scripted_data.ends)[0]) + 1,
-    )
+    noise = compute_action_noise(run)
+    row = int(np.flatnonzero(run.experiment.scripted_data.ends)[0]) + 1
     rest = noise[row] - added * run.experiment.scripted_data.acting_noise[row]
     over = float(rest @ noise[row - 1] / (noise[row - 1] @ noise[row - 1]))
     value = np.array([remaining, added, over]).round(6)

@@ -206,11 +206,9 @@ def _classify_bounding(result: ProbeResult, name: str) -> str | None:
     answer = result.answers[name]
     if answer.comparison.kind == AGREES:
         return "cut"
-    low, high, x = (
-        experiment_setups.WIDE_LOW[0],
-        experiment_setups.WIDE_HIGH[0],
-        get_axis_values(result, answer),
-    )
+    low = experiment_setups.WIDE_LOW[0]
+    high = experiment_setups.WIDE_HIGH[0]
+    x = get_axis_values(result, answer)
     if x is not None:
         squashed = (low + high) / 2 + (high - low) / 2 * np.tanh(x)
         if np.allclose(answer.value, squashed, atol=1e-4):

@@ -14,7 +14,7 @@ from parallax.harness.interventions.catalogue import (
     find_intervention,
     resolve_interventions,
 )
-from parallax.harness.probes.baseline import describe_change
+from parallax.harness.probes.baseline import format_pair_changes, list_pair_changes
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import Probe, is_same_answer
 from parallax.harness.probes.results import AGREES, ProbeAnswer, ProbeReport
@@ -88,14 +88,9 @@ def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
         text: Name of the change.
     """
     other = format_intervention_label(framework, text)
-    changes = [
-        f"{result.probe}: {line}"
-        for result in report.results
-        if {framework, other} <= result.answers.keys()
-        for line in describe_change(result, result.answers[framework], result.answers[other])
-    ]
+    changes = list_pair_changes(report, framework, other)
     head = f"{len(changes) or 'None'} of {len(report.results)} answers changed with {text}"
-    return [head + (":" if changes else "."), *(f"  {line}" for line in changes)]
+    return [head + (":" if changes else "."), *format_pair_changes(changes)]
 
 
 def list_wrong_predictions(

@@ -98,6 +98,7 @@ class ProbeMeasurement:
         alternatives: Numbers of other known formulas on the same inputs, by their description.
         terms: Quantities that the numbers may be a weighted sum of, by their description, the
             paper's first; each of the same shape.
+        kinds: The kind of each number, such as `at a time limit`; empty if all are of one.
         meaning: Description of a difference that is known while measuring; if empty, the numbers
             are described.
     """
@@ -107,6 +108,7 @@ class ProbeMeasurement:
     axis: AnswerAxis | None = None
     alternatives: Mapping[str, Array] = dataclasses.field(default_factory=dict)
     terms: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    kinds: Sequence[str] = ()
     meaning: str = ""
 
 
@@ -303,7 +305,8 @@ def make_relation_description(subject: str) -> DescribeDifference:
         if comparison.kind == OFFSET:
             return f"{subject}: the paper's {comparison.size:+.4g}"
         found, due = np.asarray(measurement.value), np.asarray(measurement.expected)
-        form = describe_weighted_sum(found, measurement.terms) or describe_relation(found, due)
+        terms, kinds = measurement.terms, measurement.kinds
+        form = describe_weighted_sum(found, terms) or describe_relation(found, due, terms, kinds)
         form = form or OTHER_FUNCTION
         return f"{subject}: {form}, up to {comparison.size:.3g} away"
 

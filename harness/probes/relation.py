@@ -3,9 +3,11 @@
 Only forms that hold for several numbers are named, since these rarely hold by chance.
 """
 
+import types
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
 
@@ -56,12 +58,19 @@ def describe_weighted_sum(value: Array, terms: Mapping[str, Array]) -> str:
     return " + ".join(shown) or "0"
 
 
-def describe_relation(value: Array, expected: Array) -> str:
+def describe_relation(
+    value: Array,
+    expected: Array,
+    terms: Mapping[str, Array] = types.MappingProxyType({}),
+    kinds: Sequence[str] = (),
+) -> str:
     """Return a relation in words, such as `at most 0.5, for 7 of 24`; empty if none is known.
 
     Args:
         value: Measured numbers; any shape.
         expected: The formula's numbers; with another shape, the result is empty.
+        terms: Quantities that the numbers may be a weighted sum of, by their description.
+        kinds: The kind of each number, such as `at a time limit`; empty if all are of one.
     """
     if value.shape != expected.shape or value.size < _MIN_NUMBERS:
         return ""
@@ -72,7 +81,7 @@ def describe_relation(value: Array, expected: Array) -> str:
     other = np.abs(v - e) > room
     if not other.any():
         return ""
-    share = f", for {other.sum()} of {len(v)}"
+    share = _describe_share(other, np.array(kinds))
     if text := _describe_clipping(v, e, other, room):
         return text + share
     if other.all():
@@ -81,7 +90,18 @@ def describe_relation(value: Array, expected: Array) -> str:
         return text + share
     if other.sum() >= _MIN_GROUP_SIZE and (text := _describe_shape(v[other], e[other], room)):
         return text + share
+    own_terms = {name: np.ravel(a)[other] for name, a in terms.items() if np.size(a) == len(v)}
+    if text := describe_weighted_sum(v[other], own_terms):
+        return text + share
     return OTHER_FUNCTION + share
+
+
+def _describe_share(other: NDArray[np.bool_], kinds: NDArray[np.str_]) -> str:
+    # How many numbers differ, and their kind if it is one.
+    names = [*np.unique(kinds[other])] if len(kinds) == len(other) else []
+    if len(names) != 1:
+        return f", for {other.sum()} of {len(other)}"
+    return f", for {other.sum()} of {(kinds == names[0]).sum()} {names[0]}"
 
 
 def _is_near(one: Array, other: Array | float, room: float) -> bool:

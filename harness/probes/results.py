@@ -384,7 +384,7 @@ def _describe_size(answer: ProbeAnswer) -> str:
     match answer.comparison.kind:
         case "factor":
             return f"{digits} times the paper's"
-        case "function":
+        case "function" if np.isfinite(answer.comparison.size):
             return f"off by up to {digits}"
     return ""
 

@@ -28,12 +28,10 @@ from parallax.harness.formulas import compute_td_target
 _MIN_COUNT = 3
 _MIN_ROWS = 12
 _GAMMA_TOLERANCE = 0.003
-_MAX_TARGET_VALUE, _DOUBLE_Q_VALUE, _MIN_CRITIC_VALUE, _SINGLE_CRITIC_VALUE = (
-    "the largest value of the target network",
-    "the target's value of the choice of the network that is trained",
-    "the smaller value of two critics",
-    "the critic's value",
-)
+_MAX_TARGET_VALUE = "the largest value of the target network"
+_DOUBLE_Q_VALUE = "the target's value of the choice of the network that is trained"
+_MIN_CRITIC_VALUE = "the smaller value of two critics"
+_SINGLE_CRITIC_VALUE = "the critic's value"
 
 
 def detect_wrong_matched_targets(signals: TrainingSignals, threshold: float) -> CheckResult | None:

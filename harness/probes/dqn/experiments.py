@@ -36,14 +36,12 @@ SOFT_UPDATE_TAU = 0.25
 NEVER_INTERVAL, SHORT_INTERVAL = 1000, 4
 """Environment steps between copies to the target: longer than any training, and short."""
 
-EPSILON_INITIAL, EPSILON_FINAL, EPSILON_STEPS, WARM_UP_STEPS, CYCLE_STEPS, EXPLORATION_STEPS = (
-    0.8,
-    0.2,
-    30,
-    10,
-    5,
-    60,
-)
+EPSILON_INITIAL = 0.8
+EPSILON_FINAL = 0.2
+EPSILON_STEPS = 30
+WARM_UP_STEPS = 10
+CYCLE_STEPS = 5
+EXPLORATION_STEPS = 60
 """A schedule of exploration: shares of random actions, and environment steps."""
 RANDOM_ACTION_SETTINGS: dict[str, Any] = {
     "exploration_initial": 1.0,
@@ -67,9 +65,8 @@ def run_update(cache: ExperimentCache) -> ProbeRun:
 
 def run_moving_target(cache: ExperimentCache) -> ProbeRun:
     """Run the same with a target network that is copied every fourth step."""
-    return cache.run(
-        _build_update_experiment(cache, "moving", target_update_interval=SHORT_INTERVAL)
-    )
+    moves = {"target_update_interval": SHORT_INTERVAL}
+    return cache.run(_build_update_experiment(cache, "moving", **moves))
 
 
 def run_default_target(cache: ExperimentCache) -> ProbeRun:
@@ -87,20 +84,14 @@ def run_double_q(cache: ExperimentCache) -> ProbeRun:
 
 def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
     """Run the same on parallel environments."""
-    return cache.run(
-        experiment_setups.parallelize_experiment(
-            _build_update_experiment(cache, "learning copies", 12), 4
-        )
-    )
+    experiment = _build_update_experiment(cache, "learning copies", 12)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
 def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run parallel environments with a buffer that is full before the first update."""
-    return cache.run(
-        experiment_setups.parallelize_full_buffer(
-            _build_update_experiment(cache, "full copies", 24)
-        )
-    )
+    experiment = _build_update_experiment(cache, "full copies", 24)
+    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
 
 
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
@@ -157,10 +148,8 @@ def run_unclipped_rewards(cache: ExperimentCache) -> ProbeRun:
 def run_dueling_network(cache: ExperimentCache) -> ProbeRun:
     """Run some updates of a dueling network, with heads for the value and the advantages."""
     experiment = _build_update_experiment(cache, "dueling", 3, dueling=True)
-    (first, second), generator = (
-        experiment_setups.choose_hidden_sizes(cache, "dqn"),
-        np.random.default_rng([cache.seed, 3]),
-    )
+    first, second = experiment_setups.choose_hidden_sizes(cache, "dqn")
+    generator = np.random.default_rng([cache.seed, 3])
     shapes = {"0": (first, OBSERVATION_SIZE)} | {
         name: shape
         for head, size in (("advantage", N_DISCRETE_ACTIONS), ("value", 1))
@@ -221,9 +210,8 @@ def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
 
 def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
     """Run four parallel environments with an update per transition."""
-    return cache.run(
-        experiment_setups.parallelize_experiment(_build_count_experiment(cache, "copies", 4, 8), 4)
-    )
+    experiment = _build_count_experiment(cache, "copies", 4, 8)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
 def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
@@ -260,13 +248,11 @@ def set_identity_values(weights: dict[str, Array], shift: float = 8.0) -> None:
 def _build_update_experiment(
     cache: ExperimentCache, name: str, more: int = 8, **changes: Any
 ) -> ProbeExperiment:
-    world = dataclasses.replace(
-        experiment_setups.make_discrete_data(cache, BATCH_ROWS + more), rotates_draws=True
-    )
-    world.rewards[:] = round_to_float32(world.rewards * SMALL_SCALE)
-    return _build_experiment(
-        cache, name, world, 12, _make_scaled_weights(cache, SMALL_SCALE), **changes
-    )
+    data = experiment_setups.make_discrete_data(cache, BATCH_ROWS + more)
+    data.rewards[:] = round_to_float32(data.rewards * SMALL_SCALE)
+    world = dataclasses.replace(data, rotates_draws=True)
+    weights = _make_scaled_weights(cache, SMALL_SCALE)
+    return _build_experiment(cache, name, world, 12, weights, **changes)
 
 
 def _build_bandit_experiment(
@@ -309,10 +295,8 @@ def _build_first_action_experiment(
     cache: ExperimentCache, name: str, steps: int, **changes: Any
 ) -> ProbeExperiment:
     # The greedy action is the first, random ones are others, and scripted draws exceed epsilon.
-    weights, world = (
-        experiment_setups.make_weights(cache, "dqn"),
-        experiment_setups.make_discrete_data(cache, steps, exploration_draw=0.999),
-    )
+    weights = experiment_setups.make_weights(cache, "dqn")
+    world = experiment_setups.make_discrete_data(cache, steps, exploration_draw=0.999)
     favoured = PREFERRED_VALUE * (np.arange(N_DISCRETE_ACTIONS) == 0)
     weights["critic1.out.bias"] = round_to_float32(weights["critic1.out.bias"] + favoured)
     world.random_actions[:] = (1 + 3 * world.random_actions) / N_DISCRETE_ACTIONS

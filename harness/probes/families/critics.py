@@ -105,6 +105,7 @@ TWIN_CRITIC_READER = CriticReader(
 REWARD_SCALE = 1e3
 """Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
+END_KINDS = {0: "within episodes", TERMINATED: "at terminations", TRUNCATED: "at time limits"}
 FIRST_UPDATES_TEXT = f"in the first {MAX_UPDATES} updates"
 
 
@@ -245,12 +246,14 @@ class CriticProbes:
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
         terms: dict[str, list[Array]] = {}
+        kinds: list[str] = []
         for step in _list_solvable_steps(run, self.steps(run)):
             target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
             paper, known = self.target(run, step)
             value.append(target[rows])
             expected.append(paper[rows])
+            kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
             for name, array in known.items():
                 others.setdefault(name, []).append(array[rows])
             for name, (term, _) in self.terms(run, step).items():
@@ -262,7 +265,7 @@ class CriticProbes:
         found = np.concatenate(value)
         if not len(found):
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
-        return ProbeMeasurement(found, np.concatenate(expected), alternatives=joined, terms=parts)
+        return ProbeMeasurement(found, np.concatenate(expected), None, joined, parts, kinds)
 
     def build_weight_probe(self) -> Probe:
         """Return the probe of the weights of a target's terms."""
@@ -295,10 +298,8 @@ class CriticProbes:
         )
 
     def _fit_target_weights(self, run: ProbeRun, step: OptimizerStepRecord, target: Array) -> Array:
-        rows, known = (
-            _drop_missing_rows(_find_rows_by_end(run, step, 0), target),
-            self.terms(run, step),
-        )
+        rows = _drop_missing_rows(_find_rows_by_end(run, step, 0), target)
+        known = self.terms(run, step)
         if len(rows) < len(known):
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
         basis = np.stack([term[rows] for term, _ in known.values()], axis=1)

@@ -1,5 +1,6 @@
 """Probes of the optimizers: settings, lengths of steps, and sources of gradients."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,12 +8,15 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.protocol import (
     POLICY_STEP,
     STATE_STEPS,
     OptimizerStepRecord,
     Parameters,
 )
+from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
@@ -117,7 +121,9 @@ def make_optimizer_probes(
             "Which options beyond Adam's constants do the optimizers use, and do options change?",
             f"{ADAM_PAPER}: none, and constants stay",
             f"options used or changed during a run: {listing}",
-            lambda cache: _measure_options(own(cache), networks),
+            lambda cache: _measure_options(
+                [own(cache), *_run_long_cycles(cache, algorithm)], networks
+            ),
             make_entry_description([f"options of the {n}'s optimizer" for n in networks]),
             counts=True,
             part=OPTIMIZERS,
@@ -147,11 +153,27 @@ def make_optimizer_probes(
     )
 
 
-def _measure_options(run: ProbeRun, networks: Sequence[str]) -> ProbeMeasurement:
+LONG_CYCLE = {"gradient_steps": 4}
+"""An update cycle that shows settings which change from one gradient step to the next."""
+
+
+def _run_long_cycles(cache: ExperimentCache, algorithm: str) -> list[ProbeRun]:
+    # PPO's cycles have several gradient steps anyway, and some frameworks take only one.
+    changes = {**experiment_setups.SHORT_OFF_POLICY_SETTINGS, **LONG_CYCLE}
+    experiment = experiment_setups.build_defaults_experiment(cache, algorithm, 0, changes)
+    steps = len(experiment.scripted_data.rewards)
+    known = "gradient_steps" in field_names(ALGORITHMS[algorithm])
+    if not known or not cache.accepts_settings(algorithm, experiment.changes, steps):
+        return []
+    return [cache.run(dataclasses.replace(experiment, name=f"{algorithm} long cycles"))]
+
+
+def _measure_options(runs: Sequence[ProbeRun], networks: Sequence[str]) -> ProbeMeasurement:
     words: list[str] = []
     counts = np.zeros(len(networks))
     for i, network in enumerate(networks):
-        steps = [step for step in run.record.steps if network in step.networks]
+        each = [[step for step in run.record.steps if network in step.networks] for run in runs]
+        steps = list(itertools.chain(*each))
         names = sorted({name for step in steps for name in step.settings[network]})
         found = [f"class {steps[0].optimizer}"] if steps and steps[0].optimizer != "Adam" else []
         for name in names:
@@ -160,6 +182,11 @@ def _measure_options(run: ProbeRun, networks: Sequence[str]) -> ProbeMeasurement
                 found.append(f"{name} is {max(over, key=abs):.4g}")
             elif name not in ("lr", STATE_STEPS) and len(set(over)) > 1:
                 found.append(f"{name} goes from {over[0]:.4g} to {over[-1]:.4g}")
+        for long in each[1:]:
+            pairs = ((a, b) for a, b in itertools.pairwise(long) if a.env_steps == b.env_steps)
+            rates = ([step.settings[network].get("lr") for step in pair] for pair in pairs)
+            changed = [(a, b) for a, b in rates if a != b]
+            found += [f"lr goes from {a:.4g} to {b:.4g} within a cycle" for a, b in changed[:1]]
         counts[i] = len(found)
         words += [f"the {network}'s optimizer: {', '.join(found)}"] if found else []
     return ProbeMeasurement(counts, np.zeros_like(counts), meaning="; ".join(words))

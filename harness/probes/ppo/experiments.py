@@ -226,11 +226,8 @@ def build_experiment(
         n_envs: Number of parallel environments.
         changes: Hyperparameters that differ from `BASE_SETTINGS`.
     """
-    settings = {
-        k: v
-        for k, v in (choose_base_settings(cache) | changes).items()
-        if k not in library_defaults
-    }
+    settings = choose_base_settings(cache) | changes
+    settings = {name: v for name, v in settings.items() if name not in library_defaults}
     world = _make_terminating_data(cache, settings["rollout_steps"]) if world is None else world
     # Indices that are drawn with replacement occur twice, unlike those of permutations.
     world = dataclasses.replace(world, draw_repeats=2)
@@ -243,11 +240,8 @@ def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
 
     def choose() -> dict[str, Any]:
         standardised = BASE_SETTINGS | {"normalize_advantage": True}
-        return (
-            BASE_SETTINGS
-            if cache.accepts_settings("ppo", BASE_SETTINGS, ROLLOUT_STEPS)
-            else standardised
-        )
+        plain = cache.accepts_settings("ppo", BASE_SETTINGS, ROLLOUT_STEPS)
+        return BASE_SETTINGS if plain else standardised
 
     return cache.get_or_compute("ppo plain", choose)
 

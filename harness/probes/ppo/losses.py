@@ -150,10 +150,8 @@ def _measure_value_loss(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_clipped_values(cache)
-    steps, factor = (
-        measurements.list_later_steps(run),
-        float(np.median(measurements.measure_value_factor(run))),
-    )
+    steps = measurements.list_later_steps(run)
+    factor = float(np.median(measurements.measure_value_factor(run)))
     rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
     seen = measurements.get_rollout_observations(run)
     now = np.concatenate(
@@ -162,10 +160,8 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     measured = (
         np.concatenate([measurements.solve_value_slope(run, step) for step in steps]) / factor
     )
-    old, returns = (
-        measurements.predict_values(run.weights, seen)[rows],
-        run.record.stored["returns"][rows],
-    )
+    old = measurements.predict_values(run.weights, seen)[rows]
+    returns = run.record.stored["returns"][rows]
     plain, inside = now - returns, np.abs(now - old) < CLIP
     clipped = old + np.clip(now - old, -CLIP, CLIP) - returns
     smaller = inside | (plain**2 < clipped**2)
@@ -181,10 +177,8 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_entropy_gradient(cache: ExperimentCache) -> ProbeMeasurement:
-    with_bonus, without = (
-        get_snapshot_step(experiments.run_entropy_bonus(cache), 0),
-        get_snapshot_step(experiments.run_update(cache), 0),
-    )
+    with_bonus = get_snapshot_step(experiments.run_entropy_bonus(cache), 0)
+    without = get_snapshot_step(experiments.run_update(cache), 0)
     name = "policy.log_std"
     pull = (
         get_gradient(with_bonus, name) - get_gradient(without, name)
@@ -392,10 +386,8 @@ def _compare_policy_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: in
 
 
 def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
-    rows, start = (
-        measurements.find_rollout_rows(run, step, rollout),
-        measurements.get_rollout_weights(run, rollout),
-    )
+    rows = measurements.find_rollout_rows(run, step, rollout)
+    start = measurements.get_rollout_weights(run, rollout)
     seen = measurements.get_rollout_observations(run, rollout)
     returns = measurements.compute_rollout_advantages(run, rollout) + measurements.predict_values(
         start, seen

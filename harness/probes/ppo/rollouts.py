@@ -1,6 +1,7 @@
 """Probes of PPO's actions and their log-probabilities."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POLICY_LOSS
+from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POLICY_LOSS, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiment_setups import BOUND_NAMES, HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
@@ -159,7 +160,12 @@ def _make_advantage_measure(
             rows = pick(measurements.get_rollout_transitions(run, number))
             value.append(stored["advantages"][rows])
             expected.append(measurements.compute_rollout_advantages(run, number)[rows])
-            for name, array in _list_alternative_advantages(run, number).items():
+            known = _list_alternative_advantages(
+                measurements.get_rollout_weights(run, number),
+                measurements.get_rollout_transitions(run, number),
+                run.weights,
+            )
+            for name, array in known.items():
                 others.setdefault(name, []).append(array[rows])
         joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
         return ProbeMeasurement(
@@ -169,29 +175,21 @@ def _make_advantage_measure(
     return measure
 
 
-def _list_alternative_advantages(run: ProbeRun, number: int) -> dict[str, Array]:
-    # The same rollout with every end treated as a termination.
-    ended = tuple(
-        dataclasses.replace(t, end=TERMINATED if t.end else t.end)
-        for t in measurements.get_rollout_transitions(run, number)
-    )
+def _list_alternative_advantages(
+    weights: Parameters, steps: tuple[ScriptedTransition, ...], first: Parameters
+) -> dict[str, Array]:
+    # Other estimates of one environment's steps; the last but one treats all ends as terminations.
+    ended = tuple(dataclasses.replace(t, end=TERMINATED if t.end else t.end) for t in steps)
+    estimate = functools.partial(measurements.compute_advantages, weights)
     return {
-        "as if lambda were 1": measurements.compute_rollout_advantages(run, number, lam=1.0),
-        "as if lambda were 0": measurements.compute_rollout_advantages(run, number, lam=0.0),
-        "gamma and lambda have changed places": measurements.compute_rollout_advantages(
-            run, number, lam=GAMMA, gamma=LAMBDA
-        ),
-        "the value after an end counts": measurements.compute_rollout_advantages(
-            run, number, bootstraps=True
-        ),
-        "sums run on across ends of episodes": measurements.compute_rollout_advantages(
-            run, number, runs_on=True
-        ),
-        "nothing follows the end": measurements.compute_advantages(
-            measurements.get_rollout_weights(run, number), ended
-        ),
+        "as if lambda were 1": estimate(steps, lam=1.0),
+        "as if lambda were 0": estimate(steps, lam=0.0),
+        "gamma and lambda have changed places": estimate(steps, lam=GAMMA, gamma=LAMBDA),
+        "the value after an end counts": estimate(steps, bootstraps=True),
+        "sums run on across ends of episodes": estimate(steps, runs_on=True),
+        "nothing follows the end": estimate(ended),
         "the values of the policy that the run started with": measurements.compute_advantages(
-            run.weights, measurements.get_rollout_transitions(run, number)
+            first, steps
         ),
     }
 
@@ -214,33 +212,58 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
     return ~_find_episode_ends(steps) & ~_find_rows_after_last_end(steps)
 
 
-def _compute_parallel_advantages(run: ProbeRun) -> Array:
-    # Advantages of all transitions, computed separately for each environment.
-    expected = np.zeros(len(run.transitions))
+def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
+    # Advantages of all transitions, each environment on its own, and those of other formulas.
+    weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
+    limits = [any(t.end == TRUNCATED for t in row) for row in steps]
+    expected = np.zeros(steps.shape)
+    others: dict[str, Array] = {}
     for copy in range(N_ENVS):
-        steps = run.transitions[copy::N_ENVS]
-        expected[copy::N_ENVS] = measurements.compute_advantages(run.weights, steps)
-    return expected
+        own = tuple(steps[:, copy])
+        expected[:, copy] = measurements.compute_advantages(weights, own)
+        after = measurements.predict_values(weights, np.array([t.next_observation for t in own]))
+        raised = tuple(
+            dataclasses.replace(t, reward=t.reward + GAMMA * value) if limit and not t.end else t
+            for t, value, limit in zip(own, after, limits, strict=True)
+        )
+        ended = tuple(
+            dataclasses.replace(t, end=max(s.end for s in row))
+            for t, row in zip(own, steps, strict=True)
+        )
+        known = _list_alternative_advantages(weights, own, weights) | {
+            "a time limit in one environment adds a value to the rewards of all": (
+                measurements.compute_advantages(weights, raised)
+            ),
+            "an end in one environment ends the episodes of all": (
+                measurements.compute_advantages(weights, ended)
+            ),
+        }
+        for name, array in known.items():
+            others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
+    return expected.ravel(), {name: array.ravel() for name, array in others.items()}
 
 
 def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
-    stored, expected = run.record.stored, _compute_parallel_advantages(run)
+    stored, (expected, others) = run.record.stored, _compute_parallel_advantages(run)
     seen = np.array([t.observation for t in run.transitions])
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
     if any(len(place) != 1 for place in places):
         raise UnmeasuredError("stored observations are not those of the environments")
-    return ProbeMeasurement(stored["advantages"][np.concatenate(places)], expected)
+    return ProbeMeasurement(
+        stored["advantages"][np.concatenate(places)], expected, alternatives=others
+    )
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_parallel_envs(cache)
-    step, samples = (
-        measurements.get_snapshot_step(run, 0),
-        measurements.compute_parallel_samples(run),
-    )
+    step = measurements.get_snapshot_step(run, 0)
+    samples = measurements.compute_parallel_samples(run)
     rows = find_transition_rows(run, step.observations)
     slope, _ = measurements.solve_minibatch_slope(step, step.observations, samples[rows])
-    return ProbeMeasurement(slope, _compute_parallel_advantages(run)[rows])
+    expected, others = _compute_parallel_advantages(run)
+    return ProbeMeasurement(
+        slope, expected[rows], alternatives={name: array[rows] for name, array in others.items()}
+    )
 
 
 def _measure_value_target(cache: ExperimentCache) -> ProbeMeasurement:

@@ -39,13 +39,11 @@ PRIORITY_MAX_SHARE, PRIORITY_EXPONENT, IMPORTANCE_EXPONENT = 0.9, 0.9, 0.6
 """The paper's eta and exponents, of priorities and of importance weights."""
 N_ACTORS, EPSILON_BASE, EPSILON_EXPONENT = 4, 0.4, 7.0
 """Actors and their shares of random actions (Horgan et al. 2018)."""
-CYCLE_STEPS, UPDATES_PER_CYCLE, ACTOR_REFRESH_INTERVAL, TARGET_UPDATE_INTERVAL, OVERLAP = (
-    4,
-    2,
-    6,
-    16,
-    2,
-)
+CYCLE_STEPS = 4
+UPDATES_PER_CYCLE = 2
+ACTOR_REFRESH_INTERVAL = 6
+TARGET_UPDATE_INTERVAL = 16
+OVERLAP = 2
 """Steps and updates of a cycle, intervals of refreshes and target updates, sequences' overlap."""
 
 BASE_SETTINGS: dict[str, Any] = {

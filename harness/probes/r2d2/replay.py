@@ -94,10 +94,8 @@ def _measure_importance_weights(cache: ExperimentCache) -> ProbeMeasurement:
     number = {s.start_row: place for place, s in enumerate(sequences.split_sequences(run))}
     value, expected, plain = [], [], []
     for done, step in enumerate(_list_updates(run)[:MAX_UPDATES]):
-        drawn, probabilities = (
-            sequences.find_sequence_minibatch(run, step),
-            compute_sampling_probabilities(run, updates=done),
-        )
+        drawn = sequences.find_sequence_minibatch(run, step)
+        probabilities = compute_sampling_probabilities(run, updates=done)
         chances = probabilities[[number[s.start_row] for s in drawn]]
         weights = formulas.compute_importance_weights(
             chances, len(probabilities), IMPORTANCE_EXPONENT

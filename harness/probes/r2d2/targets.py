@@ -105,10 +105,8 @@ def _measure_inverse_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
         layers = network.select_layers(step.before, "critic1_target")
         return np.asarray(sequences.compute_sequence_values(run, drawn, layers).max(axis=1)[1:])
 
-    following, expected = (
-        _concatenate_sequences(run, best),
-        _concatenate_sequences(run, _read_targets),
-    )
+    following = _concatenate_sequences(run, best)
+    expected = _concatenate_sequences(run, _read_targets)
     others = {
         "without the inverse": np.where(
             expected, formulas.rescale_values(DISCOUNT * following, LARGE_RESCALING_EPSILON), 0
@@ -129,10 +127,8 @@ def _make_n_step_measure(last: bool) -> Callable[[ExperimentCache], ProbeMeasure
             run, lambda r, step, drawn: drawn.length - np.arange(drawn.length, dtype=float)
         )
         these = (left < N_STEP) if last else (left >= N_STEP)
-        value, expected = (
-            _solve_targets(run)[these],
-            _concatenate_sequences(run, _read_targets)[these],
-        )
+        value = _solve_targets(run)[these]
+        expected = _concatenate_sequences(run, _read_targets)[these]
         return ProbeMeasurement(
             value, expected, AnswerAxis("rewards left in the sequence", left[these])
         )

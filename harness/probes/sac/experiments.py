@@ -95,11 +95,8 @@ def interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
 
 def _interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
     middle = find_std_output(cache, POLICY_STD)
-    grid = round_to_float32(
-        np.linspace(
-            middle - INTERPOLATION_WIDTH, middle + INTERPOLATION_WIDTH, INTERPOLATION_POINTS
-        )
-    )
+    bounds = middle - INTERPOLATION_WIDTH, middle + INTERPOLATION_WIDTH
+    grid = round_to_float32(np.linspace(*bounds, INTERPOLATION_POINTS))
     actions = np.abs(
         _measure_std_actions(cache, grid, np.full_like(grid, SEARCH_NOISE), "sac std around")
     )
@@ -166,11 +163,8 @@ def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
 
 def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
     """Run frozen networks on parallel environments."""
-    return cache.run(
-        experiment_setups.parallelize_experiment(
-            _build_update_experiment(cache, "sac learning copies", 12, FROZEN_SETTINGS), 4
-        )
-    )
+    experiment = _build_update_experiment(cache, "sac learning copies", 12, FROZEN_SETTINGS)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
 def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
@@ -182,21 +176,15 @@ def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
     experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS)
-    changes = {
-        **experiment.changes,
-        "learning_starts": FULL_BUFFER_STEPS,
-        "buffer_size": FULL_BUFFER_STEPS - 9,
-    }
-    return cache.run(dataclasses.replace(experiment, changes=changes))
+    sizes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
+    return cache.run(dataclasses.replace(experiment, changes={**experiment.changes, **sizes}))
 
 
 def _build_update_experiment(
     cache: ExperimentCache, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING_SETTINGS
 ) -> ProbeExperiment:
-    weights, world = (
-        set_policy_std(cache, experiment_setups.make_weights(cache, "sac")),
-        experiment_setups.make_continuous_data(cache, BATCH_ROWS + more),
-    )
+    weights = set_policy_std(cache, experiment_setups.make_weights(cache, "sac"))
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + more)
     world = dataclasses.replace(world, rotates_draws=True)
     changes = {**rates, "policy_delay": 1}
     experiment = experiment_setups.build_off_policy_experiment(
@@ -227,43 +215,37 @@ def compute_tail_distances() -> Array:
 
 def run_frozen_policy(cache: ExperimentCache) -> ProbeRun:
     """Run a frozen policy with scripted noise from the first step on."""
-    weights = experiment_setups.make_weights(cache, "sac")
-    experiment_setups.set_pass_through_weights(weights, "policy", "mean", shift=8.0)
-    world = experiment_setups.make_continuous_data(
-        cache, BATCH_ROWS, WIDE_LOW, WIDE_HIGH, ends=False
-    )
-    world.observations[:BATCH_ROWS, 0] = OUTPUTS
-    changes = (
-        experiment_setups.choose_rare_update_settings(cache, "sac", BATCH_ROWS)
-        | FROZEN_SETTINGS
-        | {"batch_size": 2}
-    )
-    weights = set_policy_std(cache, weights)
-    return cache.run(
-        experiment_setups.build_off_policy_experiment(
-            "sac acting", "sac", world, weights, warm_up=0, **changes
-        )
-    )
+    return _run_frozen_outputs(cache, "sac acting", OUTPUTS, 8.0, POLICY_STD)
 
 
 def run_out_of_bounds(cache: ExperimentCache, narrow: bool = False) -> ProbeRun:
     """Run outputs far into the tails of tanh, on a wide or a narrow range."""
-    low, high = (NARROW_LOW, NARROW_HIGH) if narrow else (WIDE_LOW, WIDE_HIGH)
-    weights = experiment_setups.make_weights(cache, "sac")
-    experiment_setups.set_pass_through_weights(weights, "policy", "mean", shift=16.0)
-    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, low, high, ends=False)
-    world.observations[:BATCH_ROWS, 0] = 4 * OUTPUTS
-    changes = (
-        experiment_setups.choose_rare_update_settings(cache, "sac", BATCH_ROWS)
-        | FROZEN_SETTINGS
-        | {"batch_size": 2}
-    )
+    bounds = (NARROW_LOW, NARROW_HIGH) if narrow else (WIDE_LOW, WIDE_HIGH)
     name = "sac narrow" if narrow else "sac beyond"
-    return cache.run(
-        experiment_setups.build_off_policy_experiment(
-            name, "sac", world, weights, warm_up=0, **changes
-        )
+    return _run_frozen_outputs(cache, name, 4 * OUTPUTS, 16.0, None, *bounds)
+
+
+def _run_frozen_outputs(
+    cache: ExperimentCache,
+    name: str,
+    outputs: Array,
+    shift: float,
+    std: float | None,
+    low: tuple[float, ...] = WIDE_LOW,
+    high: tuple[float, ...] = WIDE_HIGH,
+) -> ProbeRun:
+    weights = experiment_setups.make_weights(cache, "sac")
+    experiment_setups.set_pass_through_weights(weights, "policy", "mean", shift=shift)
+    if std is not None:
+        set_policy_std(cache, weights, std)
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, low, high, ends=False)
+    world.observations[:BATCH_ROWS, 0] = outputs
+    rare = experiment_setups.choose_rare_update_settings(cache, "sac", BATCH_ROWS)
+    changes = rare | FROZEN_SETTINGS | {"batch_size": 2}
+    experiment = experiment_setups.build_off_policy_experiment(
+        name, "sac", world, weights, warm_up=0, **changes
     )
+    return cache.run(experiment)
 
 
 def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
@@ -273,11 +255,8 @@ def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
 
 def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
     """Run four parallel environments with an update per transition."""
-    return cache.run(
-        experiment_setups.parallelize_experiment(
-            _build_count_experiment(cache, "sac copies", 12), 4
-        )
-    )
+    experiment = _build_count_experiment(cache, "sac copies", 12)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
 def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
@@ -314,10 +293,8 @@ def _build_entropy_experiment(
 
 
 def _build_count_experiment(cache: ExperimentCache, name: str, warm_up: int) -> ProbeExperiment:
-    weights, world = (
-        experiment_setups.make_weights(cache, "sac"),
-        experiment_setups.make_continuous_data(cache, 32),
-    )
+    weights = experiment_setups.make_weights(cache, "sac")
+    world = experiment_setups.make_continuous_data(cache, 32)
     settings = {**FROZEN_SETTINGS, "batch_size": 4, "tau": 0.05}
     return experiment_setups.build_off_policy_experiment(
         name, "sac", world, weights, warm_up=warm_up, **settings

@@ -58,10 +58,8 @@ def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:
     value, noise = _read_log_probs(experiments.run_wide_bounds(cache))
-    expected, inside = (
-        _compute_squashed_log_prob(noise, HALF_RANGE),
-        _compute_squashed_log_prob(noise, 1.0),
-    )
+    expected = _compute_squashed_log_prob(noise, HALF_RANGE)
+    inside = _compute_squashed_log_prob(noise, 1.0)
     text = "that of the action before it is scaled to its range: {:+.3f}"
     apart = float(np.mean(inside - expected))
     others = {text.format(apart): inside, UNSQUASHED_TEXT: _compute_gaussian_log_prob(noise)}

@@ -86,10 +86,8 @@ def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Arra
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
     twins, online, log_prob = _compute_next_values(run, step)
-    heat, first = (
-        get_temperature(get_weights_before_update(run, step)),
-        get_temperature(run.weights),
-    )
+    heat = get_temperature(get_weights_before_update(run, step))
+    first = get_temperature(run.weights)
     smaller, bonus = twins.min(axis=0), -heat * log_prob
     others = {n: v + bonus for n, v in list_twin_values(twins[0], twins[1]).items()}
     others |= {

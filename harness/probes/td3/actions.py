@@ -32,6 +32,9 @@ from parallax.harness.probes.td3.experiments import (
 IS_CENTER_ROW = CENTER_OUTPUTS == 0
 IS_UNCLIPPED_ROW = IS_CENTER_ROW & (np.abs(NOISE_GRID) < 2)
 """Rows in which no noise is clipped with the paper's values."""
+ONE_NOISE = "the same noise for all transitions of a minibatch"
+NOISE_TOLERANCE = 1e-4
+"""Noise that differs by less, in action units, counts as equal."""
 TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
 
 
@@ -87,21 +90,24 @@ def _measure_target_action(cache: ExperimentCache) -> ProbeMeasurement:
         experiments.compute_center_actions(), NOISE_GRID, share, most, *bounds
     )
     others = {f"{_describe_noise_scale(share)}, cut at {most:.4g}": other}
+    if _has_one_noise(actions):
+        others = {ONE_NOISE: actions}
     return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
 
 
 def _measure_target_noise_scale(cache: ExperimentCache) -> ProbeMeasurement:
-    return ProbeMeasurement(
-        np.array([_fit_noise_scale(read_next_actions(cache, 0))]), np.array([TARGET_NOISE])
-    )
+    actions = read_next_actions(cache, 0)
+    scale = np.array([_fit_noise_scale(actions)])
+    others = {ONE_NOISE: scale} if _has_one_noise(actions) else {}
+    return ProbeMeasurement(scale, np.array([TARGET_NOISE]), alternatives=others)
 
 
 def _measure_target_noise_clip(cache: ExperimentCache) -> ProbeMeasurement:
-    most = _measure_largest_noise(read_next_actions(cache, 0))
-    free = np.abs(NOISE_GRID).max() * _fit_noise_scale(read_next_actions(cache, 0))
-    return ProbeMeasurement(
-        np.array([most]), np.array([TARGET_NOISE_CLIP]), alternatives={"not cut": np.array([free])}
-    )
+    actions = read_next_actions(cache, 0)
+    most = np.array([_measure_largest_noise(actions)])
+    free = np.array([np.abs(NOISE_GRID).max() * _fit_noise_scale(actions)])
+    others = {ONE_NOISE: most} if _has_one_noise(actions) else {"not cut": free}
+    return ProbeMeasurement(most, np.array([TARGET_NOISE_CLIP]), alternatives=others)
 
 
 def _measure_target_bounds(cache: ExperimentCache) -> ProbeMeasurement:
@@ -136,6 +142,12 @@ def _measure_largest_noise(actions: Array) -> float:
     return float(
         np.abs(actions[IS_CENTER_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2).max() / HALF_RANGE
     )
+
+
+def _has_one_noise(actions: Array) -> bool:
+    # Whether actions of the same mean are the same but for rounding, and away from that mean.
+    noise = actions[IS_UNCLIPPED_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2
+    return bool(np.ptp(noise) < NOISE_TOLERANCE < np.abs(noise).min())
 
 
 def _make_noise_axis() -> AnswerAxis:

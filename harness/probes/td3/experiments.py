@@ -91,11 +91,8 @@ def run_huge_rewards(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun
 
 def run_parallel_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     """Run the same on parallel environments."""
-    return cache.run(
-        experiment_setups.parallelize_experiment(
-            _build_update_experiment(cache, algorithm, "learning copies", 12), 4
-        )
-    )
+    experiment = _build_update_experiment(cache, algorithm, "learning copies", 12)
+    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
 
 
 def run_full_parallel_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
@@ -106,36 +103,24 @@ def run_full_parallel_buffer(cache: ExperimentCache, algorithm: str = "td3") -> 
 
 def run_full_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
-    experiment = _build_update_experiment(
-        cache, algorithm, "full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS
-    )
-    changes = {
-        **experiment.changes,
-        "learning_starts": FULL_BUFFER_STEPS,
-        "buffer_size": FULL_BUFFER_STEPS - 9,
-    }
-    return cache.run(dataclasses.replace(experiment, changes=changes))
+    more = FULL_BUFFER_STEPS + 8 - BATCH_ROWS
+    experiment = _build_update_experiment(cache, algorithm, "full", more)
+    sizes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
+    return cache.run(dataclasses.replace(experiment, changes={**experiment.changes, **sizes}))
 
 
 def _build_update_experiment(
     cache: ExperimentCache, algorithm: str, name: str, more: int = 12
 ) -> ProbeExperiment:
-    weights, world = (
-        experiment_setups.make_weights(cache, algorithm),
-        experiment_setups.make_continuous_data(cache, BATCH_ROWS + more),
-    )
+    weights = experiment_setups.make_weights(cache, algorithm)
+    world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + more)
     # Next actions are near a bound in one dimension, so that noise moves many beyond it.
     bias = weights["policy_target.out.bias"]
     weights["policy_target.out.bias"] = round_to_float32(bias + NEAR_THE_BOUND)
     world = dataclasses.replace(world, rotates_draws=True)
+    settings = LEARNING_SETTINGS | PAPER_SETTINGS[algorithm]
     return experiment_setups.build_off_policy_experiment(
-        f"{algorithm} {name}",
-        algorithm,
-        world,
-        weights,
-        24,
-        **LEARNING_SETTINGS,
-        **PAPER_SETTINGS[algorithm],
+        f"{algorithm} {name}", algorithm, world, weights, 24, **settings
     )
 
 
@@ -170,28 +155,18 @@ def run_frozen_policy(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRu
     )
 
 
-def run_out_of_bounds(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run noise of a given size that exceeds both bounds of a wide range."""
-    return cache.run(
-        _build_frozen_experiment(
-            cache,
-            algorithm,
-            "beyond",
-            CENTER_OUTPUTS,
-            NOISE_GRID,
-            exploration_noise=EXPLORATION_NOISE,
-        )
-    )
+def run_out_of_bounds(
+    cache: ExperimentCache, algorithm: str = "td3", name: str = "beyond", **bounds: Any
+) -> ProbeRun:
+    """Run noise of a given size that exceeds both bounds of a range, by default a wide one."""
+    given = (CENTER_OUTPUTS, NOISE_GRID)
+    settings = {"exploration_noise": EXPLORATION_NOISE, **bounds}
+    return cache.run(_build_frozen_experiment(cache, algorithm, name, *given, **settings))
 
 
 def run_narrow_bounds(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     """Run the same on a narrow range."""
-    noise = {"exploration_noise": EXPLORATION_NOISE}
-    return cache.run(
-        _build_frozen_experiment(
-            cache, algorithm, "narrow", CENTER_OUTPUTS, NOISE_GRID, NARROW_LOW, NARROW_HIGH, **noise
-        )
-    )
+    return run_out_of_bounds(cache, algorithm, "narrow", low=NARROW_LOW, high=NARROW_HIGH)
 
 
 def run_noiseless_policy(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
@@ -248,13 +223,9 @@ def _build_frozen_experiment(
     world = experiment_setups.make_continuous_data(cache, BATCH_ROWS, low, high, ends=False)
     world.observations[:BATCH_ROWS, 0] = outputs
     world.acting_noise[:] = noise[:, None]
-    settings = (
-        experiment_setups.choose_rare_update_settings(cache, algorithm, BATCH_ROWS)
-        | FROZEN_SETTINGS
-        | {"batch_size": 2}
-        | NOISE_KIND_SETTINGS[algorithm]
-    )
-    settings |= changes
+    rare = experiment_setups.choose_rare_update_settings(cache, algorithm, BATCH_ROWS)
+    frozen = FROZEN_SETTINGS | {"batch_size": 2} | NOISE_KIND_SETTINGS[algorithm]
+    settings = rare | frozen | changes
     return experiment_setups.build_off_policy_experiment(
         f"{algorithm} {name}", algorithm, world, weights, warm_up=0, **settings
     )

@@ -1,5 +1,6 @@
 """Probes of TD3's updates."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,18 +73,16 @@ def compute_next_values(
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    first, second = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE)
-    still = compute_next_values(run, step, "policy_target", "_target", 0.0)
-    beyond = compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE, cut=False)
-    online_policy = compute_next_values(run, step, "policy", "_target", TARGET_NOISE)
-    online_critics = compute_next_values(run, step, "policy_target", "", TARGET_NOISE)
-    values = list_twin_values(first, second) | {
+    values = functools.partial(compute_next_values, run, step)
+    first, second = values("policy_target", "_target", TARGET_NOISE)
+    beyond = values("policy_target", "_target", TARGET_NOISE, cut=False)
+    others = list_twin_values(first, second) | {
         "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
-        "no noise in the next action": np.minimum(*still),
-        "the online policy's next action": np.minimum(*online_policy),
-        "the online critics' values": np.minimum(*online_critics),
+        "no noise in the next action": np.minimum(*values("policy_target", "_target", 0.0)),
+        "the online policy's next action": np.minimum(*values("policy", "_target", TARGET_NOISE)),
+        "the online critics' values": np.minimum(*values("policy_target", "", TARGET_NOISE)),
     }
-    return compute_masked_targets(run, step, np.minimum(first, second), values)
+    return compute_masked_targets(run, step, np.minimum(first, second), others)
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:

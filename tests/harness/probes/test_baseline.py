@@ -3,7 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from parallax.harness.probes.baseline import describe_change, list_changes, merge_reports
+from parallax.harness.probes.baseline import (
+    OTHER_NUMBERS,
+    describe_change,
+    format_pair_changes,
+    list_changes,
+    merge_reports,
+)
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import compare_in_probe_units
 from parallax.harness.probes.results import (
@@ -77,7 +83,24 @@ def test_an_answer_that_is_known_to_some_percent_may_move_by_that():
 def test_a_small_number_beside_a_large_one_is_watched_in_its_own_unit():
     result = a_result("sac.adam_settings", "constants: eps, beta")
     (line,) = describe_change(result, answer(1e-8, 0.9), answer(1e-5, 0.9))
-    assert line == "eps 1e-08 -> 1e-05"
+    assert line == "constants: eps 1e-08 -> 1e-05"
+
+
+def test_words_that_group_entries_are_not_replaced_by_numbers():
+    result = a_result("sac.target_update", "share: critic1_target.0.bias, critic1_target.0.weight")
+    stopped = answer(0.0, 0.005, kind="function", meaning="critic1_target.0.bias never move")
+    (line,) = describe_change(result, answer(0.005, 0.005), stopped)
+    assert "never move" in line and "critic1_target.0.bias 0.005 -> 0" in line
+
+
+def test_answers_that_only_have_other_numbers_share_a_line():
+    echoes = [("sac.x", f"as in the paper {OTHER_NUMBERS} (1 -> 2)"), ("sac.y", OTHER_NUMBERS)]
+    changes = [echoes[0], ("sac.z", "was a; is b"), echoes[1]]
+    assert format_pair_changes(changes) == [
+        "  sac.z: was a; is b",
+        "  as before, with other numbers: sac.x, sac.y",
+    ]
+    assert format_pair_changes(echoes)[0].startswith("  sac.x: as in the paper as before")
 
 
 def test_new_and_vanished_answers_are_changes_where_they_were_asked_for():

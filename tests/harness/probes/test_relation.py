@@ -46,3 +46,19 @@ def test_nothing_is_said_of_few_numbers_or_none():
     assert describe_relation(E[:5] + E[1:6], E[:5]) == ""
     assert describe_relation(np.full(24, np.nan), E) == ""
     assert describe_relation(E[:7], E) == ""
+
+
+def test_numbers_that_differ_may_be_a_sum_of_known_terms():
+    reward, value = E, np.roll(E, 3)
+    due = reward + 0.99 * value
+    terms = {"the reward": reward, "the next value": value}
+    found = np.where(FIRST, reward, due)
+    assert describe_relation(found, due, terms) == "1 times the reward, for 9 of 24"
+    kinds = np.where(FIRST, "at time limits", "within episodes")
+    assert describe_relation(found, due, terms, kinds) == (
+        "1 times the reward, for 9 of 9 at time limits"
+    )
+    kinds[-1] = "at time limits"
+    assert describe_relation(found, due, terms, kinds).endswith("for 9 of 10 at time limits")
+    kinds[0] = "at terminations"
+    assert describe_relation(found, due, terms, kinds).endswith("for 9 of 24")

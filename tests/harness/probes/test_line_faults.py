@@ -1,0 +1,66 @@
+import re
+
+import pytest
+
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.probes import catalogue
+from parallax.harness.probes.baseline import describe_change
+from parallax.harness.probes.experiments import ExperimentCache
+from parallax.harness.probes.worker import answer_probe
+from tests.line_faults import SEEN_BY_NONE, load_faults, load_outcomes
+from tests.plants.blind_spots import OPTIMIZERS
+
+OUTCOMES = load_outcomes()
+QUICK = ("one-target-noise-for-the-batch", "time-limits-as-ends")
+"""Faults that each run of the tests plants; the long run plants the others."""
+
+
+def find_naming_probe(fault):
+    return next(
+        probe
+        for probe, words in OUTCOMES[fault.name].items()
+        if re.search(fault.says, f"{probe}: {words}")
+    )
+
+
+def ask(fault, name, changes=()):
+    cache = ExperimentCache(load_adapter(fault.framework), 0, list(changes))
+    probe = next(probe for probe in catalogue.PROBES if probe.name == name)
+    result = answer_probe(probe, cache)
+    return result, result.answers[fault.framework]
+
+
+NAMED = [fault for fault in load_faults() if fault.name not in SEEN_BY_NONE]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault.name, marks=() if fault.name in QUICK else pytest.mark.long)
+        for fault in NAMED
+    ],
+)
+def test_a_fault_of_one_line_is_named(fault):
+    probe = find_naming_probe(fault)
+    _, before = ask(fault, probe)
+    result, after = ask(fault, probe, [fault.change])
+    (words,) = describe_change(result, before, after)
+    assert re.search(fault.says, f"{probe}: {words}"), words
+
+
+def test_faults_cover_frameworks_and_classes():
+    faults = load_faults()
+    assert len({fault.framework for fault in faults}) == 6
+    assert {fault.subject for fault in faults} == {
+        *("targets", "optimizers", "random", "environments", "other")
+    }
+    assert OUTCOMES.keys() == {fault.name for fault in faults}
+
+
+def test_a_rate_that_changes_within_a_cycle_is_named():
+    name = "learning rate of the temperature falls"
+    plant = next(plant for plant in OPTIMIZERS if plant.name == name)
+    probe = next(probe for probe in catalogue.PROBES if probe.name == "sac.optimizer_options")
+    with plant.planted():
+        answer = answer_probe(probe, ExperimentCache(load_adapter("sb3"))).answers["sb3"]
+    assert "the temperature's optimizer: lr goes from 0.0003 to 0.000297 within" in answer.meaning
