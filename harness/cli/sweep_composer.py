@@ -134,7 +134,7 @@ class SharedComposition:
             HydraException: A configuration does not exist.
         """
         first = alike[0]
-        composed = hydra.compose([*rest, *_format_overrides(first)])
+        composed = hydra.compose([*rest, *format_overrides(first)])
         for group in SUBSTITUTED_GROUPS:
             if group in first:
                 hydra.check(composed, group, {choices[group] for choices in alike}, rest)
@@ -255,7 +255,8 @@ def _get_root_name(override: str) -> str:
     return re.split(r"[.@:/\[]", override.partition("=")[0].strip().lstrip("+~"))[0].strip()
 
 
-def _format_overrides(choices: PlainChoices) -> list[str]:
+def format_overrides(choices: Mapping[str, Any]) -> list[str]:
+    """Return values by name as words of a command line."""
     return [f"{word}={choice}" for word, choice in choices.items()]
 
 
@@ -310,16 +311,9 @@ def compose_sweep_specs(
         HydraException: A configuration does not exist.
     """
     composer = SweepComposer(loader, config, job_overrides)
-    pairs = [
-        spec_from_values(composer.values(overrides))
-        for overrides in track(
-            job_overrides,
-            "Reading the sweep",
-            console=Console(stderr=True),
-            transient=True,
-            disable=len(job_overrides) < _MIN_JOBS_FOR_PROGRESS,
-        )
-    ]
+    console, few = Console(stderr=True), len(job_overrides) < _MIN_JOBS_FOR_PROGRESS
+    jobs = track(job_overrides, "Reading the sweep", console=console, transient=True, disable=few)
+    pairs = [spec_from_values(composer.values(overrides)) for overrides in jobs]
     places = {str(place): place for _, place in pairs}
     if len(places) > 1:
         raise SpecError(

@@ -66,23 +66,32 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     an override that is a choice, even of one value, to each run.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
 
     sweeps = [word for word in words if word.startswith(("hydra.sweeper.parts=", "algorithm="))]
-    if not any("," in word or word.startswith("hydra") for word in sweeps):
-        return list(words)
+    defers = any("," in word or word.startswith("hydra") for word in sweeps)
     parser = OverridesParser.create()
     deferred = []
     for word in words:
-        if word.startswith("hyperparameters."):
+        # Every word is parsed: Hydra would end with a traceback where one is too large for it.
+        if _is_single_choice(parser, word) and defers and word.startswith("hyperparameters."):
             name, _, value = word.partition("=")
-            try:
-                is_single = not parser.parse_override(word).is_sweep_override()
-            except HydraException:
-                is_single = False  # Hydra says what is wrong with it
-            word = f"{name}=choice({value})" if is_single else word
+            word = f"{name}=choice({value})"
         deferred.append(word)
     return deferred
+
+
+def _is_single_choice(parser: Any, word: str) -> bool:
+    from hydra.errors import HydraException
+
+    try:
+        return not parser.parse_override(word).is_sweep_override()
+    except HydraException:
+        return False  # an option, or Hydra says what is wrong with it
+    except (ValueError, RecursionError):
+        raise SpecError(
+            f"{word[:40]}... is too large: a number may have 4,300 digits, and lists and "
+            "dictionaries can be nested some 100 deep."
+        ) from None
 
 
 _CONFIG_REFERENCE_PATTERN = re.compile(r"\$\{([\w.]+)\}")
@@ -140,8 +149,7 @@ def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, 
 
 def _read_config_file(name: str) -> dict[str, Any]:
     text = (files("parallax.harness.conf") / f"{name}.yaml").read_text("utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
+    return dict(yaml.safe_load(text))
 
 
 _CUSTOM_NAME_HINTS = {
@@ -155,12 +163,12 @@ def explain_hydra_error(error: BaseException) -> str:
     from hydra.errors import MissingConfigException
 
     text = str(error)
+    # The folders that Hydra searched do not help a user who mistyped a name.
+    shortened = text.split("Config search path", maxsplit=1)[0].strip()
     if recipe := re.search(r"Could not find 'hyperparameters/([^/']+)/([^']+)'", text):
         return _explain_recipe(*recipe.groups())
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        return _explain_choice(error.missing_cfg_file, error.options or ()) or _shorten_message(
-            text
-        )
+        return _explain_choice(error.missing_cfg_file, error.options or ()) or shortened
     if listed := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'", text):
         name, values = listed.groups()
         return (
@@ -169,18 +177,11 @@ def explain_hydra_error(error: BaseException) -> str:
             f"{name}=[{values}]."
         )
     mistyped = re.match(r"Could not override '([^']+)'", text)
-    return _explain_name(mistyped[1]) if mistyped else _shorten_message(text)
-
-
-def _explain_name(name: str) -> str:
+    if not mistyped:
+        return shortened
     words = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("algorithm=")]
     algorithm = words[-1].split(",")[0] if words else next(iter(ALGORITHMS))
-    return explain_unknown_option(name, algorithm)
-
-
-def _shorten_message(text: str) -> str:
-    # The folders that Hydra searched do not help a user who mistyped a name.
-    return text.split("Config search path", maxsplit=1)[0].strip()
+    return explain_unknown_option(mistyped[1], algorithm)
 
 
 def _explain_choice(path: str, options: Sequence[str]) -> str:

@@ -64,8 +64,8 @@ def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
     """Keep a Python that is started with `-m` or `-c` from importing from the current folder.
 
     Python would look there first, and would run a module in a folder of results, or one with the
-    name of one of our packages. If this process itself imports from the current folder, its
-    children do as well, but they search it last.
+    name of one of our packages. If this process itself imports from the current folder, as after
+    `python -m parallax`, its children do as well, but they find our packages first.
 
     Args:
         environment: The environment variables of the process that will be started.

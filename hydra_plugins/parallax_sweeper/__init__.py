@@ -5,20 +5,25 @@ takes minutes for a large study; our launchers check every run before they start
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+
+from parallax.harness.cli.sweep_composer import format_overrides
+
+_MAX_RUNS = 200_000  # of a sweep: as many as a packed study can hold
 
 
 class OnceSweeper(Sweeper):
@@ -65,9 +70,12 @@ class OnceSweeper(Sweeper):
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
+        size = len(runs) if self._batch is None else self._batch
+        if size < 1:
+            raise HydraException(f"hydra.sweeper.max_batch_size={size} must be 1 or more, or null.")
         returned = []
-        for start, batch in _iterate_batches(runs, self._batch):
-            results = self._launcher.launch(batch, initial_job_idx=start)
+        for start in range(0, len(runs), size):
+            results = self._launcher.launch(runs[start : start + size], initial_job_idx=start)
             for result in results:
                 _ = result.return_value  # raises what the run raised
             returned.append(results)
@@ -75,17 +83,16 @@ class OnceSweeper(Sweeper):
 
     def _combine_runs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the combinations of all parts, without those that an earlier part has."""
-        general, asked = (
-            self._parse_choices(_overrides_from_values(self._params)),
-            self._parse_choices(arguments),
-        )
-        parts = [self._parse_choices(_overrides_from_values(part)) for part in self._parts]
+        general = self._parse_choices(format_overrides(self._params))
+        asked = self._parse_choices(arguments)
+        parts = [self._parse_choices(format_overrides(part)) for part in self._parts]
         left = [part for one in parts if (part := _restrict_part(one, asked)) is not None]
         if not left:
             raise HydraException(_format_missing_values(parts, asked))
-        grids = (itertools.product(*{**general, **asked, **part}.values()) for part in left)
+        choices = [{**general, **asked, **part}.values() for part in left]
+        _check_size(sum(math.prod(map(len, values)) for values in choices), "The sweep")
         runs: list[list[str]] = []
-        for grid in grids:
+        for grid in itertools.starmap(itertools.product, choices):
             known = {frozenset(run) for run in runs}
             runs += [list(run) for run in grid if frozenset(run) not in known]
         return runs
@@ -99,10 +106,6 @@ class OnceSweeper(Sweeper):
 
 
 ValuesByName = dict[str, list[str]]
-
-
-def _overrides_from_values(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={value}" for name, value in values.items()]
 
 
 def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | None:
@@ -141,6 +144,13 @@ def _expand_override(override: Override) -> list[str]:
             f"{override.input_line} names no values: a sweep takes a list such as "
             f"{name}=1,2,3, choice(...), range(...) or glob(...)."
         )
+    swept = override.value()
+    if isinstance(swept, RangeSweep):  # may hold billions of values, of which Hydra makes a list
+        try:
+            size = sum(1 for _ in itertools.islice(swept.range(), _MAX_RUNS + 1))
+        except (ValueError, ArithmeticError):
+            raise HydraException(f"{override.input_line} is no range of numbers.") from None
+        _check_size(size, str(override.input_line))
     values = [f"{name}={value}" for value in override.sweep_string_iterator()]
     if not values:
         raise HydraException(
@@ -150,14 +160,9 @@ def _expand_override(override: Override) -> list[str]:
     return values
 
 
-def _iterate_batches(
-    runs: Sequence[list[str]], size: int | None
-) -> Iterator[tuple[int, Sequence[list[str]]]]:
-    size = len(runs) if size is None else size
-    if size < 1:
-        raise HydraException(f"hydra.sweeper.max_batch_size={size} must be at least 1, or null.")
-    for start in range(0, len(runs), size):
-        yield start, runs[start : start + size]
+def _check_size(runs: int, what: str) -> None:
+    if runs > _MAX_RUNS:
+        raise HydraException(f"{what} is too large: a sweep can have {_MAX_RUNS:,} runs.")
 
 
 @dataclass

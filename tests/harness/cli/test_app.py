@@ -70,6 +70,9 @@ def statuses(folder):
         ([*TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number of runs"),
         (["--multirun", *TINY, "seed=range(0,0)"], "seed=range(0,0) holds no values"),
         (["n_envs=1000000000"], "n_envs=1000000000 is too large"),
+        ([f"seed={'9' * 5000}"], "... is too large: a number may have 4,300 digits"),
+        (["--multirun", f"seed=range(0,{'9' * 5000})"], "is too large: a number may have"),
+        ([f"env.kwargs={{a:{'[' * 500}{']' * 500}}}"], "dictionaries can be nested some 100 deep"),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):

@@ -61,7 +61,13 @@ def test_batches_and_values_of_a_file(tmp_path):
     ("argument", "options", "words"),
     [
         ("a=interval(0,1)", {}, r"a=interval\(0,1\) names no values"),
-        ("a=1", {"max_batch_size": 0}, "max_batch_size=0 must be at least 1"),
+        ("a=1", {"max_batch_size": 0}, "max_batch_size=0 must be 1 or more"),
+        ("a=range(0,1000000000)", {}, r"range\(0,1000000000\) is too large: .* 200,000 runs"),
+        ("a=shuffle(range(0,1000000000))", {}, "is too large: a sweep can have 200,000 runs"),
+        ("a=range(0.0,1.0,1e-30)", {}, "is too large"),
+        ("a=range(0,3,0)", {}, r"a=range\(0,3,0\) is no range of numbers"),
+        ("a=range(0,3,nan)", {}, "is no range"),
+        ("a=range(0,500)", {"params": {"b": "range(0,500)"}}, "The sweep is too large"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(argument, options, words, tmp_path):
