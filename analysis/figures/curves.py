@@ -144,7 +144,7 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     top = 0.42 + MARK_LEGEND_HEIGHT * bool(grid.mark_names)
     usual = get_usual_size(grid.lines)
     # Numbers of runs are written between the titles and the panels.
-    above = style.SMALL_FONT * any(
+    above = (style.SMALL_FONT + 2) * any(
         line.size != (usual, usual) for panel in grid.panels[0] for line in panel
     )
     margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top + above / 72)

@@ -247,7 +247,7 @@ def _make_overview_figure_spec(
         how = (
             " Scores are normalized, so that all panels share one axis: 0 is doing nothing or "
             "random actions, whichever scores higher, 1 the published score of the algorithm, or a "
-            "solved task where none is published. A range given for a task takes their place."
+            "solved task where none is published, or the range given for a task."
         )
     elif is_normalized:
         how = ""

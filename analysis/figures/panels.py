@@ -420,8 +420,17 @@ def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -
     text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:
         width = 72 * axis.bbox.width / axis.figure.dpi
-        note = axis.set_title(text, loc="right", pad=1, color="0.25")
-        note.set_fontsize(min(SMALL_FONT, width / (_LETTER * len(text))))
+        axis.annotate(
+            text,
+            (1, 1),
+            (0, 1),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            color="0.25",
+            fontsize=min(SMALL_FONT, width / (_LETTER * len(text))),
+        )
 
 
 def describe_failed_curves(lines: Sequence[CurveLine]) -> str:

@@ -103,7 +103,7 @@ def make_panels(
 def make_curves_with_failed_runs(
     groups: Iterable[ScoreGroup],
 ) -> dict[tuple[StudyCell, str], LearningCurve]:
-    """Return the curves of groups with failed runs, which are at the bottom from the start.
+    """Return the curves of groups with failed runs, which are at the bottom throughout.
 
     Args:
         groups: Groups in which failed runs count, from `count_failed_as_bottom`.

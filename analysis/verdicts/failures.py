@@ -164,7 +164,7 @@ def _impute_failed_runs(
         scores=scores,
         moments=compute_moments(scores),
         runs=tuple(
-            (*group.runs, *(_impute_run(item, runs[0], final_bottom) for item in group.failed_runs))
+            (*group.runs, *(_impute_run(item, runs, final_bottom) for item in group.failed_runs))
             if runs and group.failed_runs
             else ()
         ),
@@ -176,13 +176,23 @@ def _impute_failed_runs(
     )
 
 
-def _impute_run(failed: ExcludedRun, like: CompletedRun, bottom: float) -> CompletedRun:
-    """Return a run in the place of a failed one, with the lowest return at each evaluation."""
+def _impute_run(failed: ExcludedRun, runs: Sequence[CompletedRun], bottom: float) -> CompletedRun:
+    """Return a run in the place of a failed one: at the bottom, and never above another run.
+
+    Args:
+        failed: The failed run.
+        runs: Complete runs of the task; evaluations are those of the first one.
+        bottom: The final score.
+    """
+    like = runs[0]
+    others = [run.results for run in runs if np.array_equal(run.timesteps, like.timesteps)]
+    lowest = np.min([results.mean(axis=1) for results in others], axis=0)
+    curve = np.minimum(bottom, lowest)[:, None]
     return dataclasses.replace(
         like,
         id=failed.id,
         path=failed.path,
-        results=np.full(like.results.shape, bottom),
+        results=np.broadcast_to(curve, like.results.shape),
         seconds=math.nan,
         references={},
         is_imputed=True,

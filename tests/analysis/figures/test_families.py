@@ -225,7 +225,7 @@ def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framewo
     (sheet,) = sheets_of(
         judge_study(load_runs(results), VerdictOptions(resamples=50)), "efficiency"
     )
-    ((_, found),) = sheet.draw.args[0]
+    ((_, found, _),) = sheet.draw.args[0]
     assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
         "cleanrl": 20_480.0,
         "sb3": 20_480.0,

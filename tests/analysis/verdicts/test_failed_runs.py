@@ -95,6 +95,19 @@ def test_the_untrained_policy_of_a_failed_run_is_not_made_up(results, make_run):
     assert untrained.mean == 301.0 and item.group.n == 4
 
 
+def test_no_evaluation_of_a_failed_run_is_above_those_of_complete_ones(results, make_run):
+    for seed in range(4):
+        make_run(seed=seed, env="Unknown-v1", score=400 + seed, status="completed")
+        status = "failed" if seed else "completed"
+        make_run(framework="sb3", env="Unknown-v1", seed=10 + seed, score=500, status=status)
+    treated = judge_study(load_runs(results), OPTIONS).verdicts.with_failed_runs
+    group = next(one for one in treated.groups if one.failed)
+    *_, run = group.runs
+    lowest = np.min([one.results.mean(axis=1) for one in treated.groups[0].runs], axis=0)
+    assert run.is_imputed and (run.results.mean(axis=1) <= lowest + 1e-9).all()
+    assert run.final_score == group.final_group.scores.min() == pytest.approx(400)
+
+
 def test_figures_mark_what_failed_runs_change(failing):
     for family, word in (
         (AGGREGATES, "Crosses"),
@@ -137,9 +150,11 @@ def test_a_report_says_once_per_section_how_failed_runs_count(failing):
 def test_numbers_of_runs_are_above_the_panels(failing):
     (spec,) = make_consistency_figure_specs(failing)
     for axis in spec.draw().axes:
-        note = axis.get_title(loc="right")
-        assert "SB3 3/5" in note and "skrl 0/5" in note
-        assert not [text for text in axis.texts if "/" in text.get_text()]
+        (note,) = [text for text in axis.texts if "/" in text.get_text()]
+        assert "SB3 3/5" in note.get_text() and "skrl 0/5" in note.get_text()
+        box = note.get_window_extent()
+        assert box.y0 >= axis.bbox.y1
+        assert not axis.get_title() or axis.title.get_window_extent().y0 >= box.y1
 
 
 def test_compare_has_the_largest_difference_with_failed_runs(results, make_run):
