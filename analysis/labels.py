@@ -9,6 +9,7 @@ from typing import TypeVar
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
+from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
@@ -120,11 +121,10 @@ def sort_recipes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def get_recipe_label(name: str) -> str:
-    """Return the display name of a recipe."""
-    if name == LIBRARY_DEFAULTS:
-        return LIBRARY_DEFAULTS
-    known = {"original": "original papers", "zoo": "RL Baselines3 Zoo"}
-    return known.get(name, f"{get_label(name)} defaults")
+    """Return the display name of a recipe; a user's own recipe is shown by its name."""
+    known = {"original": "original papers", "zoo": "RL Baselines3 Zoo", "defaults": "own values"}
+    own = f"{get_label(name)} defaults" if name in FRAMEWORK_LABELS else name
+    return known.get(name, own)
 
 
 def wrap_task_name(text: str, width: int = 14) -> str:
@@ -272,15 +272,15 @@ def format_higher_minus_lower_interval(difference: float, low: float, high: floa
 
 def describe_recipe(hps: str) -> str:
     """Return a set of hyperparameters in words."""
-    if hps == LIBRARY_DEFAULTS:
-        return "library defaults"
     known = {
+        LIBRARY_DEFAULTS: LIBRARY_DEFAULTS,
         "original": "the original papers' values",
         "zoo": "RL Baselines3 Zoo's values",
         "defaults": "own hyperparameters",  # of runs at alignment=defaults
         "unknown": "hyperparameters that are not known",  # of imported runs
     }
-    return known.get(hps, f"{get_label(hps)}'s defaults")
+    own = f"{get_label(hps)}'s defaults" if hps in FRAMEWORK_LABELS else f"the recipe {hps}"
+    return known.get(hps, own)
 
 
 def format_count(count: int, noun: str) -> str:

@@ -158,6 +158,5 @@ def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> 
     names = select_names(option, given, known)
     if len(names) != 1:
         example = f"{option} {known[0]}" if known else option
-        wrong = f"not {','.join(names)}" if names else "and is missing"
-        raise SpecError(f"{option} must name exactly one, {wrong}. Type {example}.")
+        raise SpecError(f"{option} must name one, not {len(names)}, such as {example}.")
     return names[0]

@@ -19,13 +19,10 @@ from parallax.harness.probes.results import (
     format_groups,
     format_symbol,
     has_difference,
-    rank_differences,
 )
 from parallax.harness.record.labels import get_label
 
 LINE_WIDTH = 100
-MAX_LISTED_PROBES = 5
-"""Largest number of listed differences of one implementation."""
 LEGEND = (
     "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
     "function, with the largest difference;  n another number, by which share;  # another count;  "
@@ -45,8 +42,7 @@ def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
     for result in report.results:
         if everything or has_difference(result):
             text += [*format_details(result), ""]
-    closing = (*format_largest_differences(report), *format_closing_lines(report))
-    end = [line for paragraph in closing for line in _wrap_text("", paragraph)]
+    end = [line for paragraph in format_closing_lines(report) for line in _wrap_text("", paragraph)]
     return [*text, *format_matrix(report), "", *end]
 
 
@@ -85,15 +81,6 @@ def format_closing_lines(report: ProbeReport) -> Iterator[str]:
     for name, why in report.not_probed.items():
         yield f"not probed: {get_label(name)}: {why}"
     yield format_totals(report)
-
-
-def format_largest_differences(report: ProbeReport) -> Iterator[str]:
-    """Yield the largest relative differences of each implementation from the papers."""
-    for name in report.versions:
-        own = [(share, probe) for share, probe, whose in rank_differences(report) if whose == name]
-        if own:
-            listed = ", ".join(f"{probe} {share:.3g}" for share, probe in own[:MAX_LISTED_PROBES])
-            yield f"furthest from the papers, {name}: {listed}"
 
 
 def format_totals(report: ProbeReport) -> str:

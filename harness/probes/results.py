@@ -60,23 +60,6 @@ class ProbeAnswer:
     origin: str = UPSTREAM
     source_line: str = ""
 
-    @property
-    def relative_difference(self) -> float:
-        """Norm of the difference over the norm of the paper's answer; 0 if they agree.
-
-        For numbers of different units it is the largest difference as a share of its number.
-        """
-        if self.unmeasured or self.comparison.kind == AGREES:
-            return 0.0
-        if self.comparison.kind == NUMBER:
-            return abs(self.comparison.size)
-        if self.value.shape != self.expected.shape:
-            return float("inf")
-        known = ~(np.isnan(self.value) & np.isnan(self.expected))
-        difference = float(np.linalg.norm((self.value - self.expected)[known]))
-        scale = float(np.linalg.norm(self.expected[known]))
-        return difference / scale if scale > 0 else float("inf")
-
 
 @dataclasses.dataclass(frozen=True)
 class AnswerAxis:
@@ -348,17 +331,6 @@ def has_difference(result: ProbeResult) -> bool:
 def format_groups(result: ProbeResult) -> str:
     """Return the groups of implementations that agree, `cleanrl, sb3 | torchrl`."""
     return " | ".join(", ".join(group) for group in result.groups)
-
-
-def rank_differences(report: ProbeReport) -> list[tuple[float, str, str]]:
-    """Return differences from the papers, largest first: relative difference, probe, framework."""
-    found = [
-        (answer.relative_difference, result.probe, name)
-        for result in report.results
-        for name, answer in result.answers.items()
-        if answer.relative_difference > 0
-    ]
-    return sorted(found, key=lambda entry: (-np.nan_to_num(entry[0], nan=np.inf), *entry[1:]))
 
 
 def describe_answer(answer: ProbeAnswer) -> str:

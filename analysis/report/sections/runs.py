@@ -185,7 +185,7 @@ def _list_facts(found: run_json.RunProvenance, framework: str) -> list[tuple[str
         for name, digest in sorted(found.sources.items())
     ]
     if found.adapter.files:
-        facts.append((f"adapter of {framework}", _describe_adapter_code(found.adapter)))
+        facts.append((f"adapter of {get_label(framework)}", _describe_adapter_code(found.adapter)))
     for value, name in (
         (found.python, "Python"),
         (found.processor, "processor"),

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.labels import describe_recipe, get_recipe_label
 from parallax.analysis.report.sections.consistency import answer_consistency
 from parallax.analysis.report.sections.overall import (
     answer_paired,
@@ -166,3 +167,11 @@ def test_nothing_to_pool_or_to_pair_is_said(results, make_run):
     assert "No two frameworks share 4 tasks" in answer_pooled(answers).headline.text
     assert "No two frameworks have 2 equal seeds" in answer_paired(answers).headline.text
     assert not answers.pooled and not answers.paired
+
+
+def test_only_recipes_of_frameworks_are_called_their_defaults():
+    names = ("sb3", "zoo", "defaults", "library defaults", "unknown", "tuned")
+    labels = ["SB3 defaults", "RL Baselines3 Zoo", "own values", "library defaults", "unknown"]
+    assert [get_recipe_label(name) for name in names] == [*labels, "tuned"]
+    assert describe_recipe("tuned") == "the recipe tuned" and "SB3's" in describe_recipe("sb3")
+    assert describe_recipe("library defaults") == "library defaults"
