@@ -99,7 +99,8 @@ def load_faults():
 
 def load_outcomes():
     """Return the changed answers of all faults that were planted, by name and probe."""
-    return json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    content = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    return {name: {p: text for p, text in each.items() if text} for name, each in content.items()}
 
 
 def measure(framework, algorithm, changes=(), names=None):
@@ -134,7 +135,7 @@ def find_changes(fault, names=None):
     return Outcome(fault, changes)
 
 
-def find_first_difference(fault, updates=4):
+def find_first_difference(fault, updates=12):
     """Return the first difference between a framework and itself with a fault, in words."""
     sides = LockstepSide(fault.framework), LockstepSide(fault.framework, (fault.change,))
     trainings = LockstepTrainings(sides, fault.algorithm, LockstepOptions())

@@ -27,8 +27,12 @@ class DivergencePoint:
 
     Attributes:
         update: Number of the update of its network, from 1; 0 before all updates.
+<<<<<<< HEAD
         quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `weights`, or `number` where
             only one of both makes the update.
+=======
+        quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `learning rate` or `weights`.
+>>>>>>> probes5
         network: Network of the quantity, or an empty string.
         difference: Largest difference, as a share of the largest number.
     """
@@ -61,7 +65,8 @@ def find_first_divergence(
     """Return the first difference that exceeds rounding, or None.
 
     Before the first update, actions and stored transitions are compared for the steps that both
-    took; then, for each update of each network, minibatch, gradients and weights after the step.
+    took; then, for each update of each network, minibatch, gradients, learning rate and weights
+    after the step.
 
     Args:
         one: A training whose updates were all saved.
@@ -187,6 +192,12 @@ def _compare_update(
     yield DivergencePoint(
         number, "gradients", network, _compare_network(network, a.gradients, b.gradients)
     )
+    # A step is a small share of the largest weight, so that weights hide a small difference of it.
+    # Some frameworks store the rate in float32.
+    rates = [np.array(step.settings.get(network, {}).get("lr", np.nan)) for step in (a, b)]
+    rate_difference = _compute_relative_difference(*rates)
+    if rate_difference > ROUNDING_FLOAT32:
+        yield DivergencePoint(number, "learning rate", network, rate_difference)
     yield DivergencePoint(number, "weights", network, _compare_network(network, a.after, b.after))
 
 

@@ -7,7 +7,7 @@ from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.worker import answer_probe
-from tests.line_faults import SEEN_BY_NONE, load_faults, load_outcomes
+from tests.line_faults import SEEN_BY_NONE, find_first_difference, load_faults, load_outcomes
 from tests.plants.blind_spots import OPTIMIZERS
 
 OUTCOMES = load_outcomes()
@@ -46,6 +46,24 @@ def test_a_fault_of_one_line_is_named(fault):
     result, after = ask(fault, probe, [fault.change])
     (words,) = describe_change(result, before, after)
     assert re.search(fault.says, f"{probe}: {words}"), words
+
+
+LOCATED = [fault for fault in load_faults() if fault.first]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            fault,
+            id=fault.name,
+            marks=() if fault.name == "rate-falls-per-step" else pytest.mark.long,
+        )
+        for fault in LOCATED
+    ],
+)
+def test_lockstep_locates_a_fault_of_one_line(fault):
+    assert re.search(fault.first, find_first_difference(fault))
 
 
 def test_faults_cover_frameworks_and_classes():
