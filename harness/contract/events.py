@@ -345,9 +345,8 @@ def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatch
     registered = find_watcher_entry_points()
     if not registered:
         raise LookupError(
-            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so nobody can "
-            f"count optimiser "
-            "steps: install this project again (make install, or "
+            f"no entry point of the group {WATCHER_ENTRY_POINT_GROUP} is installed, so no optimizer"
+            " steps can be counted: install this project again (make install, or "
             "python -m pip install --no-deps --editable .)"
         )
     able = [name for name in registered if importlib.util.find_spec(name)]
@@ -358,7 +357,11 @@ def load_watchers(libraries: Collection[str] | None = None) -> list[LibraryWatch
     if not able:
         known = ", ".join(sorted(registered))
         raise NoWatcherError(f"only what trains with {known} can be counted from outside")
-    return [registered[name].load() for name in able]
+    generator = np.random.get_state()  # from which JAX draws when it is imported
+    try:
+        return [registered[name].load() for name in able]
+    finally:
+        np.random.set_state(generator)
 
 
 class TargetUpdateDetector:

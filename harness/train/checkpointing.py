@@ -149,14 +149,14 @@ _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = (
 )  # checkpoints until a job's limit, and seconds between them
 
 
-_FIRST_CHECKPOINT_SECONDS = 5.0
+_FIRST_CHECKPOINT_SECONDS = 1.0
 _MAX_COST = 0.01  # share of the training time that early checkpoints may take
 
 
 class CheckpointSchedule:
     """Schedule of checkpoints.
 
-    The first one is due a few seconds after the training starts, and each later interval is twice
+    The first one is due a second after the training starts, and each later interval is twice
     as long as the one before, up to the requested one: a run that is killed early does not start
     again from step 0. Before the requested interval is reached, checkpoints take at most 1% of the
     time: one that took long to write is followed by a longer interval.

@@ -384,7 +384,8 @@ def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
 
 def test_first_checkpoints_come_early_and_intervals_double_up_to_the_requested_one():
     schedule = CheckpointSchedule(60.0)
-    assert [schedule.next_interval(0.0) for _ in range(6)] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+    intervals = [schedule.next_interval(0.0) for _ in range(8)]
+    assert intervals == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
 def test_checkpoint_that_takes_long_is_followed_by_a_longer_interval():
