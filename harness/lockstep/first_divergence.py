@@ -27,12 +27,8 @@ class DivergencePoint:
 
     Attributes:
         update: Number of the update of its network, from 1; 0 before all updates.
-<<<<<<< HEAD
-        quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `weights`, or `number` where
-            only one of both makes the update.
-=======
-        quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `learning rate` or `weights`.
->>>>>>> probes5
+        quantity: `actions`, `stored ...`, `minibatch`, `gradients`, `learning rate`, `weights`, or
+            `number` where only one of both makes the update.
         network: Network of the quantity, or an empty string.
         difference: Largest difference, as a share of the largest number.
     """
