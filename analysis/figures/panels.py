@@ -423,7 +423,8 @@ def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -
         width = 72 * axis.bbox.width / axis.figure.dpi
         size = min(SMALL_FONT, width / (_LETTER * len(text)))
         place = axis.transAxes + ScaledTranslation(0, 1 / 72, axis.figure.dpi_scale_trans)
-        axis.text(1, 1, text, transform=place, ha="right", fontsize=size, color="0.25")
+        align = {"ha": "right", "va": "bottom"}
+        axis.text(1, 1, text, align, transform=place, fontsize=size, color="0.25")
 
 
 def describe_failed_curves(lines: Sequence[CurveLine]) -> str:
