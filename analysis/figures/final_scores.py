@@ -240,17 +240,12 @@ def _make_overview_figure_spec(
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.lines]
     how = (
-        f" Scores are not normalized, since no scale is known for {', '.join(unknown)}: each panel "
-        "has its own axis."
-    )
-    if is_normalized and not options.chosen_endpoint.is_steps:
-        how = (
-            " Scores are normalized, so that all panels share one axis: 0 is doing nothing or "
-            "random actions, whichever scores higher, 1 the published score of the algorithm, or a "
-            "solved task where none is published, or the range given for a task."
-        )
-    elif is_normalized:
-        how = ""
+        " Scores are normalized, so that all panels share one axis: 0 is doing nothing or random "
+        "actions, whichever scores higher, 1 the published score of the algorithm, or a solved "
+        "task where none is published, or the range given for a task."
+    ) * (not options.chosen_endpoint.is_steps)
+    if unknown:
+        how = f" Scores are not normalized, since no scale is known for {', '.join(unknown)}."
     caption = (
         f"{title}. Filled: mean over seeds of the "
         f"{options.chosen_endpoint.description}. Circles: seeds."

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from parallax.analysis.figures.score_marks import ScoreMark, find_near_marks, make_mark_handles
 from parallax.analysis.figures.style import LARGE_FONT, MEDIUM_FONT, SMALL_FONT, SeriesStyle
@@ -420,17 +421,10 @@ def annotate_unusual_sizes(axis: Axes, lines: Sequence[CurveLine], usual: int) -
     text = ", ".join(f"{get_label(line.name)} {line.size[0]}/{line.size[1]}" for line in odd)
     if text:
         width = 72 * axis.bbox.width / axis.figure.dpi
-        axis.annotate(
-            text,
-            (1, 1),
-            (0, 1),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            color="0.25",
-            fontsize=min(SMALL_FONT, width / (_LETTER * len(text))),
-        )
+        size = min(SMALL_FONT, width / (_LETTER * len(text)))
+        place = axis.transAxes + ScaledTranslation(0, 1 / 72, axis.figure.dpi_scale_trans)
+        align = {"ha": "right", "va": "bottom"}
+        axis.text(1, 1, text, align, transform=place, fontsize=size, color="0.25")
 
 
 def describe_failed_curves(lines: Sequence[CurveLine]) -> str:

@@ -23,7 +23,6 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelSpread,
     collect_reaching_times,
 )
-from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -51,9 +50,8 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
     options = material.verdicts.options
     rows: dict[StudyCell, dict[str, CensoredTimes]] = {}
-    groups = [group for group in material.groups.values() if group.cell in part.cells]
-    for group in count_failed_as_bottom(groups, options):
-        if group.n and group.censored:
+    for group in (material.verdicts.with_failed_runs or material.verdicts).groups:
+        if group.cell in part.cells and group.n and group.censored:
             rows.setdefault(group.cell, {})[group.framework] = group.censored
     rows = {cell: samples for cell, samples in rows.items() if len(samples) > 1}
     if not rows:

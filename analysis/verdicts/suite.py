@@ -107,11 +107,6 @@ class SuiteVerdict:
     p_failures: float = math.nan
     p_failures_holm: float = math.nan
 
-    @property
-    def pair(self) -> tuple[str, str]:
-        """Return the names of both frameworks."""
-        return self.first, self.second
-
 
 @dataclasses.dataclass(frozen=True)
 class AllAlikeVerdict:
@@ -249,7 +244,11 @@ def select_suites_with_failed_runs(
     return tuple(
         item
         for item in items
-        if failed & {(*item.key, task, name) for task in item.tasks for name in item.pair}
+        if any(
+            (*item.key, task, name) in failed
+            for task in item.tasks
+            for name in (item.first, item.second)
+        )
     )
 
 

@@ -22,7 +22,6 @@ from parallax.analysis.labels import (
 from parallax.analysis.report.document import ScoreCell, ScoreTable, Sizes
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.consistency import PairVerdict
-from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -42,7 +41,7 @@ def make_score_cells(
     }
     treated = {
         group.key: float(group.moments.mean)
-        for group in count_failed_as_bottom(verdicts.groups, verdicts.options)
+        for group in (verdicts.with_failed_runs or verdicts).groups
         if group.failed
     }
     return {
