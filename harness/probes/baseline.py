@@ -152,13 +152,16 @@ def format_changed_numbers(result: ProbeResult, before: Array, after: Array) -> 
     old, new = np.ravel(before), np.ravel(after)
     if len(old) != len(new):
         return f"{len(old)} numbers -> {len(new)}"
-    names = list_entry_names(result, len(old))
+    names = [
+        f"position {name}: " if name[:1] in "-0123456789" else f"{name} "
+        for name in list_entry_names(result, len(old))
+    ]
     scale = np.maximum(np.abs(old), 1e-3 * np.nanmax(np.abs(old), initial=0.0))
     moved = np.abs(new - old) / np.where(scale > 0, scale, 1.0)
     moved[np.isnan(old) & np.isnan(new)] = 0.0
     worst = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MAX_LISTED_CHANGES]
     return ", ".join(
-        f"{names[i] + ' ' if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
+        f"{names[i] if len(old) > 1 else ''}{old[i]:.6g} -> {new[i]:.6g}"
         for i in worst
         if old[i] != new[i] and not moved[i] < CHANGE_TOLERANCE
     )

@@ -89,7 +89,7 @@ def format_totals(report: ProbeReport) -> str:
         _classify_answer(a) for result in report.results for a in result.answers.values()
     )
     text = (
-        f"{len(report.results)} probes, {counts.total()} answers in {report.seconds:.0f} s: "
+        f"Probes: {len(report.results)}, answers: {counts.total()}, in {report.seconds:.0f} s: "
         f"{counts['same']} as in the papers, {counts['other']} not, "
         f"{counts['unmeasured']} could not be measured"
     )

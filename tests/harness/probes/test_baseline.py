@@ -53,7 +53,7 @@ def test_rounding_and_wording_are_no_change(before, after):
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (answer(1.0, 2.0), answer(1.0, 2.1), "1 2 -> 2.1"),
+        (answer(1.0, 2.0), answer(1.0, 2.1), "position 1: 2 -> 2.1"),
         (
             answer(1.0),
             answer(2.0, kind="factor", size=2.0, meaning="twice"),

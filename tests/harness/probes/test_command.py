@@ -122,7 +122,7 @@ def test_stored_answers_can_be_shown_in_part(stored, capsys):
         )
         == 0
     )
-    assert "1 probes, 1 answers" in capsys.readouterr().out
+    assert "Probes: 1, answers: 1, in" in capsys.readouterr().out
     assert main(["probe", "--answers", str(stored), "--probe", "std_map"]) == 2
     assert "no such answers are stored there" in capsys.readouterr().err
 
