@@ -6,6 +6,7 @@ import pytest
 
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.algorithms.image_encoder import compute_feature_map_sizes
 from parallax.harness.contract.fields import SpecError, build_dataclass
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 
@@ -41,9 +42,17 @@ def test_minibatches_and_buffers_of_one_are_allowed_and_none_is_not(algorithm):
 
 def test_an_algorithm_has_no_probes_unless_it_says_so():
     assert not Hyperparameters.has_probes
-    assert {name for name, kind in ALGORITHMS.items() if kind.has_probes} >= {"ppo", "td3"}
+    with_probes = {name for name, kind in ALGORITHMS.items() if kind.has_probes}
+    assert with_probes == {"ppo", "td3", "sac", "ddpg", "dqn", "r2d2"}
 
 
 def test_tables_of_the_thesis_are_those_of_its_appendix():
     numbers = {name: kind.thesis_table for name, kind in ALGORITHMS.items() if kind.thesis_table}
     assert numbers == {"ppo": 6, "td3": 7, "sac": 8}
+
+
+def test_convolutions_of_the_nature_paper_leave_maps_of_seven_by_seven():
+    sizes = compute_feature_map_sizes((4, 84, 84), (32, 64, 64))
+    assert sizes == [(84, 84), (20, 20), (9, 9), (7, 7)]
+    heights_and_widths = compute_feature_map_sizes((4, 84, 60), (32, 64, 64))
+    assert heights_and_widths == [(84, 60), (20, 14), (9, 6), (7, 4)]
