@@ -106,3 +106,7 @@ def test_unknown_deviations_give_unknown_seeds():
     one = np.ones(1)
     (n,) = effects.estimate_seeds_needed(one, (np.array([np.nan]), one), 0.05 * one, one)
     assert math.isnan(n)
+
+
+def test_intervals_of_hedges_g_use_the_quantile_of_the_normal_distribution():
+    assert pytest.approx(stats.norm.ppf(0.975)) == effects._Z_975

@@ -124,3 +124,8 @@ def test_shapes_that_do_not_fit_are_refused():
         evaluate_kill(runs(1, 2), runs(1))
     with pytest.raises(ValueError, match="shapes"):
         evaluate_triviality(runs(1), runs(1, of=9))
+
+
+def test_originals_that_do_as_well_as_their_mutants_are_not_weaker():
+    result = evaluate_kill(runs(7, 7, 3), runs(7, 8, 3))
+    assert (result.n, result.weaker) == (3, 1)

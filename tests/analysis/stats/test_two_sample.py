@@ -111,3 +111,20 @@ def test_the_deviation_behind_a_thesis_interval_is_recovered():
     found = moments_from_thesis_interval(scores.mean(), half, 5)
     assert float(found.sd) == pytest.approx(scores.std(ddof=1))
     assert isinstance(found, SampleMoments)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_the_unit_of_the_scores_does_not_change_the_permutation_test(factor):
+    # Rounding leaves a difference of some 1e-16 between splits that are equal on paper.
+    first, second = np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.3, 0.1])
+    rng = np.random.default_rng(0)
+    assert pairwise.compute_permutation_p(factor * first, factor * second, rng) == 1
+    apart_by = factor * np.arange(3.0), factor * (np.arange(3.0) + 10)
+    assert pairwise.compute_permutation_p(*apart_by, rng) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_constant_samples_apart_have_no_finite_statistic(scale):
+    first, second = np.full(3, 0.1 * scale), np.full(3, 0.3 * scale)
+    statistic = pairwise._compute_welch_statistic(first, second, axis=0)
+    assert statistic == -1e100

@@ -76,3 +76,15 @@ def test_a_framework_that_lacks_a_level_is_left_out():
     assert found.frameworks == ("f0", "f1", "f2")
     few = [dataclasses.replace(group) for group in groups if group.framework == "f0"]
     assert decompose_levels(list_level_spreads(few, OPTIONS), np.random.default_rng(1)) is None
+
+
+def test_sizes_name_the_smallest_and_the_largest_number_of_runs():
+    generator = np.random.default_rng(0)
+    groups = [
+        make_group(generator, "Pendulum-v1", level, number, seeds=seeds)
+        for level in LEVELS
+        for number, seeds in enumerate((3, 5, 4))
+    ]
+    spread = list_level_spreads(groups, OPTIONS)[0]
+    assert spread.format_sizes() == "n = 3 to 5 each" and spread.n == 12
+    assert dataclasses.replace(spread, scores={}).format_sizes() == "n = 0"

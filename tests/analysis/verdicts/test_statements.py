@@ -483,3 +483,20 @@ def test_findings_say_what_exactly_is_shown(results, make_run):
     assert f"are {item.statement.text}: they are" in finding.text
     assert "none of the runs failed, which leaves rates up to 22% possible" in finding.text
     assert f"1 {item.statement.text}" in describe_statements([item])
+
+
+def test_a_framework_without_scores_is_no_part_of_a_suite():
+    whole = suite(5)
+    (expected,) = collect_suites(whole, OPTIONS)
+    unscored = dataclasses.replace(whole[0], framework="none", scores=None)
+    (sample,) = collect_suites([*whole, unscored], OPTIONS)
+    assert repr(sample) == repr(expected)
+
+
+def test_failures_that_are_not_known_have_no_counts():
+    from parallax.analysis.verdicts.failures import FailureComparison
+
+    known = FailureComparison(0.0, (1, 0), (5, 4), *[0.0] * 5)
+    assert known.known and known.counts == ("1/5", "0/4")
+    unknown = FailureComparison(0.0, (), (), *[0.0] * 5)
+    assert not unknown.known and unknown.counts == ("-", "-")

@@ -24,3 +24,35 @@ def test_the_clock_shows_the_time_since_the_sweep_began(monkeypatch, seconds, te
     console.print(display._draw())
     shown = console.export_text()
     assert f"{text} elapsed" in shown and "--:-- left" in shown and "0 of 1 runs" in shown
+
+
+def test_findings_of_a_run_are_printed_once_and_notes_never(monkeypatch):
+    levels = {"loss-diverges": "error", "low-entropy": "warning", "slow": "note"}
+    findings = [
+        {"id": name, "level": level, "first_step": 7, "seen": "seen"}
+        for name, level in levels.items()
+    ]
+    diagnosis = types.SimpleNamespace(findings=findings)
+    monkeypatch.setattr(progress, "read_diagnosis", lambda folder: diagnosis)
+    spec = types.SimpleNamespace(title="a run", diagnosis={"mode": "on"})
+    run = types.SimpleNamespace(spec=spec, native=types.SimpleNamespace(total_steps=100))
+    display = progress.SweepDisplay({Path("/nowhere"): run}, 1)
+    display._console = Console(width=120, record=True, file=io.StringIO())
+    for _ in range(3):
+        display._print_findings(Path("/nowhere"))
+    shown = display._console.export_text()
+    assert shown.count("error loss-diverges at step 7 of a run: seen") == 1
+    assert shown.count("warning low-entropy") == 1 and "slow" not in shown
+
+
+def test_speed_is_steps_per_second_since_the_run_was_first_seen(monkeypatch):
+    now = types.SimpleNamespace(value=1e6)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now.value)
+    spec = types.SimpleNamespace(title="a run", framework="sb3", algorithm="ppo")
+    run = types.SimpleNamespace(spec=spec, native=types.SimpleNamespace(total_steps=1000))
+    folder = Path("/nowhere")
+    display = progress.SweepDisplay({folder: run}, 1)
+    display._update_speed(folder, 100)
+    now.value += 50
+    display._update_speed(folder, 600)
+    assert display._speeds["sb3", "ppo"] == 10

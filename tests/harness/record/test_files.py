@@ -1,0 +1,44 @@
+"""Files are written whole or not at all, and archives of odd formats are not opened."""
+
+import io
+import zipfile
+
+import msgspec
+import numpy as np
+import pytest
+
+from parallax.harness.record import files, npz_files
+from parallax.harness.record.run_json import Name
+
+
+def test_files_that_were_written_before_the_failing_one_are_as_they_were(tmp_path):
+    old, new, no_file = tmp_path / "old", tmp_path / "made" / "new", tmp_path / "is_a_folder"
+    old.write_text("before")
+    no_file.mkdir()
+    with pytest.raises(IsADirectoryError):
+        files.write_texts_atomically({old: "after", new: "after", no_file: "after"})
+    assert old.read_text() == "before"
+    assert not new.exists() and not new.parent.exists()
+    files.write_texts_atomically({old: "after", new: "after"})
+    assert old.read_text() == new.read_text() == "after"
+
+
+def test_archive_with_a_directory_for_more_than_65535_arrays_is_refused():
+    whole = io.BytesIO()
+    np.savez(whole, timesteps=np.arange(3))
+    raw = whole.getvalue()
+    end = raw.rindex(b"PK\5\6")
+    locator = b"PK\6\7" + bytes(16)
+    assert set(npz_files.unpack_arrays(raw)) == {"timesteps"}
+    with pytest.raises(files.UnusableError, match="more than 65,535 arrays"):
+        npz_files.unpack_arrays(raw[:end] + locator + raw[end:])
+    assert zipfile.is_zipfile(io.BytesIO(raw))
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256])
+def test_names_of_a_record_have_one_to_255_characters(length):
+    fits = 1 <= length <= 255
+    try:
+        assert msgspec.convert("x" * length, Name) and fits
+    except msgspec.ValidationError:
+        assert not fits
