@@ -74,6 +74,8 @@ all are given those of the probes.
 `target-update-after-policy` of sbx shows in float64 only: without it the targets of DDPG's policy
 differ by 5e-6 after one update, which float32 counts as rounding.
 Further settings are compared if all updates are equal; the table says which showed the difference.
+`kl-stop-ends-rollout` of skrl needs a minibatch beyond the limit before one within it;
+`tests/harness/lockstep/test_unusual_values.py` measures it.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 20 --float64 --algorithms td3,ddpg,sac \\
