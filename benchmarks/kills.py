@@ -1,7 +1,7 @@
 """Kills trainings at random times and compares their results with undisturbed trainings.
 
     python benchmarks/kills.py --kills 3 --frameworks cleanrl --algorithms ppo,td3,sac,dqn,ddpg
-    python benchmarks/kills.py --kills 12 --algorithms td3 --steps 20000 --checkpoint-every 20
+    python benchmarks/kills.py --kills 30 --steps 1024 --checkpoint-every 20 --within 12
 
 Each implementation trains once undisturbed, then again in processes that get SIGKILL, which nothing
 can catch, after a random part of the time that an undisturbed training takes, wherever they are
@@ -10,7 +10,8 @@ from the saved state. The hash of the weights and the bytes of evaluations and t
 same in the end; otherwise the exit code is 1.
 
 Without `--checkpoint-every` a training has about twenty checkpoints, however short it is. With it
-(in minutes), they are as in any run, where the default is 20. The last line is the share of
+(in minutes), they are as in any run, where the default is 20. With `--within` each process is
+killed after a random part of so many seconds. The last line is the share of
 attempts after a kill that resumed from a checkpoint.
 """
 
@@ -71,6 +72,7 @@ def main() -> int:
     parser.add_argument(
         "--checkpoint-every", type=float, help="minutes; none makes 20 checkpoints per training"
     )
+    parser.add_argument("--within", type=float, help="seconds in which each process is killed")
     parser.add_argument("--wrappers", default="none")
     parser.add_argument("--n-envs", type=int, default=1)
     parser.add_argument("--diagnosis", default="off", help="of the trainings that are killed")
@@ -86,7 +88,9 @@ def main() -> int:
                 importlib.import_module(module)  # once, for all processes that will be killed
             spec = a_spec(framework, algorithm, asked)
             diagnosis = {"mode": asked.diagnosis}
-            outcome = killed(spec, asked.kills, rng, diagnosis, asked.checkpoint_every)
+            outcome = killed(
+                spec, asked.kills, rng, diagnosis, asked.checkpoint_every, asked.within
+            )
             outcomes.append(outcome)
             steps = ", ".join("its start" if s is None else f"{s:,}" for s in outcome.resumed)
             row = [framework, algorithm, outcome.kills, steps, "yes" if outcome.same else "NO"]
@@ -126,6 +130,7 @@ def killed(
     rng: np.random.Generator,
     diagnosis: Mapping[str, Any],
     every: float | None,
+    within: float | None = None,
 ) -> Outcome:
     """Train undisturbed and without diagnosis, then with kills, and compare.
 
@@ -135,6 +140,7 @@ def killed(
         rng: Generator of the times of the kills.
         diagnosis: Diagnosis settings of the trainings that are killed.
         every: Minutes between checkpoints; None chooses them by the training's duration.
+        within: Longest time until a kill in seconds; None chooses it by the training's duration.
     """
     with tempfile.TemporaryDirectory() as scratch:
         whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
@@ -148,7 +154,8 @@ def killed(
         done, resumed, notes = 0, [], []
         complete = False
         while not complete:
-            part = rng.uniform(0, seconds / (kills + 1) * 2) if done < kills else None
+            longest = within or seconds / (kills + 1) * 2
+            part = rng.uniform(0, longest) if done < kills else None
             done += attempt(prepared, broken, part)
             reading = read_run(broken)
             complete = reading.complete
