@@ -53,7 +53,7 @@ def test_a_level_without_runs_has_no_panel():
     results = LevelResults(list_level_spreads(groups, OPTIONS), None, None, "return")
     own, exact, _ = draw_reached_figure(results).axes
     assert not own.texts and not own.lines and not own.axison
-    assert [text.get_text() for text in exact.texts] == ["equal hyperparameters, n = 3 each"]
+    assert [text.get_text() for text in exact.texts] == ["equal hyperparameters, n = 3"]
     (line,) = exact.lines
     assert list(line.get_xdata()) == [0, 100, 200, pytest.approx(309)]
     assert list(line.get_ydata()) == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])
