@@ -50,9 +50,11 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
     options = material.verdicts.options
     rows: dict[StudyCell, dict[str, CensoredTimes]] = {}
+    lengths: dict[StudyCell, int] = {}
     for group in (material.verdicts.with_failed_runs or material.verdicts).groups:
         if group.cell in part.cells and group.n and group.censored:
             rows.setdefault(group.cell, {})[group.framework] = group.censored
+            lengths[group.cell] = max(lengths.get(group.cell, 0), *group.steps)
     rows = {cell: samples for cell, samples in rows.items() if len(samples) > 1}
     if not rows:
         return None
@@ -63,12 +65,14 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
         "Runs that do not get there count to their end; failed runs count as never there. Curves "
         "of equal height are drawn slightly apart."
     )
-    draw = functools.partial(_draw_endpoint_figure, rows)
+    draw = functools.partial(_draw_endpoint_figure, rows, lengths)
     name = make_file_name(REACHED_NAME, part.algorithm, *part.suffix)
     return FigureSpec(name, title, caption, tuple(rows), draw)
 
 
-def _draw_endpoint_figure(rows: Mapping[StudyCell, Mapping[str, CensoredTimes]]) -> Figure:
+def _draw_endpoint_figure(
+    rows: Mapping[StudyCell, Mapping[str, CensoredTimes]], lengths: Mapping[StudyCell, int]
+) -> Figure:
     """Draw a panel per setting, below each other."""
     styles = get_framework_styles(sorted({name for samples in rows.values() for name in samples}))
     margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
@@ -76,7 +80,7 @@ def _draw_endpoint_figure(rows: Mapping[StudyCell, Mapping[str, CensoredTimes]])
         figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
         for (axis,), (cell, samples) in zip(axes, rows.items(), strict=True):
             axis.set_title(f"{cell.env}, {cell.hps}", loc="left", fontweight="bold")
-            _set_axes(axis, int(max(sample.times.max() for sample in samples.values())))
+            _set_axes(axis, lengths[cell])
             axis.set_ylabel("share of runs")
             _draw_curves(
                 axis, {name: estimate_survival(one) for name, one in samples.items()}, styles

@@ -65,13 +65,16 @@ def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
             curve = np.zeros((12, 4))
             curve[at + seed % 2 :] = 3000.0
             make_run(seed=seed, framework=framework, env="Hopper-v4", returns=curve)
+            make_run(seed=seed, framework=framework, env="Ant-v4", returns=2 * curve)
     make_run(seed=4, framework="sb3", env="Hopper-v4", status="failed")
     make_run(env="Walker2d-v4", framework="sb3")
     options = VerdictOptions(endpoint="steps-90", resamples=50)
     material = judge_study(load_runs(results), options, "t")
     (spec,) = make_reached_figure_specs(material)
     assert spec.name == "reached_ppo" and "Kaplan and Meier" in spec.caption
-    (axis,) = spec.draw().axes  # Walker2d has one framework, and no panel
+    other, axis = spec.draw().axes  # Walker2d has one framework, and no panel
+    length = max(step for group in material.verdicts.groups for step in group.steps)
+    assert other.get_xlim() == axis.get_xlim() == (0, pytest.approx(1.03 * length))
     ends = sorted(line.get_ydata()[-1] for line in axis.lines)
     assert ends == pytest.approx([0.8, 1.0], abs=0.02)  # 4 of 5, and 4 of 4
     (missing,) = make_reached_figure_specs(judge_study(load_runs(results), VerdictOptions(), "t"))
