@@ -52,6 +52,7 @@ _TABLES: Mapping[str, _MakeTable] = {
     "vs_random": lambda one: make_vs_random_table(one.vs_random),
     "suite": suite.make_suite_table,
     "all_alike": suite.make_all_alike_table,
+    "aggregates": overall.make_aggregates_table,
     "learning": suite.make_learning_table,
 }
 """Tables that are written with failed runs, too."""

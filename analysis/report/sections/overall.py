@@ -40,7 +40,7 @@ from parallax.analysis.stats.pooling import MIN_TASKS
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict
-from parallax.analysis.verdicts.overall import OverallScores
+from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
 from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, PooledPair
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -81,6 +81,11 @@ class AggregatedFramework:
         """Return both ends of an aggregate's interval."""
         found = self.scores.aggregates
         return float(found.low[self.index, number]), float(found.high[self.index, number])
+
+
+def make_aggregates_table(verdicts: StudyVerdicts) -> Table[AggregatedFramework]:
+    """Compute the aggregates of all frameworks and return a row for each."""
+    return make_overall_table(compute_overall_scores(verdicts.groups, verdicts.options), verdicts)
 
 
 def make_overall_table(

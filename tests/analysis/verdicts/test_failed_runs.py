@@ -51,10 +51,15 @@ def test_every_table_has_failed_runs_beside_complete_ones(failing):
             f"{name}_intention_to_treat.csv"
             for name in (
                 *("reproduction", "omnibus", "pooled", "paired", "vs_random"),
-                *("suite", "all_alike", "learning"),
+                *("suite", "all_alike", "learning", "aggregates"),
             )
         ),
     }
+    names = [
+        [item.framework for item in found.items]
+        for found in (tables["aggregates.csv"], treated["aggregates_intention_to_treat.csv"])
+    ]
+    assert names == [["cleanrl", "sb3"], ["sb3", "skrl"]]  # no run of cleanrl failed
     table = treated["paired_intention_to_treat.csv"]
     rows = {(i.item.first.framework, i.item.second.framework): i for i in table.items}
     item = rows["cleanrl", "sb3"]
