@@ -57,9 +57,9 @@ def test_rounding_and_wording_are_no_change(before, after):
         (
             answer(1.0),
             answer(2.0, kind="factor", size=2.0, meaning="twice"),
-            "is twice, 2 times the paper's",
+            "now: twice, 2 times the paper's",
         ),
-        (answer(1.0), make_missing_answer("gone"), "is not measured: gone"),
+        (answer(1.0), make_missing_answer("gone"), "now: not measured: gone"),
         (answer(1.0), answer(1.0, 2.0), "1 numbers -> 2"),
         (answer(1.0), answer(np.nan), "1 -> nan"),
     ],

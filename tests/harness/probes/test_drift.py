@@ -39,4 +39,4 @@ def test_what_changed_between_versions_is_named(other_python, capsys):
     out = capsys.readouterr().out
     assert "from stable-baselines3 2.9.99" in out
     assert "1 of 3 answers changed:" in out
-    assert "td3.target_action: was " in out
+    assert "td3.target_action: before: " in out
