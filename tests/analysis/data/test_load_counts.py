@@ -99,6 +99,7 @@ def test_seeds_that_only_another_framework_has_are_named(results, make_run, caps
     assert found["Hopper-v5", "torchrl"].seeds == (0, 1, 2)
     assert found["Hopper-v5", "torchrl"].whole
     assert found["Walker2d-v5", "sb3"].seeds == (0,)
+    assert str(found["Walker2d-v5", "sb3"]).endswith(": seed 0")
     assert len(found) == 4
     main(["compare", str(results)])
     output = capsys.readouterr().out

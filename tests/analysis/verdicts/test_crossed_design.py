@@ -37,3 +37,11 @@ def test_a_layout_with_an_empty_cell_is_not_judged():
     generator = np.random.default_rng(0)
     groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES for n in range(3)][:-1]
     assert judge_crossed_designs(groups, VerdictOptions()) == ()
+
+
+def test_zero_is_the_lower_end_of_the_range():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.0) for recipe in RECIPES for n in range(3)]
+    options = VerdictOptions(ranges=(("CartPole-v1", 100, 500),))
+    (found,) = judge_crossed_designs(groups, options)  # scores of about 100
+    assert abs(found.scores).max() < 0.1
