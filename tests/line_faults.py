@@ -142,8 +142,8 @@ def find_first_difference(fault, updates=12):
     unit = UPDATES_PER_CYCLE.get(fault.algorithm, 1)
     runs = [trainings.record_updates(number, -(-updates // unit) * unit) for number in (0, 1)]
     point = find_first_divergence(*runs)
-    if point is None and fault.algorithm in VARIANTS:
-        point, _ = trainings.explain_variant(0, 1)
+    for _, changes, number in VARIANTS.get(fault.algorithm, ()):
+        point = point or trainings.explain_variant(0, 1, changes, number)[0]
     return str(point) if point else "no difference"
 
 
