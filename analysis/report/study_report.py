@@ -100,8 +100,11 @@ def make_report_document(
         ablations: Effects of single changes, from separate files.
     """
     verdicts, loaded = results.verdicts, results.loaded
-    answers = tuple(_answer(ask, verdicts) for ask in _QUESTIONS)
-    others = _answer(overall.answer_pooled, verdicts), _answer(overall.answer_paired, verdicts)
+    answers = tuple(_answer_with_failed_runs(ask, verdicts) for ask in _QUESTIONS)
+    others = [
+        _answer_with_failed_runs(ask, verdicts)
+        for ask in (overall.answer_pooled, overall.answer_paired)
+    ]
     judged = [verdicts, *([verdicts.with_failed_runs] if verdicts.with_failed_runs else [])]
     pooled, paired = any(one.pooled for one in judged), any(one.paired for one in judged)
     shown_others = {
@@ -117,7 +120,7 @@ def make_report_document(
         items = [item for family in families for item in figures[family]]
         return [item for item in items if isinstance(item, FigureSpec)]
 
-    def both(make: _MakeTable) -> list[Block]:
+    def make_both_tables(make: _MakeTable) -> list[Block]:
         return [make(verdicts), make_failed_runs_table(make, verdicts)]
 
     missing = [item for items in figures.values() for item in items]
@@ -141,7 +144,10 @@ def make_report_document(
         ),
         *_make_diagnosis_section(results),
         *_make_section(
-            "Reproduction", "reproduction", draw("reproduction"), *both(make_reproduction_table)
+            "Reproduction",
+            "reproduction",
+            draw("reproduction"),
+            *make_both_tables(make_reproduction_table),
         ),
         *_make_section(
             "Consistency",
@@ -151,7 +157,7 @@ def make_report_document(
             consistency.make_consistency_table(verdicts),
             consistency.make_defaults_table(verdicts),
             consistency.make_intention_to_treat_table(verdicts),
-            *both(suite.make_learning_table),
+            *make_both_tables(suite.make_learning_table),
             suite.make_noise_table(verdicts),
             *_make_next_step(verdicts, loaded.root),
         ),
@@ -160,12 +166,14 @@ def make_report_document(
             "Pooled and paired",
             "others",
             [others[0]] if pooled else [],
-            *both(lambda one: overall.make_pooled_table(one.pooled)),
-            *both(_TABLES["pooled"]),
+            *make_both_tables(lambda one: overall.make_pooled_table(one.pooled)),
+            *make_both_tables(_TABLES["pooled"]),
             *([others[1]] if paired else []),
-            *both(_TABLES["paired"]),
+            *make_both_tables(_TABLES["paired"]),
         ),
-        *_make_section("Ranking", "ranking", draw("ranks", "ranking"), *both(make_ranking_table)),
+        *_make_section(
+            "Ranking", "ranking", draw("ranks", "ranking"), *make_both_tables(make_ranking_table)
+        ),
         *_make_section(
             "All tasks at once",
             "overall",
@@ -176,8 +184,8 @@ def make_report_document(
                     results.overall_with_failed_runs, verdicts.with_failed_runs or verdicts
                 )
             ),
-            *both(suite.make_suite_table),
-            *both(suite.make_all_alike_table),
+            *make_both_tables(suite.make_suite_table),
+            *make_both_tables(suite.make_all_alike_table),
         ),
         *_make_section("Environment", "environment", draw("wrappers", "vectorised")),
         ReportSection("Scores", make_score_tables(verdicts, results.method), "scores"),
@@ -191,7 +199,7 @@ def make_report_document(
     return Document(title, (*top, *sections))
 
 
-def _answer(
+def _answer_with_failed_runs(
     ask: Callable[[StudyVerdicts], QuestionAnswer], verdicts: StudyVerdicts
 ) -> QuestionAnswer:
     """Return an answer of complete runs, with what changes in it if failed runs are counted."""

@@ -346,24 +346,25 @@ class LockstepTrainings:
         probes = self._list_differing_probes(one, other)
         return first_divergence.find_first_divergence(first, second, self._rounding), probes
 
-    def record_updates(self, number: int, updates: int) -> ProbeRun:
+    def record_updates(
+        self, number: int, updates: int, changes: Mapping[str, Any] = MappingProxyType({})
+    ) -> ProbeRun:
         """Return a training of a side with gradients and weights of each update."""
-        return self._run_side(number, updates, snapshots=4 * updates)
+        return self._run_side(number, updates, snapshots=4 * updates, changes=changes)
 
     def explain_variant(
         self, one: int, other: int, changes: Mapping[str, Any], updates: int
     ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
         """Return the first difference in a short training with further settings."""
         try:
-            runs = [
-                self._run_side(number, updates, snapshots=4 * updates, changes=changes)
-                for number in (one, other)
-            ]
+            first, second = (
+                self.record_updates(number, updates, changes) for number in (one, other)
+            )
         except SpecError:  # a framework does not take these settings
             return None, ()
         # Use float32's tolerance: small constants in denominators must not count as a difference.
-        point = first_divergence.find_first_divergence(runs[0], runs[1])
-        point = point or first_divergence.find_missing_update(runs[0], runs[1])
+        point = first_divergence.find_first_divergence(first, second)
+        point = point or first_divergence.find_missing_update(first, second)
         return point, self._list_differing_probes(one, other) if point else ()
 
     def _list_differing_probes(self, one: int, other: int) -> tuple[str, ...]:
