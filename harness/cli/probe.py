@@ -105,6 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure on N sets of scripted numbers and list the answers that are not the same on "
         "all of them (default: 1)",
     )
+    add(
+        "--fresh",
+        action="store_true",
+        help="measure anew; otherwise answers are reused that were measured before with the same "
+        "code, versions and machine",
+    )
     add("--python", metavar="PATH", help="run one framework in another Python interpreter")
     add(
         "--path",
@@ -405,6 +411,7 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
         level=AlignmentLevel(options.alignment, options.hps),
         seeds=options.seeds,
         acceleration=options.acceleration or "",
+        uses_store=not options.fresh,
     )
 
 

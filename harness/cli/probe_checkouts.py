@@ -88,7 +88,7 @@ def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
     script, framework = read_own_script(path), get_single_framework("--script", request.frameworks)
     find_script_side(path, [framework], request.algorithms[0])
     shipped = make_probe_target(framework)
-    shipped = dataclasses.replace(shipped, level=request.level)
+    shipped = dataclasses.replace(shipped, level=request.level, uses_store=request.uses_store)
     label = script.name_implementation(framework)
     own = dataclasses.replace(shipped, label=label, script=path.resolve())
     with CommandProgress(2 * len(request.probes)) as progress:
@@ -131,7 +131,9 @@ def measure_versions(
     with CommandProgress(len(versions) * len(request.probes)) as progress:
         for version in versions:  # one after the other: each uses all processes
             target = make_probe_target(framework, request.python, version.label)
-            target = dataclasses.replace(target, level=request.level, source=version.folder)
+            target = dataclasses.replace(
+                target, level=request.level, source=version.folder, uses_store=request.uses_store
+            )
             report = run_probes(request.probes, ProbeTargets((target,)), progress.advance)
             found = report if found is None else merge_reports(report, found)
     assert found is not None

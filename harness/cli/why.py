@@ -226,7 +226,7 @@ def _run_probes(
     if level.uses_recipe:  # then no implementation runs with its default settings
         probes = [probe for probe in probes if "default" not in probe.name]
     frameworks = tuple(dict.fromkeys(side.framework for side in sides))
-    request = runner.ProbeRequest(tuple(probes), frameworks, level=level)
+    request = runner.ProbeRequest(tuple(probes), frameworks, level=level, uses_store=True)
     found = {target.label: target for target in runner.find_targets(request).targets}
     targets = tuple(
         dataclasses.replace(

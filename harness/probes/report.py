@@ -93,7 +93,10 @@ def format_totals(report: ProbeReport) -> str:
         f"{counts['same']} as in the papers, {counts['other']} not, "
         f"{counts['unmeasured']} could not be measured"
     )
-    return text + (f", {counts['failed']} failed to run." if counts["failed"] else ".")
+    text += f", {counts['failed']} failed to run." if counts["failed"] else "."
+    if report.n_stored:
+        text += f" {report.n_stored} were measured before on the same code; `--fresh` repeats them."
+    return text
 
 
 def _classify_answer(answer: ProbeAnswer) -> str:

@@ -110,6 +110,7 @@ class ProbeReport:
         seconds: Wall-clock time.
         alignment: Level of the hyperparameters; see `AlignmentLevel`.
         hps: Recipe of the levels that have one.
+        n_stored: Number of answers that were measured before, on the same code; not in files.
     """
 
     results: tuple[ProbeResult, ...]
@@ -118,6 +119,7 @@ class ProbeReport:
     seconds: float
     alignment: str = "defaults"
     hps: str = "original"
+    n_stored: int = 0
 
 
 def format_seed_label(label: str, seed: int) -> str:
@@ -154,6 +156,7 @@ JSON_KEYS = {"axis_values": "along", "source_line": "arises"}
 def report_to_dict(report: ProbeReport) -> dict[str, Any]:
     """Return a report as plain numbers, texts, lists and dicts; NaN becomes None."""
     content = to_plain(report)
+    del content["n_stored"]
     if report.alignment == "defaults":  # like files that are older than alignment levels
         del content["alignment"], content["hps"]
     return {"schema": REPORT_SCHEMA, **content}
@@ -296,7 +299,7 @@ class _StoredReport(msgspec.Struct):
     versions: dict[str, list[str]]
     not_probed: dict[str, str]
     seconds: float
-    alignment: Literal["defaults", "exact", "lockstep"] = "defaults"
+    alignment: Literal["defaults", "common", "exact", "lockstep"] = "defaults"
     hps: str = "original"
 
 

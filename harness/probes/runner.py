@@ -81,6 +81,7 @@ class ProbeRequest:
         seeds: Number of sets of scripted numbers that each implementation is measured on.
         acceleration: The one framework is measured without and with this acceleration; empty for
             no such comparison.
+        uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
     """
 
     probes: tuple[Probe, ...]
@@ -91,6 +92,7 @@ class ProbeRequest:
     level: AlignmentLevel = OWN_DEFAULTS
     seeds: int = 1
     acceleration: str = ""
+    uses_store: bool = False
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -112,6 +114,7 @@ class ProbeTarget:
         source: Folder that the framework's package is imported from; None for the installed one.
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
+        uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
     """
 
     label: str
@@ -123,6 +126,7 @@ class ProbeTarget:
     source: Path | None = None
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
+    uses_store: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +150,10 @@ def find_targets(request: ProbeRequest) -> ProbeTargets:
             probed, or an intervention is unknown.
     """
     found = _find_targets(request)
-    targets = tuple(dataclasses.replace(item, level=request.level) for item in found.targets)
+    targets = tuple(
+        dataclasses.replace(item, level=request.level, uses_store=request.uses_store)
+        for item in found.targets
+    )
     return dataclasses.replace(found, targets=targets)
 
 
@@ -247,6 +254,7 @@ def run_probes(
         seconds=time.perf_counter() - started,
         alignment=targets.targets[0].level.name,
         hps=targets.targets[0].level.hps,
+        n_stored=sum(reply.n_stored for reply in replies.values()),
     )
 
 
@@ -283,10 +291,12 @@ class TargetReply:
     Attributes:
         versions: Its packages, `name version`.
         results: Results by probe; each has at most one answer.
+        n_stored: Number of results that were measured before, on the same code.
     """
 
     versions: tuple[str, ...]
     results: Mapping[str, ProbeResult]
+    n_stored: int = 0
 
 
 def make_worker_environment(source: Path | None = None) -> dict[str, str]:
@@ -324,7 +334,8 @@ class ProbeProcess:
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
             WorkerTask(
-                *(t.entry, file, t.intervention, t.level, t.seed, t.script, t.acceleration)
+                *(t.entry, file, t.intervention, t.level, t.seed, t.script, t.acceleration),
+                uses_store=t.uses_store and t.source is None,
             ).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]
@@ -383,7 +394,9 @@ class ProbeProcess:
         why = f"its process ended with code {code}: {last_line}"
         missing = [probe for probe in self._probes if probe.name not in results]
         return TargetReply(
-            versions, results | {probe.name: make_crash_result(probe, why) for probe in missing}
+            versions,
+            results | {probe.name: make_crash_result(probe, why) for probe in missing},
+            sum(line.get("stored", False) for line in lines),
         )
 
 

@@ -33,6 +33,7 @@ from parallax.harness.probes import catalogue
 from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel, ExperimentCache
 from parallax.harness.probes.probe import Probe, build_result, run_probe
 from parallax.harness.probes.results import ProbeResult, make_missing_answer, to_plain
+from parallax.harness.probes.stored_answers import AnswerStore, open_answer_store
 
 MAX_ERROR_CHARACTERS = 200
 """Largest length of error messages; longer ones are shortened."""
@@ -50,6 +51,7 @@ class WorkerTask:
         seed: Seed of the scripted numbers.
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
+        uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
     """
 
     entry: str
@@ -59,11 +61,14 @@ class WorkerTask:
     seed: int = 0
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
+    uses_store: bool = False
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@SCRIPT`."""
-        entry, file, seed, intervention, level, hps, acceleration, script = text.split("@", 7)
+        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@STORE@SCRIPT`."""
+        entry, file, seed, intervention, level, hps, acceleration, store, script = text.split(
+            "@", 8
+        )
         return cls(
             entry,
             int(file),
@@ -72,6 +77,7 @@ class WorkerTask:
             int(seed),
             Path(script) if script else None,
             acceleration,
+            uses_store=bool(int(store)),
         )
 
     @property
@@ -79,7 +85,14 @@ class WorkerTask:
         """Inverse of `from_text`."""
         level, script = (self.level.name, self.level.hps), str(self.script or "")
         words = (self.entry, str(self.file), str(self.seed), self.intervention, *level)
-        return "@".join((*words, self.acceleration, script))
+        return "@".join((*words, self.acceleration, str(int(self.uses_store)), script))
+
+    def open_store(self, adapter: Adapter) -> AnswerStore | None:
+        """Open the store of its answers; None unless the installed code alone decides them."""
+        changed = self.intervention or self.script or self.acceleration != NO_ACCELERATION
+        if changed or not self.uses_store:
+            return None
+        return open_answer_store(adapter, self.level, self.seed)
 
     def load_adapter(self) -> Adapter:
         """Return the framework's adapter."""
@@ -94,7 +107,8 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(2, 1)
     if len(tasks) == 1:
         return answer_probes(tasks[0], names)
-    import_modules(find_shared_modules(tasks, names))
+    if not all(has_all_answers(task, names) for task in tasks):
+        import_modules(find_shared_modules(tasks, names))
     # Forking a process with threads is unsafe: a thread may hold a lock. Start a new one instead.
     if has_other_threads():
         command = [sys.executable, "-m", "parallax.harness.probes.worker", *arguments[:2]]
@@ -110,6 +124,15 @@ def main(arguments: Sequence[str]) -> int:
 
     fork_tasks(tasks, max_processes, run_task)
     return 0
+
+
+def has_all_answers(task: WorkerTask, names: Sequence[str]) -> bool:
+    """Return whether all answers of a task are stored, so that nothing needs to be imported."""
+    try:
+        store = task.open_store(task.load_adapter())
+    except Exception:  # reported by its own process
+        return False
+    return store is not None and all(map(store.load_answer, names))
 
 
 def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> list[str]:
@@ -196,9 +219,15 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
                     changes.append(item)
         script = read_own_script(task.script) if task.script else None
         cache = ExperimentCache(adapter, task.seed, changes, task.level, script, task.acceleration)
+        store = task.open_store(adapter)
         for name in names:
-            cache.drop_other_algorithms(known[name].algorithm)
-            _write_line(answers, {"result": to_plain(answer_probe(known[name], cache))})
+            stored = store.load_answer(name) if store else None
+            if stored is None:
+                cache.drop_other_algorithms(known[name].algorithm)
+                measured = to_plain(answer_probe(known[name], cache))
+                if store:
+                    store.save_answer(measured)
+            _write_line(answers, {"result": stored or measured, "stored": stored is not None})
     return 0
 
 

@@ -1,0 +1,139 @@
+import os
+import types
+from pathlib import Path
+
+import pytest
+
+from parallax.harness.probes import runner, stored_answers
+from parallax.harness.probes.experiments import AlignmentLevel
+from parallax.harness.probes.stored_answers import AnswerStore, open_answer_store
+from tests.harness.probes.test_runner import PROBES
+
+RESULT = {"probe": "td3.tau_unit", "answers": {"sb3": {"failed": False, "value": [0.005]}}}
+LEVEL = AlignmentLevel()
+
+
+def make_adapter(name: str = "sb3") -> types.SimpleNamespace:
+    return types.SimpleNamespace(name=name, package="parallax.adapters.sb3", import_names=("fw",))
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed code with one file; nothing else on the path."""
+    folder = tmp_path / "site-packages"
+    (folder / "fw" / "__pycache__").mkdir(parents=True)
+    (folder / "fw" / "update.py").write_text("tau = 0.005\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(stored_answers.site, "getsitepackages", lambda: [str(folder)])
+    monkeypatch.setattr(stored_answers.site, "getusersitepackages", lambda: str(tmp_path / "none"))
+    return folder
+
+
+def find_folder(**changes: object) -> Path:
+    stored_answers._hash_environment.cache_clear()
+    given = {"adapter": make_adapter(), "level": LEVEL, "seed": 0} | changes
+    store = open_answer_store(**given)
+    assert store is not None
+    return store._folder
+
+
+def test_an_answer_comes_back_and_a_failed_or_damaged_one_does_not(tmp_path: Path):
+    store = AnswerStore(tmp_path / "answers")
+    assert store.load_answer("td3.tau_unit") is None
+    store.save_answer(RESULT)
+    assert store.load_answer("td3.tau_unit") == RESULT
+    store.save_answer({"probe": "td3.counts", "answers": {"sb3": {"failed": True}}})
+    assert store.load_answer("td3.counts") is None
+    (tmp_path / "answers" / "td3.tau_unit.json").write_text('{"probe": ')
+    assert store.load_answer("td3.tau_unit") is None
+
+
+def test_any_change_of_installed_code_opens_another_store(installed: Path):
+    first = find_folder()
+    assert find_folder() == first
+    (installed / "fw" / "__pycache__" / "update.pyc").write_text("compiled")
+    (installed / "fw" / "notes.txt").write_text("not code")
+    assert find_folder() == first
+    update = installed / "fw" / "update.py"
+    times = update.stat()
+    update.write_text("tau = 0.006\n")  # as many bytes
+    os.utime(update, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+    second = find_folder()
+    assert second != first
+    (installed / "own.pth").write_text("/elsewhere")
+    assert find_folder() not in (first, second)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"level": AlignmentLevel("exact", "original")},
+        {"level": AlignmentLevel("defaults", "sb3")},
+        {"adapter": make_adapter("cleanrl")},
+    ],
+)
+def test_seed_level_and_framework_have_stores_of_their_own(installed: Path, change: dict):
+    assert find_folder(**change) != find_folder()
+
+
+def test_variables_of_numerical_libraries_count_and_others_do_not(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = find_folder()
+    monkeypatch.setenv("EDITOR", "ed")
+    assert find_folder() == first
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert find_folder() != first
+
+
+def test_a_changed_file_of_this_project_opens_another_store(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    project = tmp_path / "parallax"
+    (project / "hp_configs").mkdir(parents=True)
+    monkeypatch.setattr(stored_answers, "_PROJECT", project)
+    first = find_folder()
+    (project / "hp_configs" / "own.yaml").write_text("gamma: 0.9\n")
+    assert find_folder() != first
+
+
+def test_a_framework_outside_site_packages_counts(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    checkout = tmp_path / "checkout" / "fw"
+    checkout.mkdir(parents=True)
+    (checkout / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(checkout.parent))
+    first = find_folder()
+    (checkout / "update.py").write_text("tau = 1\n")
+    assert find_folder() != first
+
+
+def test_nothing_is_reused_with_other_folders_on_the_path(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = stored_answers._PROJECT.parent
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    assert open_answer_store(make_adapter(), LEVEL, 0) is not None
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{tmp_path}")
+    assert open_answer_store(make_adapter(), LEVEL, 0) is None
+
+
+def test_the_second_measurement_reuses_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(stored_answers._PROJECT.parent))
+
+    def measure(uses_store: bool) -> tuple[runner.ProbeReport, int]:
+        request = runner.ProbeRequest(tuple(PROBES), ("sb3",), uses_store=uses_store)
+        found = runner.run_probes(PROBES, runner.find_targets(request), lambda answer: None)
+        return found, found.n_stored
+
+    first, n_first = measure(True)
+    second, n_second = measure(True)
+    anew, n_anew = measure(False)
+    assert (n_first, n_second, n_anew) == (0, len(PROBES), 0)
+    for a, b, c in zip(first.results, second.results, anew.results, strict=True):
+        values = [result.answers["sb3"].value.tolist() for result in (a, b, c)]
+        assert values[0] == values[1] == values[2]
