@@ -34,10 +34,10 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.results import (
     AGREES,
     RECIPE,
-    ProbeAnswer,
     ProbeReport,
     ProbeResult,
     format_answer,
+    name_source,
 )
 
 if TYPE_CHECKING:
@@ -281,16 +281,17 @@ def _describe_answers(found: Sequence[DifferingAnswer], pair: tuple[str, str]) -
     lines = []
     for item in found:
         lines.append(f"{item.result.question} ({item.result.probe})")
-        lines += [f"  {name}: {_word_answer(item.result.answers[name])}" for name in pair]
+        lines += [f"  {name}: {_word_answer(item.result, name)}" for name in pair]
         if item.removed_by:
             names = ", ".join(f"{change} in {name}" for name, change in item.removed_by)
             lines.append(f"  removed by: {names}")
     return lines or ["No probe is answered differently."]
 
 
-def _word_answer(answer: ProbeAnswer) -> str:
-    """Return a measured answer in words, by how much it differs from the paper, and where."""
-    words = format_answer(answer)
+def _word_answer(result: ProbeResult, name: str) -> str:
+    """Return a measured answer in words, by how much it differs from the source, and where."""
+    answer = result.answers[name]
+    words = format_answer(answer, name_source(result))
     if answer.comparison.kind == AGREES:
         return words
     own = " by our recipe" if answer.origin == RECIPE else ""

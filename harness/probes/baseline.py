@@ -22,6 +22,7 @@ from parallax.harness.probes.results import (
     describe_answer,
     format_seed_label,
     list_entry_names,
+    name_source,
     report_from_dict,
 )
 
@@ -117,7 +118,7 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
     """Return the difference of an answer from an earlier one, in at most one line."""
-    old, new = describe_answer(before), describe_answer(after)
+    old, new = (describe_answer(answer, name_source(result)) for answer in (before, after))
     both = f"before: {old}; now: {new}" if old != new else f"{new} {OTHER_NUMBERS}"
     if before.unmeasured or after.unmeasured:
         return [] if bool(before.unmeasured) == bool(after.unmeasured) else [both]
@@ -238,7 +239,8 @@ def list_seed_flips(report: ProbeReport, seeds: int) -> list[str]:
             for seed in range(1, seeds):
                 other = result.answers.get(format_seed_label(name, seed))
                 if first and other and _read_outcome(first) != _read_outcome(other):
-                    lines.append(f"{result.probe}, {name}, seed {seed}: {describe_answer(other)}")
+                    words = describe_answer(other, name_source(result))
+                    lines.append(f"{result.probe}, {name}, seed {seed}: {words}")
     return lines
 
 

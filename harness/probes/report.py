@@ -19,18 +19,20 @@ from parallax.harness.probes.results import (
     format_groups,
     format_symbol,
     has_difference,
+    name_source,
 )
 from parallax.harness.record.labels import get_label
 
 LINE_WIDTH = 100
 LEGEND = (
-    "= as in the paper;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
+    "= as in the source;  x 2 a multiple of it;  + 0.5 a constant away from it;  f another "
     "function, with the largest difference;  n another number, by which share;  # another count;  "
     "? not measured;  ! failed to run"
 )
 
 PAGE_LEGEND = (
-    "Each cell compares one implementation with the paper: a multiple of it, more or less by a "
+    "Each cell compares one implementation with the source that the question cites (the paper, its "
+    "authors' code, a recipe, or a common rule): a multiple of it, more or less by a "
     "constant, another function with the largest difference, another number with the share by "
     "which it differs, or another count. Underlined questions lead to the details."
 )
@@ -49,10 +51,10 @@ def format_report(report: ProbeReport, everything: bool = False) -> list[str]:
 def format_details(result: ProbeResult) -> list[str]:
     """Return one probe with all its answers as lines."""
     text = _wrap_text("", f"{result.probe}: {result.question}")
-    text += _wrap_text("  paper: ", result.citation)
+    text += _wrap_text("  source: ", result.citation)
     width = max((len(name) for name in result.answers), default=0)
     for name, answer in result.answers.items():
-        text += _wrap_text(f"  {name:{width}}  ", describe_answer(answer))
+        text += _wrap_text(f"  {name:{width}}  ", describe_answer(answer, name_source(result)))
     return text + (_wrap_text("  alike: ", format_groups(result)) if result.groups else [])
 
 
@@ -90,7 +92,7 @@ def format_totals(report: ProbeReport) -> str:
     )
     text = (
         f"Probes: {len(report.results)}, answers: {counts.total()}, in {report.seconds:.0f} s: "
-        f"{counts['same']} as in the papers, {counts['other']} not, "
+        f"{counts['same']} as in their sources, {counts['other']} not, "
         f"{counts['unmeasured']} could not be measured"
     )
     text += f", {counts['failed']} failed to run." if counts["failed"] else "."
@@ -182,15 +184,17 @@ def _render_matrix(report: ProbeReport, algorithm: str) -> Iterator[str]:
             continue
         text = escape(result.question)
         link = f'<a href="#{escape(result.probe)}">{text}</a>' if has_difference(result) else text
-        cells = "".join(_render_cell(result.answers.get(target)) for target in report.versions)
+        cells = "".join(_render_cell(result, target) for target in report.versions)
         yield f'<tr title="{escape(result.probe)}"><th scope="row">{link}</th>{cells}</tr>'
     yield "</tbody></table></div>"
 
 
-def _render_cell(answer: ProbeAnswer | None) -> str:
-    if answer is None:
+def _render_cell(result: ProbeResult, target: str) -> str:
+    if target not in result.answers:
         return "<td></td>"
-    return f'<td class="{_get_css_class(answer)}">{escape(format_answer(answer))}</td>'
+    answer = result.answers[target]
+    words = format_answer(answer, name_source(result))
+    return f'<td class="{_get_css_class(answer)}">{escape(words)}</td>'
 
 
 def _get_css_class(answer: ProbeAnswer) -> str:
@@ -211,10 +215,11 @@ def _render_details(report: ProbeReport) -> Iterator[str]:
 def _render_article(result: ProbeResult) -> Iterator[str]:
     name = escape(result.probe)
     yield f'<article id="{name}"><h3>{escape(result.question)}</h3>'
-    yield f'<p class="quiet"><code>{name}</code> · paper: {escape(result.citation)}</p>'
+    yield f'<p class="quiet"><code>{name}</code> · source: {escape(result.citation)}</p>'
     yield '<div class="scroll"><table>'
     for target, answer in result.answers.items():
-        cell = f'<td class="{_get_css_class(answer)}">{escape(describe_answer(answer))}</td>'
+        words = describe_answer(answer, name_source(result))
+        cell = f'<td class="{_get_css_class(answer)}">{escape(words)}</td>'
         yield f'<tr><th scope="row">{escape(get_label(target))}</th>{cell}</tr>'
     yield "</table></div>"
     if result.groups:
@@ -261,12 +266,13 @@ def _render_markdown_head(report: ProbeReport) -> Iterator[str]:
 def _render_markdown_section(result: ProbeResult) -> Iterator[str]:
     yield f"## {result.probe}"
     yield ""
-    yield f"{result.question} Paper: {result.citation}."
+    yield f"{result.question} Source: {result.citation}."
     yield ""
     yield "| implementation | found |"
     yield "|---|---|"
     for name, answer in result.answers.items():
-        yield f"| {name} | {describe_answer(answer).replace('|', '/')} |"
+        words = describe_answer(answer, name_source(result)).replace("|", "/")
+        yield f"| {name} | {words} |"
     if result.groups:
         yield ""
         yield f"Alike: {format_groups(result).replace('|', '/')}"

@@ -325,7 +325,7 @@ def to_plain(value: Any) -> Any:
 
 
 def has_difference(result: ProbeResult) -> bool:
-    """Return whether any implementation differs from the paper or could not be measured."""
+    """Return whether any implementation differs from the source or could not be measured."""
     return any(
         answer.unmeasured or answer.comparison.kind != AGREES for answer in result.answers.values()
     )
@@ -336,32 +336,48 @@ def format_groups(result: ProbeResult) -> str:
     return " | ".join(", ".join(group) for group in result.groups)
 
 
-def describe_answer(answer: ProbeAnswer) -> str:
-    """Return one answer in one line."""
+def name_source(result: ProbeResult) -> str:
+    """Return what the answers of a probe are compared with, by the kind of its citation."""
+    head = result.citation.partition(":")[0]
+    if head.startswith("hp_configs/"):
+        return "the recipe `original`"
+    if head.startswith(("none", "generators", "the papers'")) or "does not say" in head:
+        return "the common rule"
+    if head.startswith(("the authors' code", "code of")) or head.endswith("authors' code"):
+        return "the authors' code"
+    return "the paper"
+
+
+def describe_answer(answer: ProbeAnswer, source: str = "the paper") -> str:
+    """Return one answer in one line; `source` is what it is compared with."""
     if answer.failed:
         return f"failed to run: {answer.unmeasured}"
     if answer.unmeasured:
         return f"not measured: {answer.unmeasured}"
     if answer.comparison.kind == AGREES:
-        return "as in the paper"
-    text = ", ".join(filter(None, (answer.meaning, _describe_size(answer))))
+        return f"as in {source}"
+    text = ", ".join(filter(None, (answer.meaning, _describe_size(answer, source))))
     place = "; ".join(
         filter(None, ("our recipe" if answer.origin == RECIPE else "", answer.source_line))
     )
     return f"{text} [{place}]" if place else text
 
 
-def _describe_size(answer: ProbeAnswer) -> str:
-    """Return how far an answer is from the paper; empty if its description already says it."""
+def _describe_size(answer: ProbeAnswer, source: str) -> str:
+    """Return how far an answer is from its source; empty if its description already says it."""
     digits = _format_digits(abs(answer.comparison.size))
     if digits in answer.meaning:
         return ""
     match answer.comparison.kind:
         case "factor":
-            return f"{digits} times the paper's"
+            return f"{digits} times {_make_possessive(source)}"
         case "function" if np.isfinite(answer.comparison.size):
             return f"off by up to {digits}"
     return ""
+
+
+def _make_possessive(source: str) -> str:
+    return f"that of {source}" if source != "the paper" else "the paper's"
 
 
 def format_symbol(answer: ProbeAnswer) -> str:
@@ -383,14 +399,14 @@ def format_symbol(answer: ProbeAnswer) -> str:
     return f"f {_format_digits(size)}"
 
 
-def format_answer(answer: ProbeAnswer) -> str:
-    """Return one answer in a few words, for a cell of a page."""
+def format_answer(answer: ProbeAnswer, source: str = "the paper") -> str:
+    """Return one answer in a few words, for a cell of a page; `source` is as above."""
     if answer.unmeasured:
         return "failed to run" if answer.failed else "not measured"
     size = answer.comparison.size
     match answer.comparison.kind:
         case "agrees":
-            return "as in the paper"
+            return f"as in {source}"
         case "factor":
             return f"{_format_digits(size)} times"
         case "offset":

@@ -27,6 +27,7 @@ from parallax.harness.probes.results import (
     ProbeResult,
     describe_answer,
     list_entry_names,
+    name_source,
 )
 
 CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
@@ -240,7 +241,7 @@ def _mark_recipe_finding(
 
 
 def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
-    answer = result.answers.get(name)
+    answer, source = result.answers.get(name), name_source(result)
     if answer is None:
         return ClaimFinding(name, None, "was not probed")
     if check.kind == "set" and not answer.unmeasured:
@@ -255,33 +256,37 @@ def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -
             return _check_numbers(check, result, name)
         case "like" | "unlike":
             alike = any(name in group and check.value in group for group in result.groups)
-            other = describe_answer(result.answers[str(check.value)])
+            other = describe_answer(result.answers[str(check.value)], source)
             shown = (
                 f"as {check.value}"
                 if alike
-                else f"{_format_answer(answer)}; {check.value}: {other}"
+                else f"{_format_answer(answer, source)}; {check.value}: {other}"
             )
             return ClaimFinding(name, alike == (check.kind == "like"), shown)
         case "says":
-            return ClaimFinding(name, str(check.value) in answer.meaning, _format_answer(answer))
+            return ClaimFinding(
+                name, str(check.value) in answer.meaning, _format_answer(answer, source)
+            )
         case "paper":
             same = answer.comparison.kind == AGREES
             citation = f" ({result.citation})" if same and not check.value else ""
-            return ClaimFinding(name, same == check.value, _format_answer(answer, citation))
+            return ClaimFinding(name, same == check.value, _format_answer(answer, source, citation))
     kind = {"factor": FACTOR, "offset": OFFSET}[check.kind]
     size = answer.comparison.size
     holds = answer.comparison.kind == kind and bool(np.isclose(size, check.value, check.tolerance))
-    return ClaimFinding(name, holds, _format_answer(answer))
+    return ClaimFinding(name, holds, _format_answer(answer, source))
 
 
-def _format_answer(answer: ProbeAnswer, citation: str = "") -> str:
+def _format_answer(answer: ProbeAnswer, source: str, citation: str = "") -> str:
     numbers = (
         f": {_format_numbers(np.ravel(answer.value))}"
         if answer.value.size <= MAX_SHOWN_NUMBERS
         else ""
     )
     return (
-        describe_answer(answer) + citation + (numbers if answer.comparison.kind == AGREES else "")
+        describe_answer(answer, source)
+        + citation
+        + (numbers if answer.comparison.kind == AGREES else "")
     )
 
 

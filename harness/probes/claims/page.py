@@ -21,6 +21,7 @@ from parallax.harness.probes.results import (
     ProbeReport,
     ProbeResult,
     describe_answer,
+    name_source,
 )
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 
@@ -98,8 +99,9 @@ def _list_differing_answers(
 def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) -> str:
     """Format the answers to one probe as a row; frameworks with the same answer are grouped."""
     texts: dict[str, list[str]] = {}
+    source = name_source(result)
     for name, answer in answers.items():
-        texts.setdefault(describe_answer(answer), []).append(FRAMEWORK_LABELS[name])
+        texts.setdefault(describe_answer(answer, source), []).append(FRAMEWORK_LABELS[name])
     found = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
     found = found.replace("|", "/").replace("] [", "] \\[")  # two brackets in a row are a link
     return f"| `{result.probe}` | {result.question} | {found} |"
