@@ -178,11 +178,25 @@ def render_interventions() -> str:
     return f"{head}\n{format_table(('name', 'algorithms', 'frameworks', 'what it does'), table)}"
 
 
+def render_options() -> str:
+    """Return the page with upstream's options that no hyperparameter covers."""
+    from parallax.harness.cli.alignment import format_options
+    from parallax.harness.contract.adapter import find_adapter_entry_points
+    from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
+
+    tables = format_options(
+        list(PROBED_ALGORITHMS), None, sorted(find_adapter_entry_points()), "github"
+    )
+    page = (ROOT / "docs" / "snippets" / "options.md").read_text("utf-8")
+    return page.replace("@tables@", tables)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/cli.md": render_commands,
     "reference/configuration.md": render_configuration,
     "reference/checks.md": render_checks,
     "reference/intervention-list.md": render_interventions,
+    "reference/upstream-options.md": render_options,
 }
 """Generated pages by their path in the documentation."""
 

@@ -7,6 +7,7 @@ read only to mark where they differ from the values that the code passes.
 
 import argparse
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -21,13 +22,19 @@ from parallax.harness.cli.arguments import (
     select_names,
     split_names,
 )
-from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import (
+    Adapter,
+    RunContext,
+    find_adapter_entry_points,
+    load_adapter,
+)
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS
-from parallax.harness.contract.translation import TranslatedSetting
+from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
+from parallax.harness.contract.upstream_options import list_upstream_options
 from parallax.harness.interventions.catalogue import make_patches
 from parallax.harness.train.prepare import resolve_hyperparameters, resolve_library_recipe
 
@@ -239,6 +246,63 @@ def format_appendix(
     return "\n\n".join([INTRODUCTION.format(env=env, alignment=COMMON_ALIGNMENT), *tables])
 
 
+def format_options(
+    algorithms: Sequence[str], env: str | None, frameworks: Sequence[str], form: str
+) -> str:
+    """Return upstream's options that no hyperparameter covers, as two tables.
+
+    Raises:
+        SpecError: A name is not known, or a framework is not installed.
+    """
+    overridden: list[tuple[str, ...]] = []
+    untouched: list[tuple[str, ...]] = []
+    for framework, algorithm in itertools.product(frameworks, algorithms):
+        adapter = load_adapter(framework)
+        if not adapter.supports(algorithm):
+            continue
+        adapter.check_installed()
+        options = list_upstream_options(
+            adapter, algorithm, translate_library_defaults(adapter, algorithm, env)
+        )
+        others = [f"{o.name} {_shorten(o.default)}" for o in options if not o.is_overridden]
+        untouched.append((framework, algorithm, ", ".join(others) or "none declared"))
+        overridden += [
+            (framework, algorithm, option.name, _shorten(option.default), _shorten(option.value))
+            for option in options
+            if option.is_overridden
+        ]
+    heads = ("framework", "algorithm", "option", "upstream's default", "in runs")
+    return "\n\n".join(
+        [
+            "Options that no hyperparameter covers and that runs set to another value:",
+            tabulate(overridden, headers=heads, tablefmt=form),
+            "Options that no hyperparameter covers and that stay at upstream's default:",
+            tabulate(untouched, headers=(*heads[:2], "options"), tablefmt=form),
+        ]
+    )
+
+
+def translate_library_defaults(adapter: Adapter, algorithm: str, env: str | None) -> NativeConfig:
+    """Translate a framework's own hyperparameters for a task.
+
+    Raises:
+        SpecError: The task is not known, or the framework refuses it.
+    """
+    try:
+        task = load_task(env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions])
+    except TaskError as error:
+        raise SpecError(str(error)) from error
+    context = RunContext(task, steps=1_000_000, seed=0)
+    recipe = load_recipe(algorithm, adapter.name)
+    own = adapter.get_library_defaults(algorithm, recipe, context).resolve_for_task(task)
+    return adapter.translate(algorithm, own, context)
+
+
+def _shorten(value: Any) -> str:
+    text = format_value(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EXAMPLES
@@ -275,6 +339,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tables for the appendix of a paper: the values of the original papers, and where "
         "Tables 6 to 8 of the thesis differ; takes neither --hps nor --alignment",
     )
+    parser.add_argument(
+        "--options",
+        action="store_true",
+        help="list upstream's options that no hyperparameter covers, with its default and the "
+        "value that runs have; takes neither --hps nor --alignment",
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
 
 
@@ -288,6 +358,12 @@ def run(options: argparse.Namespace) -> int:
     frameworks = select_names(
         "--frameworks", options.frameworks, sorted(find_adapter_entry_points())
     )
+    if options.options:
+        if options.hps or options.alignment or options.paper:
+            raise SpecError("--options is about defaults: drop --hps, --alignment, --paper.")
+        algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
+        print(format_options(algorithms, options.env, frameworks, form))
+        return 0
     if options.paper:
         if options.hps or options.alignment:
             raise SpecError("--paper prints the original papers' values: drop --hps, --alignment.")

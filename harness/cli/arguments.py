@@ -63,15 +63,20 @@ def add_probe_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_level_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `--alignment` and `--hps` of commands that look at single updates."""
+def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> None:
+    """Declare `--alignment` and `--hps` of commands that look at single updates.
+
+    Args:
+        parser: Receives them.
+        upstream: Help on the level `upstream`, which only probes have; empty for none.
+    """
     parser.add_argument(
         "--alignment",
-        choices=ALIGNMENTS,
+        choices=(*(["upstream"] if upstream else []), *ALIGNMENTS),
         default="defaults",
-        help="hyperparameters besides those that the measurement sets: defaults: each framework's "
-        "own; common: those of a recipe where every framework has the option; exact: those of a "
-        "recipe, everywhere; lockstep: the same, in the reference form of the algorithm "
+        help=f"hyperparameters besides those that the measurement sets: {upstream}defaults: each "
+        "framework's own; common: those of a recipe where every framework has the option; exact: "
+        "those of a recipe, everywhere; lockstep: the same, in the reference form of the algorithm "
         "(default: %(default)s)",
     )
     parser.add_argument(

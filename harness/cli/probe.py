@@ -139,7 +139,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that is built and cached",
     )
     add_acceleration_argument(parser)
-    add_level_arguments(parser)
+    add_level_arguments(
+        parser,
+        "upstream: each framework's own, also for options that no hyperparameter covers and "
+        "Parallax sets (`parallax alignment --options`); ",
+    )
 
 
 def check_options(options: argparse.Namespace) -> None:

@@ -29,6 +29,7 @@ from parallax.harness.contract.probing.scripted_env import (
 from parallax.harness.contract.recipes import load_recipe, set_common_fields
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
+from parallax.harness.contract.upstream_options import restore_upstream_options
 from parallax.harness.interventions.catalogue import (
     Intervention,
     check_segments_in_script,
@@ -115,14 +116,19 @@ class ProbeRun:
         return np.array([transition.action.reshape(-1) for transition in self.transitions])
 
 
+UPSTREAM_LEVEL = "upstream"
+
+
 @dataclasses.dataclass(frozen=True)
 class AlignmentLevel:
     """Hyperparameters that an implementation is probed with, besides those of the experiments.
 
     Attributes:
-        name: `defaults`: the framework's own; `common`: the same but for what every framework
-            exposes, which is a recipe's; `exact`: those of a recipe, by patches where upstream
-            fixes them; `lockstep`: the same in the reference form of each algorithm.
+        name: `upstream`: the framework's own, and its own values for options that no
+            hyperparameter covers; `defaults`: the framework's own; `common`: the same but for
+            what every framework exposes, which is a recipe's; `exact`: those of a recipe, by
+            patches where upstream fixes them; `lockstep`: the same in the reference form of each
+            algorithm.
         hps: Name of the recipe.
     """
 
@@ -132,7 +138,7 @@ class AlignmentLevel:
     @property
     def uses_recipe(self) -> bool:
         """Return whether any hyperparameters are those of a recipe."""
-        return self.name != "defaults"
+        return self.name not in ("defaults", UPSTREAM_LEVEL)
 
     @property
     def sets_all(self) -> bool:
@@ -231,7 +237,10 @@ class ExperimentCache:
             recipe = load_recipe(algorithm, self.adapter.name)
             base = self.adapter.get_library_defaults(algorithm, recipe, context)
         hyperparameters = dataclasses.replace(base, **changes)
-        return hyperparameters, self.adapter.translate(algorithm, hyperparameters, context)
+        native = self.adapter.translate(algorithm, hyperparameters, context)
+        if self.level.name == UPSTREAM_LEVEL:
+            native = restore_upstream_options(self.adapter, algorithm, native)
+        return hyperparameters, native
 
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
         algorithm, steps = experiment.algorithm, len(experiment.scripted_data.rewards)

@@ -299,7 +299,7 @@ class _StoredReport(msgspec.Struct):
     versions: dict[str, list[str]]
     not_probed: dict[str, str]
     seconds: float
-    alignment: Literal["defaults", "common", "exact", "lockstep"] = "defaults"
+    alignment: Literal["upstream", "defaults", "common", "exact", "lockstep"] = "defaults"
     hps: str = "original"
 
 

@@ -22,7 +22,6 @@ import parallax
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.probes.experiments import AlignmentLevel
-from parallax.harness.record.files import write_json
 
 _PROJECT = Path(parallax.__path__[0])
 _CODE = (".py", ".so", ".yaml", ".pth")
@@ -54,7 +53,10 @@ class AnswerStore:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_json(self._folder / f"{result['probe']}.json", result)
+            file = self._folder / f"{result['probe']}.json"
+            part = file.with_suffix(f".{os.getpid()}")
+            part.write_text(json.dumps(result, allow_nan=False))
+            part.replace(file)  # never half an answer
 
 
 def open_answer_store(adapter: Adapter, level: AlignmentLevel, seed: int) -> AnswerStore | None:

@@ -128,7 +128,7 @@ def read_next_actions(cache: ExperimentCache, dimension: int) -> Array:
 def _fit_noise_scale(actions: Array) -> float:
     # Standard deviation of the noise as a share of half the range, where nothing is clipped.
     slope = np.polyfit(NOISE_GRID[IS_UNCLIPPED_ROW], actions[IS_UNCLIPPED_ROW], 1)[0]
-    return round(float(slope / HALF_RANGE), 9)
+    return round(float(slope / HALF_RANGE), 6)
 
 
 def _describe_noise_scale(share: float) -> str:

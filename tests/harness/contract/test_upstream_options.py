@@ -1,0 +1,69 @@
+import types
+
+import pytest
+
+from parallax.harness.cli import alignment
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
+from parallax.harness.contract.upstream_options import (
+    list_upstream_options,
+    restore_upstream_options,
+)
+from parallax.harness.probes import catalogue, worker
+from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
+
+DEFAULTS = {"gamma": 0.99, "noise": None, "clip": False, "seed": 1, "_private": 2}
+
+
+def make_adapter(defaults: dict | None) -> types.SimpleNamespace:
+    return types.SimpleNamespace(name="x", upstream_defaults=lambda algorithm: defaults)
+
+
+def make_native(**settings: object) -> NativeConfig:
+    row = TranslatedSetting("gamma", 0.9, "aligned", "gamma", 0.9, "")
+    return NativeConfig({"gamma": 0.9, "seed": 7, **settings}, (row,), 10, 10, None)
+
+
+def test_options_are_those_that_no_hyperparameter_and_no_run_states():
+    options = list_upstream_options(make_adapter(DEFAULTS), "td3", make_native(noise="Gaussian"))
+    assert [(o.name, o.default, o.value) for o in options] == [
+        ("noise", None, "Gaussian"),
+        ("clip", False, False),
+    ]
+    assert [o.is_overridden for o in options] == [True, False]
+    assert list_upstream_options(make_adapter(None), "td3", make_native()) == []
+
+
+def test_restored_options_have_upstreams_default_and_the_rest_stays():
+    native = make_native(noise="Gaussian", other=3)
+    restored = restore_upstream_options(make_adapter(DEFAULTS), "td3", native)
+    assert restored.settings == {"gamma": 0.9, "seed": 7, "noise": None, "other": 3}
+    assert restored.alignment == native.alignment
+
+
+def test_the_command_lists_what_skrl_gets():
+    tables = alignment.format_options(["ppo"], None, ["skrl", "sb3"], "simple")
+    overridden, untouched = tables.split("stay at upstream's default")
+    assert "PPO_CFG.time_limit_bootstrap  false                 true" in overridden
+    assert "sb3" not in overridden
+    assert "use_sde false" in untouched
+
+
+def test_the_list_is_not_about_a_recipe():
+    options = types.SimpleNamespace(
+        **{"options": True, "hps": ["original"], "alignment": None, "paper": False},
+        **{"frameworks": ["sb3"], "algorithms": ["ppo"], "env": None, "markdown": False},
+    )
+    with pytest.raises(SpecError, match="drop --hps"):
+        alignment.run(options)
+
+
+def test_with_upstreams_default_skrl_lets_advantages_continue_over_time_limits():
+    (probe,) = catalogue.select_probes([], ["ppo.truncation"])[:1]
+    answers = {}
+    for name in ("defaults", "upstream"):
+        cache = ExperimentCache(load_adapter("skrl"), 0, (), AlignmentLevel(name))
+        answers[name] = worker.answer_probe(probe, cache).answers["skrl"]
+    assert answers["defaults"].comparison.kind == "agrees"
+    assert "another function" in answers["upstream"].meaning
