@@ -23,10 +23,6 @@ from parallax.harness.contract.translation import AlgorithmSettings, ConfigTrans
 
 def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     """Set the options that every run has: the seed and the options requested by the context."""
-    if context.n_envs != 1:
-        # With gymnasium's vectorized envs, a step that only resets is stored as a transition.
-        why = "skrl stores steps of several environments that only reset. Use n_envs=1."
-        raise SpecError(f"n_envs={context.n_envs}: {why}")
     translation.set_extra_options(seed=context.seed)
 
 
@@ -104,10 +100,26 @@ def translate_gaussian_noise(
     t.set_extra_options(**{f"{cfg}.exploration_scheduler": None})
 
 
+def check_single_environment(context: RunContext) -> None:
+    """Check that there is one environment: intervals of agents with a memory count rounds.
+
+    Raises:
+        SpecError: There are several.
+    """
+    if context.n_envs != 1:
+        why = "skrl's agents with a replay buffer are trained with one. Use n_envs=1, or ppo."
+        raise SpecError(f"n_envs={context.n_envs}: {why}")
+
+
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy | DQN, context: RunContext
 ) -> NativeConfig:
-    """Return the native settings of a run of the requested length."""
+    """Return the native settings of a run of the requested length.
+
+    Raises:
+        SpecError: A value cannot be honoured, or there are several environments.
+    """
+    check_single_environment(context)
     return t.finish(context.steps, update_schedule=hp.compute_update_schedule(context.steps))
 
 
@@ -118,10 +130,15 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     """Return the arguments of `skrl.agents.torch.ppo.PPO_CFG` and of its agent's parts."""
     t.set_option("learning_rate", f"{PPO_CFG_NAME}.learning_rate")
     _translate_schedule(t, hp, context)
-    t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts")
-    t.set_extra_options(
-        **{"RandomMemory.memory_size": hp.rollout_steps, "RandomMemory.replacement": False}
-    )
+    n_envs = context.n_envs
+    rounds = hp.rollout_steps // n_envs
+    note = "times the environments" if n_envs > 1 else ""
+    t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts", rounds, note)
+    if hp.rollout_steps % n_envs:
+        t.reject_value("rollout_steps", f"a multiple of n_envs={n_envs}")
+    t.set_extra_options(**{"RandomMemory.memory_size": rounds, "RandomMemory.replacement": False})
+    if n_envs > 1:
+        t.set_extra_options(**{"RandomMemory.num_envs": n_envs})
     t.set_option(
         "minibatch_size",
         f"{PPO_CFG_NAME}.mini_batches",
@@ -151,7 +168,8 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
     t.set_conv_filters("models.conv_filters", context.task, "in a model of one's own, shared")
     translate_networks(t)
-    return t.finish(context.steps)
+    rounds = -(-context.steps // n_envs)
+    return t.finish(rounds * n_envs, framework_steps=rounds)
 
 
 def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
@@ -270,6 +288,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.declare_constant("max_grad_norm", None)
     translate_off_policy_fields(t, hp, DQN_CFG_NAME)
     disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
+    check_single_environment(context)
     first = _compute_first_update(hp)
     update_schedule = hp.compute_update_schedule(context.steps, first_update=first)
     cycles = update_schedule.total_gradient_steps // hp.gradient_steps

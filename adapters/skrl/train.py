@@ -9,13 +9,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 from skrl import config
 from skrl.agents.torch import Agent
 from skrl.envs.wrappers.torch import wrap_env
+from skrl.envs.wrappers.torch.gymnasium_envs import GymnasiumWrapper
 from skrl.memories.torch import Memory
 from skrl.trainers.torch import StepTrainer
 from skrl.utils import set_seed
+from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 from parallax.adapters.skrl.agents import ModelSpaces, build_agent
 from parallax.adapters.torch_common.acceleration import accelerate_networks
@@ -92,12 +95,12 @@ def train(
     settings = native.settings
     config.torch.device = device = context.device
     set_seed(settings["seed"])
-    made = make_env()
-    env = wrap_env(clip_actions(made), wrapper="gymnasium", verbose=False)
+    made = [make_env() for _ in range(context.n_envs)]
+    env = wrap_environments([clip_actions(each) for each in made])
     agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
     accelerate_networks(context.acceleration, *agent.models.values())
     trainer = StepTrainer(
-        env=env, agents=agent, cfg={"timesteps": native.total_steps, **TRAINER_OPTIONS}
+        env=env, agents=agent, cfg={"timesteps": native.framework_steps, **TRAINER_OPTIONS}
     )
     report_to_monitor(agent, algorithm, settings, monitor)
     loop = {"taken": 0}
@@ -106,13 +109,53 @@ def train(
         lambda: weights_from_parameters(get_parameters(agent)),
         make_agent_policy_io(agent),
         make_agent_checkpointable(
-            {"agent": agent, "trainer": trainer, "env": env, "loop": loop}, [monitor, made]
+            {"agent": agent, "trainer": trainer, "env": env, "loop": loop}, [monitor, *made]
         ),
     )
-    while loop["taken"] < native.total_steps:
+    while loop["taken"] < native.framework_steps:
         monitor.safe_point()
-        trainer.train(timestep=loop["taken"], timesteps=native.total_steps)
+        trainer.train(timestep=loop["taken"], timesteps=native.framework_steps)
+        if isinstance(env, ParallelEnvironments):
+            trainer.observations = env.first_observations
         loop["taken"] += 1
+
+
+class ParallelEnvironments(GymnasiumWrapper):
+    """Several environments, whose steps return the last observation of an episode that ends.
+
+    skrl's wrapper leaves resets to gymnasium. By gymnasium's default the step after an end only
+    resets, and skrl stores it as a transition; with resets in the same step it takes the first
+    observation of the next episode for the last of this one. Here a step returns the last one, as
+    with a single environment, and the loop gives the trainer the first one of the next episode.
+    """
+
+    def __init__(self, envs: list[gymnasium.Env[Any, Any]]) -> None:
+        makers = [lambda env=env: env for env in envs]
+        super().__init__(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP))
+
+    @property
+    def first_observations(self) -> torch.Tensor:
+        """What the next actions are for, after resets."""
+        observations: torch.Tensor = self._observation
+        return observations
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, Any, Any, Any, Any]:
+        """Take a step in each environment."""
+        observations, rewards, terminated, truncated, infos = super().step(actions)
+        ended = (terminated | truncated)[:, 0].nonzero()[:, 0].tolist()
+        if ended:
+            final = np.stack([infos["final_obs"][i] for i in ended])
+            tensors = tensorize_space(self.observation_space, final, device=self.device)
+            observations = observations.clone()
+            observations[ended] = flatten_tensorized_space(tensors)
+        return observations, rewards, terminated, truncated, infos
+
+
+def wrap_environments(envs: list[gymnasium.Env[Any, Any]]) -> Any:
+    """Return one environment in skrl's wrapper, or several in ours."""
+    if len(envs) == 1:
+        return wrap_env(envs[0], wrapper="gymnasium", verbose=False)
+    return ParallelEnvironments(envs)
 
 
 def clip_actions(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

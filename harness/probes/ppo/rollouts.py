@@ -261,9 +261,21 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
     rows = find_transition_rows(run, step.observations)
     slope, _ = measurements.solve_minibatch_slope(step, step.observations, samples[rows])
     expected, others = _compute_parallel_advantages(run)
+    scale, shift = _fit_standardization(run)
     return ProbeMeasurement(
-        slope, expected[rows], alternatives={name: array[rows] for name, array in others.items()}
+        slope,
+        scale * expected[rows] + shift,
+        alternatives={name: scale * array[rows] + shift for name, array in others.items()},
     )
+
+
+def _fit_standardization(run: ProbeRun) -> tuple[float, float]:
+    """Return factor and summand by which a framework standardizes a whole rollout; else 1 and 0."""
+    transformed = measurements.get_transformed_advantages(run)
+    if transformed is None:
+        return 1.0, 0.0
+    scale, shift = np.polyfit(run.record.stored["advantages"], transformed, 1)
+    return float(scale), float(shift)
 
 
 def _measure_value_target(cache: ExperimentCache) -> ProbeMeasurement:
