@@ -184,7 +184,7 @@ def _measure_options(runs: Sequence[ProbeRun], networks: Sequence[str]) -> Probe
                 found.append(f"{name} goes from {over[0]:.4g} to {over[-1]:.4g}")
         for long in each[1:]:
             pairs = ((a, b) for a, b in itertools.pairwise(long) if a.env_steps == b.env_steps)
-            rates = ([step.settings[network].get("lr") for step in pair] for pair in pairs)
+            rates = ([step.settings[network].get("lr") or 0.0 for step in pair] for pair in pairs)
             changed = [(a, b) for a, b in rates if not np.isclose(a, b, 1e-5, 0)]  # float32
             found += [f"lr goes from {a:.4g} to {b:.4g} within a cycle" for a, b in changed[:1]]
         counts[i] = len(found)
