@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import site
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.probes.experiments import AlignmentLevel
 
+MAX_STORES = 60
+"""Largest number of stores in the cache; the oldest are removed."""
 _PROJECT = Path(parallax.__path__[0])
 _CODE = (".py", ".so", ".yaml", ".pth")
 _VARIABLES = ("CUBLAS", "CUDA", "JAX", "MKL", "NUMBA", "OMP", "PYTHON", "TORCH", "XLA")
@@ -52,7 +55,9 @@ class AnswerStore:
         if any(answer["failed"] for answer in result["answers"].values()):
             return
         with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            if not self._folder.exists():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _remove_oldest_stores(self._folder.parent)
             file = self._folder / f"{result['probe']}.json"
             part = file.with_suffix(f".{os.getpid()}")
             part.write_text(json.dumps(result, allow_nan=False))
@@ -72,6 +77,13 @@ def open_answer_store(adapter: Adapter, level: AlignmentLevel, seed: int) -> Ans
     key = [_hash_environment(), adapter.name, adapter.package, *_list_code_elsewhere(adapter)]
     key += [level.name, level.hps, str(seed)]
     return AnswerStore(find_cache_folder("answers") / _hash_texts(key))
+
+
+def _remove_oldest_stores(cache: Path) -> None:
+    """Leave the newest stores; each change of code begins six new ones."""
+    stores = sorted(cache.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in stores[MAX_STORES:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_path_plain() -> bool:
