@@ -52,10 +52,10 @@ def test_an_answer_comes_back_and_a_failed_or_damaged_one_does_not(tmp_path: Pat
 def test_the_oldest_stores_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stored_answers, "MAX_STORES", 2)
     for number, name in enumerate("abc"):
-        AnswerStore(tmp_path / name).save_answer(RESULT)
-        os.utime(tmp_path / name, (number, number))
-    AnswerStore(tmp_path / "d").save_answer(RESULT)
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["c", "d"]
+        AnswerStore(tmp_path / "answers" / name).save_answer(RESULT)
+        os.utime(tmp_path / "answers" / name, (number, number))
+    AnswerStore(tmp_path / "answers" / "d").save_answer(RESULT)
+    assert sorted(folder.name for folder in (tmp_path / "answers").iterdir()) == ["c", "d"]
 
 
 def test_any_change_of_installed_code_opens_another_store(installed: Path):
