@@ -94,6 +94,7 @@ def train(
     set_seed(settings["seed"])
     made = make_env()
     env = wrap_env(clip_actions(made), wrapper="gymnasium", verbose=False)
+    env._device = torch.device(device)  # without it the GPU of any machine that has one
     agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
     accelerate_networks(context.acceleration, *agent.models.values())
     trainer = StepTrainer(
