@@ -1,6 +1,7 @@
 """Devices and compilers that PyTorch finds on this machine; accelerations of its adapters."""
 
 import contextlib
+import os
 from typing import ClassVar
 
 from parallax.harness.contract.acceleration import (
@@ -41,6 +42,8 @@ def explain_missing_device(
 
 def count_devices(kind: str) -> int:
     """Return the number of devices of a kind."""
+    # Otherwise counting initializes CUDA, which then does not work in forked processes.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch
 
     if kind == "cuda":

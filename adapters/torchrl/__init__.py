@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.adapters.torch_common.devices import TorchAccelerations
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.acceleration import (
     COMPILE,
@@ -82,6 +82,12 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
             )
         return explain_missing_sum_tree()
 
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Return why `device` cannot be used; only the environment would stay on the CPU."""
+        if algorithm == "r2d2":
+            return "its sequences and priorities are computed with NumPy. Use device=cpu."
+        return explain_missing_device(device, here, ("cuda",))
+
     def why_unsupported_acceleration(
         self, algorithm: str, acceleration: str, device: str, here: bool
     ) -> str:
@@ -116,15 +122,8 @@ SCRIPT_FILES = {
 }
 """Per algorithm: its script, and the script's file of helper functions."""
 SCRIPT_COMPONENTS = (
-    "ClipPPOLoss",
-    "GAE",
-    "Adam",
-    "AdditiveGaussianModule",
-    "TD3Loss",
-    "SACLoss",
-    "DDPGLoss",
-    "DQNLoss",
-    "MLP",
+    *("ClipPPOLoss", "GAE", "Adam", "AdditiveGaussianModule", "TD3Loss", "SACLoss", "DDPGLoss"),
+    *("DQNLoss", "MLP"),
 )
 """Classes whose arguments are hyperparameters."""
 

@@ -47,6 +47,7 @@ def make_collector(
     settings: Mapping[str, Any],
     *transforms: Transform,
     safe_point: Callable[[], None],
+    device: str = "cpu",
 ) -> Collector:
     """Return a collector on `n_envs` new environments that calls `safe_point` each update cycle.
 
@@ -63,7 +64,9 @@ def make_collector(
         frames_per_batch=settings["Collector.frames_per_batch"],
         total_frames=settings["Collector.total_frames"],
         init_random_frames=settings.get("Collector.init_random_frames"),
-        device="cpu",
+        env_device="cpu",
+        policy_device=device,
+        storing_device=device,
         **(hook if has_hook else {}),
     )
     if not has_hook:  # before 0.13
@@ -233,7 +236,9 @@ def train_off_policy(
     settings = native.settings
     update = compile_update(update, context)
     collector = make_collector(
-        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
+        *(make_env, context.n_envs, explorer, settings, *transforms),
+        safe_point=monitor.safe_point,
+        device=context.device,
     )
     buffer = make_buffer(settings, components.loss)
     progress, means = LoopProgress(), MetricMeans()

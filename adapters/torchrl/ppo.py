@@ -183,18 +183,6 @@ def _make_adam(network: nn.Module, settings: Mapping[str, Any]) -> torch.optim.O
     return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])
 
 
-__all__ = [
-    "NETWORKS",
-    "PPOComponents",
-    "anneal_schedules",
-    "build_components",
-    "exceeds_target_kl",
-    "find_scheduled_step",
-    "iterate_minibatches",
-    "train",
-    "update",
-]
-
 NETWORKS = ("actor_network", "critic_network")
 
 
@@ -202,7 +190,8 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     """Train to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build_components(settings, context.task)
+    with torch.device(context.device):
+        components = build_components(settings, context.task)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(
         make_env,
@@ -211,9 +200,10 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         settings,
         *transforms,
         safe_point=monitor.safe_point,
+        device=context.device,
     )
     buffer = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(settings["Collector.frames_per_batch"]),
+        storage=LazyTensorStorage(settings["Collector.frames_per_batch"], device=context.device),
         sampler=SamplerWithoutReplacement(),
         batch_size=settings["TensorDictReplayBuffer.batch_size"],
     )

@@ -20,6 +20,8 @@ NO_ACCELERATION = "none"
 COMPILE, BFLOAT16, CUDA_GRAPHS = "compile", "bfloat16", "cuda-graphs"
 FUSED_ADAM, FOREACH_ADAM, MATMUL_MEDIUM = "fused-adam", "foreach-adam", "matmul-medium"
 EAGER, NO_VMAP = "eager", "no-vmap"
+CUDA = "cuda"
+"""Device that probes and lockstep compare the CPU with, in the place of an acceleration."""
 
 ACCELERATIONS: Mapping[str, str] = {
     NO_ACCELERATION: "computes as the framework does on its own",
@@ -48,9 +50,9 @@ _TORCH_REASONS = {
 _JAX_REASON = "it is an option of PyTorch, and this framework computes with JAX"
 _JAX_REASONS = {COMPILE: "JAX compiles its updates in any case"}
 _NO_GPU_REASON = "it replays kernels of a GPU, and device=cpu has none"
-_UNMEASURED_REASON = (
-    "its updates were never compared with plain ones on a GPU, so nothing is known of their "
-    "equality"
+_OVERWRITTEN_REASON = (
+    "a replayed network overwrites the outputs that the backward pass of the one before it needs: "
+    "torch.compile refused it for networks that are compiled one by one (NVIDIA H100, PyTorch 2.11)"
 )
 
 
@@ -65,8 +67,16 @@ def explain_missing_acceleration(acceleration: str, device: str, library: str = 
     if library == "jax":
         return _JAX_REASONS.get(acceleration, _JAX_REASON)
     if acceleration == CUDA_GRAPHS:
-        return _NO_GPU_REASON if device == "cpu" else _UNMEASURED_REASON
+        return _NO_GPU_REASON if device == "cpu" else _OVERWRITTEN_REASON
     return _TORCH_REASONS.get(acceleration, "its adapter does not carry it")
+
+
+def split_device(text: str) -> tuple[str, str]:
+    """Return device and acceleration of what probes compare: `cuda`, `compile`, `cuda+compile`."""
+    device, _, acceleration = text.rpartition("+")
+    if text == CUDA:
+        return CUDA, NO_ACCELERATION
+    return device or "cpu", acceleration
 
 
 def explain_missing_compiler() -> str:
@@ -114,8 +124,11 @@ def check_observable_acceleration(algorithm: str, acceleration: str, adapter: "A
     Raises:
         SpecError: The framework does not support the acceleration, or probes cannot see it.
     """
-    check_acceleration(algorithm, acceleration, adapter)
-    if reason := adapter.why_unobservable_acceleration(acceleration):
+    device, name = split_device(acceleration)
+    if device == CUDA and (reason := adapter.why_unsupported_device(algorithm, device, True)):
+        raise SpecError(f"--acceleration {acceleration} needs device={device}: {reason}")
+    check_acceleration(algorithm, name, adapter, device)
+    if reason := adapter.why_unobservable_acceleration(name):
         raise SpecError(
             f"--acceleration {acceleration} cannot be compared for framework={adapter.name}: "
             f"{reason}."

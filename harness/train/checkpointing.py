@@ -77,6 +77,9 @@ def describe_run_identity(
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
+    if (device := prepared.spec.device).startswith("cuda"):
+        # The check of the device has imported torch, also for frameworks of other libraries.
+        content["device"] = sys.modules["torch"].cuda.get_device_name(device)
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
 
@@ -143,10 +146,8 @@ def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) 
     return min(60 * every, max(left / _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS))
 
 
-_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = (
-    4,
-    10.0,
-)  # checkpoints until a job's limit, and seconds between them
+# Checkpoints until a job's limit, and seconds between them.
+_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = 4, 10.0
 
 
 _FIRST_CHECKPOINT_SECONDS = 1.0
@@ -414,6 +415,9 @@ def read_rng_state() -> State:
         "python": {"version": version, "words": list(words), "gauss": gauss},
         "numpy": np.random.get_state(legacy=False),
         "torch": torch.get_rng_state().numpy() if torch else None,
+        "cuda": [state.numpy() for state in torch.cuda.get_rng_state_all()]
+        if torch and torch.cuda.is_initialized()
+        else None,
     }
 
 
@@ -425,3 +429,5 @@ def load_rng_state(state: State) -> None:
     torch: Any = sys.modules.get("torch")
     if torch and state["torch"] is not None:
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
+    if torch and state.get("cuda") is not None:
+        torch.cuda.set_rng_state_all([torch.from_numpy(np.array(s)) for s in state["cuda"]])
