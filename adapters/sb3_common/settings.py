@@ -45,16 +45,6 @@ def finish_off_policy(
     return t.finish(total, update_schedule=update_schedule)
 
 
-def translate_network_sizes(t: ConfigTranslator) -> None:
-    """Translate the sizes of the networks."""
-    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-
-
-def translate_adam_eps(t: ConfigTranslator) -> None:
-    """Translate epsilon of the networks' optimisers."""
-    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
-
-
 def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
     """Return the gradient steps of the critics in the whole run."""
     total = hp.compute_total_steps(context.steps)
@@ -131,14 +121,11 @@ def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) 
 def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Finish the translation of PPO, whose steps are rounded up to whole rollouts."""
     t.declare_constant("bootstrap_truncation", True)
-    for field in ("rollout_steps", "minibatch_size"):
-        if hp.normalize_advantage and getattr(hp, field) < 2:
-            t.reject_value(field, "at least 2 wherever advantages are normalised")
     if context.task.image:
         # Hidden layers are the features extractor's, which policy and value network share.
         t.set_extra_options(**{"policy_kwargs.net_arch": []})
     else:
-        translate_network_sizes(t)
+        t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)
 
