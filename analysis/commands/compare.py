@@ -48,9 +48,10 @@ def run(options: argparse.Namespace) -> int:
     settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
     output = options.output or common.get_analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
-    comparisons = comparison.compare_frameworks(loaded, settled, options.interval, rng)
+    groups = group_runs(loaded, settled)
+    treated = count_failed_as_bottom(groups, settled)
+    comparisons = comparison.compare_frameworks(groups, treated, settled, options.interval, rng)
     notes = comparison.make_notes(loaded, comparisons, settled, options.interval)
-    treated = count_failed_as_bottom(group_runs(loaded, settled), settled)
     panels = make_panels(loaded, options.interval, rng, treated)
     document = comparison.make_comparison_document(loaded, comparisons, notes)
     with common.open_output_folder(output):

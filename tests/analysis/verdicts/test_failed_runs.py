@@ -15,10 +15,12 @@ from parallax.analysis.report.study_report import (
     make_report_document,
     make_verdict_tables,
 )
+from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.curves import make_panels
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import compute_overall_scores
 from parallax.analysis.verdicts.study import judge_study
 
 TASKS = ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4", "InvertedPendulum-v4")
@@ -59,7 +61,7 @@ def test_every_table_has_failed_runs_beside_complete_ones(failing):
         [item.framework for item in found.items]
         for found in (tables["aggregates.csv"], treated["aggregates_intention_to_treat.csv"])
     ]
-    assert names == [["cleanrl", "sb3"], ["sb3", "skrl"]]  # no run of cleanrl failed
+    assert names == [["cleanrl", "sb3"], ["cleanrl", "sb3", "skrl"]]
     table = treated["paired_intention_to_treat.csv"]
     rows = {(i.item.first.framework, i.item.second.framework): i for i in table.items}
     item = rows["cleanrl", "sb3"]
@@ -69,13 +71,27 @@ def test_every_table_has_failed_runs_beside_complete_ones(failing):
     assert complete.result.difference < 0 < item.result.difference
 
 
+def test_aggregates_are_computed_once_of_each_analysis(results, make_run, monkeypatch):
+    write_failing_study(make_run)
+    calls = []
+
+    def compute(groups, options):
+        calls.append(len(groups))
+        return compute_overall_scores(groups, options)
+
+    monkeypatch.setattr(study, "compute_overall_scores", compute)
+    material = judge_study(load_runs(results), OPTIONS)
+    make_verdict_tables(material.verdicts)
+    assert material.parts and len(calls) == 2  # of complete runs, and with failed ones
+
+
 def test_failed_runs_are_at_the_bottom_of_each_analysis(failing):
     verdicts, treated = failing.verdicts, failing.verdicts.with_failed_runs
     # A framework that failed everywhere is only in the second analysis.
     assert {g.framework for g in verdicts.groups if g.n} == {"cleanrl", "sb3"}
     assert {g.framework for g in treated.groups if g.n} == {"cleanrl", "sb3", "skrl"}
     assert len(verdicts.pooled) == 1 and len(treated.pooled) == 3
-    (overall,), (with_failed,) = failing.overall, failing.overall_with_failed_runs
+    (overall,), (with_failed,) = verdicts.overall, treated.overall
     names = overall.aggregates.names, with_failed.aggregates.names
     assert names == (("cleanrl", "sb3"), ("cleanrl", "sb3", "skrl"))
     means = with_failed.aggregates.point[:, 2]
@@ -165,9 +181,11 @@ def test_numbers_of_runs_are_above_the_panels(failing):
 def test_compare_has_the_largest_difference_with_failed_runs(results, make_run):
     write_failing_study(make_run)
     loaded, rng = load_runs(results), np.random.default_rng(0)
-    row = compare_frameworks(loaded, OPTIONS, "t", rng)[0]
+    groups = group_runs(loaded)
+    treated = count_failed_as_bottom(groups, OPTIONS)
+    row = compare_frameworks(groups, treated, OPTIONS, "t", rng)[0]
     text = format_furthest_lines(row)
     assert text[2] == "(SB3 - CleanRL)" and text[3].startswith("with failed: ")
     assert text[5] == "(CleanRL - skrl)"
-    panels = make_panels(loaded, "t", rng, count_failed_as_bottom(group_runs(loaded), OPTIONS))
+    panels = make_panels(loaded, "t", rng, treated)
     assert [curve.framework for curve in panels[0].with_failed_runs] == ["sb3", "skrl"]

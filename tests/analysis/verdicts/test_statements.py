@@ -166,7 +166,9 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     assert text.endswith("n = 5 and 3.")
     lead = describe_bottom_score(verdicts)
     assert lead == "With failed trainings (SB3 2) at the bottom of the task's range"
-    (row,) = compare_frameworks(load_runs(results), OPTIONS, "t", np.random.default_rng(0))
+    groups = group_runs(load_runs(results))
+    both = groups, count_failed_as_bottom(groups, OPTIONS)
+    (row,) = compare_frameworks(*both, OPTIONS, "t", np.random.default_rng(0))
     assert "with 2 failed: 541.8" in format_score_lines(row, "sb3")
     assert row.scores[0].with_failed is None
 
