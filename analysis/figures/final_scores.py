@@ -240,8 +240,8 @@ def _make_overview_figure_spec(
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.lines]
     how = (
-        " Scores are normalized, so that all panels share one axis: 0 is doing nothing or random "
-        "actions, whichever scores higher, 1 the published score of the algorithm, or a solved "
+        f" Scores are normalized, so that all panels share one axis: 0 is "
+        f"{options.zero_description}, 1 the published score of the algorithm, or a solved "
         "task where none is published, or the range given for a task."
     ) * (not options.chosen_endpoint.is_steps)
     if unknown:

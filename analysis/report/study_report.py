@@ -330,9 +330,8 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
         "Ranking: not preserved if two algorithms are separated in opposite directions; otherwise "
         "magnitude changed if the gap between two algorithms differs; otherwise preserved if some "
         "two are separated alike and none the other way round; otherwise inconclusive.",
-        "Over all tasks: 0 is doing nothing or random actions, whichever scores higher, 1 the "
-        "published score or, without one, that of a solved task; bootstrap stratified over tasks, "
-        f"{options.resamples:,} resamples.",
+        f"Over all tasks: 0 is {options.zero_description}, 1 the published score or, without one, "
+        f"that of a solved task; bootstrap stratified over tasks, {options.resamples:,} resamples.",
     )
     blocks: tuple[Block, ...] = (
         "The same runs and the same command give the same page:",

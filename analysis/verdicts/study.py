@@ -26,7 +26,7 @@ from parallax.analysis.verdicts.curves import (
     make_curves_with_failed_runs,
     make_panels,
 )
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
@@ -222,7 +222,7 @@ def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     Raises:
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
-    options = settle_endpoint(loaded, options)
+    options = settle_options(loaded, options)
     groups = group_runs(loaded, options)
     treated = count_failed_as_bottom(groups, options)
     has_failed = any(one.n > other.n for one, other in zip(treated, groups, strict=True))

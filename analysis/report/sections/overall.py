@@ -273,7 +273,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
         f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
-        "of the way from doing nothing or random actions, whichever scores higher, to the "
+        f"of the way from {verdicts.options.zero_description}, to the "
         "published score, or to that of a solved task where none is published. Where no scale is "
         "known, they are shares of the scale of the margin. The correction is Holm's, over the "
         "pairs of an algorithm. No verdict "

@@ -20,8 +20,8 @@ from parallax.analysis.figures.score_marks import (
     find_near_marks,
     list_score_marks,
 )
+from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.references import DO_NOTHING, RANDOM
 from parallax.analysis.verdicts.study import judge_study
 
 
