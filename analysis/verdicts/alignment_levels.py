@@ -201,12 +201,15 @@ def _rescore_group(group: ScoreGroup) -> ScoreGroup:
     )
 
 
-def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTimes | None:
+def collect_reaching_times(
+    group: ScoreGroup, spread: LevelSpread, *, with_failed_runs: bool = True
+) -> CensoredTimes | None:
     """Collect the steps at which the runs of a framework first were nearly solved.
 
     Args:
         group: Runs of one framework.
         spread: Their task and level.
+        with_failed_runs: Whether failed runs count, too.
 
     Returns:
         A run that was never nearly solved is censored at its end, a failed run at the full length.
@@ -218,8 +221,8 @@ def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTi
     pairs = [
         find_first_reach(run.timesteps, average_episodes(run), threshold) for run in group.runs
     ]
-    never = (float(spread.task.length), False)
-    return CensoredTimes.from_pairs([*pairs, *[never] * group.failed])
+    failed = [(float(spread.task.length), False)] * (group.failed if with_failed_runs else 0)
+    return CensoredTimes.from_pairs([*pairs, *failed])
 
 
 @dataclasses.dataclass(frozen=True)
