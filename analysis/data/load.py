@@ -221,8 +221,7 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     run_id = _run_id_from_place(reading.place)
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
-        failed = record is not None and record.status == "failed"
-        return ExcludedRun(run_id, folder, reading.reason, failed=failed)
+        return ExcludedRun(run_id, folder, reading.reason, failed=reading.failed)
     return CompletedRun(
         run_id,
         folder,

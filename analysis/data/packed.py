@@ -19,7 +19,7 @@ from parallax.analysis.data.runs import (
     StudyCell,
     get_duration,
 )
-from parallax.harness.record.completeness import check_finite
+from parallax.harness.record.completeness import DivergedError, check_finite
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.npz_files import RunEvaluations
@@ -159,8 +159,8 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
     reading = judge_row(row, root)
     found, record = reading.evaluations, reading.record
     if not reading.complete or found is None or record is None:
-        failed = record is not None and record.status == "failed"
-        return ExcludedRun(run_id, folder, reading.reason, failed=failed, record=row["run_json"])
+        text = row["run_json"]
+        return ExcludedRun(run_id, folder, reading.reason, failed=reading.failed, record=text)
     arrays = found.timesteps, found.results, found.ep_lengths
     seconds = math.nan if row["seconds"] is None else row["seconds"]
     made = record.provenance, record.hyperparameters
@@ -247,7 +247,8 @@ def judge_foreign(
                 f"too short: last evaluation at step {timesteps[-1]:,} of {requested:,}"
             )
     except UnusableError as error:
-        return ExcludedRun(run_id, folder, str(error))
+        failed = isinstance(error, DivergedError)
+        return ExcludedRun(run_id, folder, str(error), failed=failed)
     return CompletedRun(
         run_id, folder, timesteps, evaluations.results, evaluations.ep_lengths, spec
     )
