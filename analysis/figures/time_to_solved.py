@@ -80,7 +80,7 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
             times = rows[group.cell]
             samples = times.with_failed_runs if group in failed else times.complete
             samples[group.framework] = group.censored
-            lengths[group.cell] = max(lengths.get(group.cell, 0), *group.steps)
+            lengths[group.cell] = max([lengths.get(group.cell, 0), *group.steps])
     rows = {cell: times for cell, times in rows.items() if len(times.frameworks) > 1}
     if not rows:
         return None

@@ -304,7 +304,7 @@ def _list_general_notes(
     if any(score.with_failed is not None for row in comparisons for score in row.scores):
         notes.append(
             "With failed: runs that failed or diverged count at the bottom of the task's range, or "
-            "as the setting's lowest score where no range is known, "
+            "as the setting's lowest score where no range is known "
             "(intention to treat); the mean above is of complete runs alone."
         )
     if method == "thesis" and sizes:

@@ -78,6 +78,7 @@ def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
             make_run(seed=seed, framework=framework, env="Ant-v4", returns=2 * curve)
     make_run(seed=4, framework="sb3", env="Hopper-v4", status="failed")
     make_run(env="Walker2d-v4", framework="sb3")
+    make_run(env="Ant-v4", framework="skrl", status="failed")  # no complete run at all
     options = VerdictOptions(endpoint="steps-90", resamples=50)
     material = judge_study(load_runs(results), options, "t")
     (spec,) = make_reached_figure_specs(material)
@@ -88,6 +89,6 @@ def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
     ends = sorted((line.get_ydata()[-1], line.get_linestyle() == ":") for line in axis.lines)
     assert [end for end, _ in ends] == pytest.approx([0.8, 1.0, 1.0], abs=0.02)  # 4 of 5, and of 4
     assert [is_dotted for _, is_dotted in ends] == [True, False, False]
-    assert len(other.lines) == 2 and "Dotted: with failed runs" in spec.caption
+    assert len(other.lines) == 3 and "Dotted: with failed runs" in spec.caption
     (missing,) = make_reached_figure_specs(judge_study(load_runs(results), VerdictOptions(), "t"))
     assert isinstance(missing, MissingFigure)
