@@ -92,3 +92,19 @@ def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
     assert len(other.lines) == 3 and "Dotted: with failed runs" in spec.caption
     (missing,) = make_reached_figure_specs(judge_study(load_runs(results), VerdictOptions(), "t"))
     assert isinstance(missing, MissingFigure)
+
+
+def test_a_framework_without_a_complete_run_counts_at_its_level():
+    cell = StudyCell("ladder", "Task-v0", "ppo", "original", "")
+    groups = [make_group(level, RETURNS) for level in ("exact", "lockstep")]
+    for level in ("exact", "lockstep"):
+        empty = make_score_group(cell, "skrl", np.empty(0), {})
+        place = dataclasses.replace(cell, variant=f"alignment={level}", hps="skrl")
+        groups.append(dataclasses.replace(empty, cell=place, failed=3))
+    spread = list_level_spreads(groups[::-1], OPTIONS)[0]
+    assert list(spread.scores["skrl"]) == [0, 0, 0] and spread.learned["skrl"] == 0
+    assert spread.n == 6 and spread.spread > 0.5
+    _, exact, _ = draw_reached_figure(
+        LevelResults(list_level_spreads(groups, OPTIONS), None, None, "return")
+    ).axes
+    assert sorted(line.get_linestyle() == ":" for line in exact.lines) == [False, True]
