@@ -158,7 +158,8 @@ def _describe_scale(items: list[OverallScores], options: VerdictOptions, has_ret
     if has_returns:
         text = (
             f"Scores are normalized per task: 0 is {options.zero_description}, 1 the published "
-            f"score of the algorithm, or a solved task where none is published. {text}"
+            "score of the algorithm, or a solved task where none is published"
+            f"{', or the upper end of the range given' * bool(options.ranges)}. {text}"
         )
     text += f" (left out: {'; '.join(out)})" if out else ""
     sizes = {n for item in items for seeds in item.aggregates.seeds for n in seeds}

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from parallax.analysis import labels
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
+from parallax.analysis.figures.panels import PanelMargins, make_panel_grid, place_legend
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     SMALL_FONT,
@@ -281,15 +281,8 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
             is_first = not any(panels[i - i % grid.columns : i])
             axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
             _draw_panel(axis, panel, grid.names, reach)
-        figure.legend(
-            handles=handles,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 1 - 0.02 / figure.get_figheight()),
-            ncols=min(len(handles), across),
-            frameon=False,
-            borderaxespad=0,
-            fontsize=SMALL_FONT,
-        )
+        columns = min(len(handles), across)
+        place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
         text = "difference in units of the equivalence margin"
         figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure

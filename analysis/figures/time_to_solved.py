@@ -1,7 +1,5 @@
 """Share of runs that are nearly solved, over steps, at each level of alignment."""
 
-import collections
-import dataclasses
 import functools
 from collections.abc import Mapping
 
@@ -35,22 +33,8 @@ _HOW_RUNS_COUNT = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class ReachingTimes:
-    """Steps to the threshold of the frameworks of a panel.
-
-    Attributes:
-        complete: Of complete runs, by framework.
-        with_failed_runs: The same with failed runs, of frameworks with one.
-    """
-
-    complete: dict[str, CensoredTimes] = dataclasses.field(default_factory=dict)
-    with_failed_runs: dict[str, CensoredTimes] = dataclasses.field(default_factory=dict)
-
-    @property
-    def frameworks(self) -> set[str]:
-        """Frameworks with a curve."""
-        return {*self.complete, *self.with_failed_runs}
+PanelTimes = dict[str, dict[bool, CensoredTimes]]
+"""Steps to the threshold by framework: of complete runs, and whether failed ones count too."""
 
 
 def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
@@ -71,17 +55,16 @@ def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | Missi
 def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
     options = material.verdicts.options
-    rows: dict[StudyCell, ReachingTimes] = collections.defaultdict(ReachingTimes)
+    rows: dict[StudyCell, PanelTimes] = {}
     lengths: dict[StudyCell, int] = {}
     treated = material.verdicts.with_failed_runs
     failed = [group for group in (treated.groups if treated else ()) if group.failed]
     for group in (*material.verdicts.groups, *failed):
         if group.cell in part.cells and group.n and group.censored:
-            times = rows[group.cell]
-            samples = times.with_failed_runs if group in failed else times.complete
-            samples[group.framework] = group.censored
+            times = rows.setdefault(group.cell, {}).setdefault(group.framework, {})
+            times[group in failed] = group.censored
             lengths[group.cell] = max([lengths.get(group.cell, 0), *group.steps])
-    rows = {cell: times for cell, times in rows.items() if len(times.frameworks) > 1}
+    rows = {cell: times for cell, times in rows.items() if len(times) > 1}
     if not rows:
         return None
     title = f"Share of runs that reached {options.chosen_endpoint.threshold_share:.0%}"
@@ -96,11 +79,10 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
 
 
 def _draw_endpoint_figure(
-    rows: Mapping[StudyCell, ReachingTimes], lengths: Mapping[StudyCell, int]
+    rows: Mapping[StudyCell, PanelTimes], lengths: Mapping[StudyCell, int]
 ) -> Figure:
     """Draw a panel per setting, below each other."""
-    names = {name for times in rows.values() for name in times.frameworks}
-    styles = get_framework_styles(sorted(names))
+    styles = get_framework_styles(sorted({name for times in rows.values() for name in times}))
     margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
@@ -162,12 +144,11 @@ def _draw_panel(
     axis: Axes, spread: LevelSpread, styles: Mapping[str, SeriesStyle], length: int
 ) -> None:
     _set_axes(axis, length)
-    times = ReachingTimes()
+    times: PanelTimes = {name: {} for name in spread.groups}
     for name, group in spread.groups.items():
-        if complete := collect_reaching_times(group, spread, with_failed_runs=False):
-            times.complete[name] = complete
-        if group.failed and (every := collect_reaching_times(group, spread)):
-            times.with_failed_runs[name] = every
+        for counts in (False, True) if group.failed else (False,):
+            if sample := collect_reaching_times(group, spread, with_failed_runs=counts):
+                times[name][counts] = sample
     _draw_curves(axis, times, styles)
 
 
@@ -182,12 +163,11 @@ def _set_axes(axis: Axes, length: int) -> None:
     last.set_horizontalalignment("right")
 
 
-def _draw_curves(axis: Axes, times: ReachingTimes, styles: Mapping[str, SeriesStyle]) -> None:
-    names, end = [name for name in styles if name in times.frameworks], axis.get_xlim()[1]
+def _draw_curves(axis: Axes, times: PanelTimes, styles: Mapping[str, SeriesStyle]) -> None:
+    names, end = [name for name in styles if times.get(name)], axis.get_xlim()[1]
     for place, name in enumerate(names):
         shift = _APART * (place - (len(names) - 1) / 2)
-        lines = ((times.complete, styles[name].line), (times.with_failed_runs, ":"))
-        for sample, line in ((samples[name], line) for samples, line in lines if name in samples):
+        for counts, sample in times[name].items():
             curve = estimate_survival(sample)
             shares = [shift, *(1 + shift - curve.share)]
             axis.step(
@@ -195,6 +175,6 @@ def _draw_curves(axis: Axes, times: ReachingTimes, styles: Mapping[str, SeriesSt
                 [*shares, shares[-1]],
                 where="post",
                 color=styles[name].color,
-                linestyle=line,
+                linestyle=":" if counts else styles[name].line,
                 linewidth=1.2,
             )

@@ -311,21 +311,14 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
         rng = np.random.default_rng(options.seed)
         p_permutation = pooling.compute_stratified_permutation_p(*both, rng)
         p_mean = pooling.compute_stratified_mean_p(*both, ends)
-        verdict = statements.INCONCLUSIVE
+        verdict = statement = statements.INCONCLUSIVE
         if p_equivalence_holm[i] < options.alpha:
-            verdict = statements.EQUIVALENT
+            verdict = statement = statements.EQUIVALENT
         elif max(p_holm[i], p_permutation) < options.alpha:
-            verdict = statements.DIFFERENT
-        statement = verdict
-        if verdict == statements.DIFFERENT:
-            in_mean = p_mean < options.alpha
-            statement = (
-                statements.DIFFERENT_IN_MEAN if in_mean else statements.DIFFERENT_IN_DISTRIBUTION
-            )
-        elif (
-            verdict == statements.INCONCLUSIVE
-            and p_failures_holm[i] < statements.FISHER_SHARE * options.alpha
-        ):
+            verdict, statement = statements.DIFFERENT, statements.DIFFERENT_IN_DISTRIBUTION
+            if p_mean < options.alpha:
+                statement = statements.DIFFERENT_IN_MEAN
+        elif p_failures_holm[i] < statements.FISHER_SHARE * options.alpha:
             statement = statements.UNEQUAL_FAILURES
         low, high = two_sample.compute_contrast_bounds(item)
         found.append(
