@@ -14,7 +14,7 @@ from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.render_terminal import print_document
 from parallax.analysis.report.sections import comparison
 from parallax.analysis.verdicts.curves import CurvePanel, make_panels
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -45,12 +45,13 @@ def run(options: argparse.Namespace) -> int:
     """
     common.check_endpoint(options.endpoint)
     loaded = common.load_results(options.results)
-    settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
+    settled = settle_options(loaded, VerdictOptions(endpoint=options.endpoint))
     output = options.output or common.get_analysis_folder(options.results)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
-    comparisons = comparison.compare_frameworks(loaded, settled, options.interval, rng)
+    groups = group_runs(loaded, settled)
+    treated = count_failed_as_bottom(groups, settled)
+    comparisons = comparison.compare_frameworks(groups, treated, settled, options.interval, rng)
     notes = comparison.make_notes(loaded, comparisons, settled, options.interval)
-    treated = count_failed_as_bottom(group_runs(loaded, settled), settled)
     panels = make_panels(loaded, options.interval, rng, treated)
     document = comparison.make_comparison_document(loaded, comparisons, notes)
     with common.open_output_folder(output):

@@ -16,7 +16,7 @@ from parallax.analysis.plan.sweeps import format_script, make_sweeps
 from parallax.analysis.report.sections.consistency import make_sequential_table
 from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
@@ -131,7 +131,7 @@ def _make_plan(
         looks = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
         raise common.CommandError(str(error)) from error
-    options = settle_endpoint(loaded, options)
+    options = settle_options(loaded, options)
     found = judge_sequentially(group_runs(loaded, options), options, looks)
     with common.open_output_folder(table.parent):
         write_text(table, table_to_csv(make_sequential_table(found)))

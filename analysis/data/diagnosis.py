@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.runs import LoadedRuns, StudyCell
 from parallax.harness.record.diagnosis import FINDING_LEVELS, NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import escape_unprintable
 
@@ -77,7 +77,8 @@ def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
         if read.reason:
             unread[read.reason] += read.reason != NOT_REQUESTED
             continue
-        groups.setdefault(_get_setting_key(item), []).append((item.id.cell, read.findings))
+        setting = item.id.framework, item.id.cell.algorithm, item.id.cell.env
+        groups.setdefault(setting, []).append((item.id.cell, read.findings))
         touched.update({str(finding["level"]) for finding in read.findings})
         notes.update(str(f["id"]) for f in read.findings if f["level"] not in LISTED_LEVELS)
     findings = [
@@ -96,10 +97,6 @@ def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
 def _get_sort_key(finding: CheckSummary) -> tuple[object, ...]:
     where = finding.framework, finding.algorithm, finding.task
     return (LISTED_LEVELS.index(finding.level), finding.check, *where)
-
-
-def _get_setting_key(item: CompletedRun | ExcludedRun) -> tuple[str, ...]:
-    return item.id.framework, item.id.cell.algorithm, item.id.cell.env
 
 
 def _summarize_checks(

@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from parallax.analysis.data.runs import (
-    CompletedRun,
-    ExcludedRun,
-    RunCollection,
-    RunId,
-    StudyCell,
-    get_duration,
-)
-from parallax.harness.record.completeness import check_finite
+from parallax.analysis.data.load import make_loaded_run
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
+from parallax.harness.record.completeness import DivergedError, check_finite
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.npz_files import RunEvaluations
@@ -156,23 +150,10 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
             return _read_foreign(row, run_id, folder)
     except UnusableError as error:
         return ExcludedRun(run_id, folder, str(error), record=row["run_json"])
-    reading = judge_row(row, root)
-    found, record = reading.evaluations, reading.record
-    if not reading.complete or found is None or record is None:
-        failed = record is not None and record.status == "failed"
-        return ExcludedRun(run_id, folder, reading.reason, failed=failed, record=row["run_json"])
-    arrays = found.timesteps, found.results, found.ep_lengths
-    seconds = math.nan if row["seconds"] is None else row["seconds"]
-    made = record.provenance, record.hyperparameters
-    return CompletedRun(
-        *(run_id, folder, *arrays, reading.spec, seconds, *made),
-        record=row["run_json"],
-        evaluation_seconds=get_duration(record.timings.evaluation_seconds),
-        training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
-        imported=record.imported,
-        interventions=frozenset(record.interventions),
-        references=record.references,
-    )
+    run = make_loaded_run(run_id, folder, judge_row(row, root), row["run_json"])
+    if isinstance(run, ExcludedRun):
+        return run
+    return dataclasses.replace(run, seconds=math.nan if row["seconds"] is None else row["seconds"])
 
 
 def _shorten_name(name: str | None) -> str:
@@ -247,7 +228,8 @@ def judge_foreign(
                 f"too short: last evaluation at step {timesteps[-1]:,} of {requested:,}"
             )
     except UnusableError as error:
-        return ExcludedRun(run_id, folder, str(error))
+        failed = isinstance(error, DivergedError)
+        return ExcludedRun(run_id, folder, str(error), failed=failed)
     return CompletedRun(
         run_id, folder, timesteps, evaluations.results, evaluations.ep_lengths, spec
     )

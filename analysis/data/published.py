@@ -169,6 +169,11 @@ def get_do_nothing_score(env: str) -> tuple[float, str] | None:
     return _get_policy_score("do_nothing", env)
 
 
+def is_version_published(table: str, env: str) -> bool:
+    """Return whether a table has a row of exactly this version of a task."""
+    return any((row.env, row.version) == split_version(env) for row in read_table(table))
+
+
 def _get_policy_score(table: str, env: str) -> tuple[float, str] | None:
     task, version = split_version(env)
     rows = [row for row in read_table(table) if row.env == task]

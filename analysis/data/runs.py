@@ -108,7 +108,7 @@ class ExcludedRun:
         path: The folder.
         reason: Why it is excluded.
         completed: Whether the run itself is complete, such as a second copy of a run.
-        failed: Whether its record says that training failed.
+        failed: Whether training failed, by its record, or diverged, by returns that are not finite.
         record: Text of its `run.json`, if it was read from a packed file.
     """
 

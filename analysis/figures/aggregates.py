@@ -41,8 +41,8 @@ from parallax.analysis.stats.aggregates import (
     PerformanceProfiles,
     SampleEfficiency,
 )
-from parallax.analysis.stats.endpoints import Endpoint
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
@@ -92,14 +92,14 @@ class AggregateFamily:
             if (items := [item for item in part.overall if self._is_drawn(item)])
         ]
         nothing = MissingFigure(self.name, f"{NO_DATA}{self.lacks}")
-        endpoint = material.verdicts.options.chosen_endpoint
-        return [self._make_figure_spec(part, items, endpoint) for part, items in found] or [nothing]
+        options = material.verdicts.options
+        return [self._make_figure_spec(part, items, options) for part, items in found] or [nothing]
 
     def _is_drawn(self, item: OverallScores) -> bool:
         return len(item.tasks) >= MIN_TASKS and bool(self.has_data(item))
 
     def _make_figure_spec(
-        self, part: StudyVariant, items: list[OverallScores], endpoint: Endpoint
+        self, part: StudyVariant, items: list[OverallScores], options: VerdictOptions
     ) -> FigureSpec:
         title = self.title.format(get_label(part.algorithm))
         treated = part.overall_with_failed_runs
@@ -112,7 +112,8 @@ class AggregateFamily:
             for item in items
         )
         description = self.description.format(data[0][1].resamples)
-        scale = _describe_scale(items, self.is_curve or not endpoint.is_steps)
+        endpoint = options.chosen_endpoint
+        scale = _describe_scale(items, options, self.is_curve or not endpoint.is_steps)
         score = "mean return of an evaluation" if self.is_curve else endpoint.description
         caption = (
             f"{title} ({part.context}){description} Score: {score}. {scale}"
@@ -149,16 +150,16 @@ def _list_aggregate_cells(items: list[OverallScores]) -> tuple[StudyCell, ...]:
     )
 
 
-def _describe_scale(items: list[OverallScores], has_returns: bool) -> str:
+def _describe_scale(items: list[OverallScores], options: VerdictOptions, has_returns: bool) -> str:
     """Return a caption's sentences on the runs used and on the scores that count as 0 and 1."""
     tasks = {len(item.tasks) for item in items}
     out = sorted({text for item in items for text in item.left_out})
     text = f"Tasks: {format_range(tasks)}"
     if has_returns:
         text = (
-            "Scores are normalized per task: 0 is doing nothing or random actions, whichever "
-            "scores higher, 1 the published score of the algorithm, or a solved task where none is "
-            f"published. {text}"
+            f"Scores are normalized per task: 0 is {options.zero_description}, 1 the published "
+            "score of the algorithm, or a solved task where none is published"
+            f"{', or the upper end of the range given' * bool(options.ranges)}. {text}"
         )
     text += f" (left out: {'; '.join(out)})" if out else ""
     sizes = {n for item in items for seeds in item.aggregates.seeds for n in seeds}

@@ -106,7 +106,8 @@ def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> Fi
     title = f"Scores of {get_label(algorithm)}"
     caption = (
         f"{title} ({part.context}). Filled: mean over seeds of the "
-        f"{material.verdicts.options.chosen_endpoint.description}.{_describe_dots(lines)}"
+        f"{material.verdicts.options.chosen_endpoint.description}."
+        f"{' Circles: seeds.' * any(len(line.scores) for line in lines)}"
         f"{describe_failed_runs(lines)} Lines: "
         f"{describe_interval(material.method)}; "
         f"an arrow where one goes on. Rows: whose hyperparameters.{describe_marks(names)} "
@@ -167,10 +168,6 @@ def _list_task_marks(material: StudyResults, cells: Sequence[StudyCell]) -> tupl
     """Return the marks of one task under any recipe, each name once."""
     marks = {mark.name: mark for cell in cells for mark in list_score_marks(material, cell)}
     return tuple(marks.values())
-
-
-def _describe_dots(lines: list[CurveLine]) -> str:
-    return " Circles: seeds." if any(len(line.scores) for line in lines) else ""
 
 
 OVERVIEW_NAME, DEFAULTS_NAME = "overview", "library_defaults"
@@ -240,8 +237,8 @@ def _make_overview_figure_spec(
     names = list_mark_names(mark for panel in panels for mark in panel.marks)
     lines = [line for panel in panels for line in panel.lines]
     how = (
-        " Scores are normalized, so that all panels share one axis: 0 is doing nothing or random "
-        "actions, whichever scores higher, 1 the published score of the algorithm, or a solved "
+        f" Scores are normalized, so that all panels share one axis: 0 is "
+        f"{options.zero_description}, 1 the published score of the algorithm, or a solved "
         "task where none is published, or the range given for a task."
     ) * (not options.chosen_endpoint.is_steps)
     if unknown:

@@ -381,17 +381,13 @@ def _make_panels_of_algorithm(
         (
             (
                 _format_choice_title(cell, get_recipe_label(hps), several),
-                _make_lines(material, cell),
+                curves.make_framework_lines(material, cell),
                 list_score_marks(material, cell),
             ),
             [cell],
         )
         for cell in choices
     ]
-
-
-def _make_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
-    return curves.make_framework_lines(material, cell)
 
 
 def _make_panels_of_frameworks(

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from parallax.analysis import labels
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
+from parallax.analysis.figures.panels import PanelMargins, make_panel_grid, place_legend
 from parallax.analysis.figures.style import (
     PAGE_WIDTH,
     SMALL_FONT,
@@ -265,42 +265,35 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
     with matplotlib.rc_context(get_paper_rc_settings()):
         height = 0.1 + _ROW * len(grid.names)
         figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
-        for axis in axes.flat[len(grid.panels) :]:
-            axis.set_axis_off()
         # All panels share both axes. Limits are set once, since setting them visits all panels, and
         # first, since otherwise each mark would compute the limits again.
         axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
         reach = find_axis_reach(pairs)
         axes[0, 0].set_xlim(-reach, reach)
         axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
-        for axis, panel in zip(axes.flat, grid.panels, strict=False):
-            _draw_panel(axis, panel, grid.names, reach)
         axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
-        figure.legend(
-            handles=handles,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 1 - 0.02 / figure.get_figheight()),
-            ncols=min(len(handles), across),
-            frameon=False,
-            borderaxespad=0,
-            fontsize=SMALL_FONT,
-        )
+        panels = [*grid.panels, *[None] * (axes.size - len(grid.panels))]
+        for i, (axis, panel) in enumerate(zip(axes.flat, panels, strict=True)):
+            if panel is None:
+                axis.set_axis_off()
+                continue
+            # Rows are named at the first panel of a line, which need not be in the first column.
+            is_first = not any(panels[i - i % grid.columns : i])
+            axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
+            _draw_panel(axis, panel, grid.names, reach)
+        columns = min(len(handles), across)
+        place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
         text = "difference in units of the equivalence margin"
         figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure
 
 
-def _draw_panel(
-    axis: Axes, panel: DifferencePanel | None, names: Sequence[str], reach: float
-) -> None:
+def _draw_panel(axis: Axes, panel: DifferencePanel, names: Sequence[str], reach: float) -> None:
     axis.grid(axis="y", visible=False)
     axis.xaxis.set_tick_params(labelbottom=True)
     axis.axvspan(-1, 1, color=VERDICT_LINE_COLORS[statements.EQUIVALENT], alpha=0.1, linewidth=0)
     for place, width in ((-1, 0.6), (0, 0.8), (1, 0.6)):
         axis.axvline(place, color="0.35", linewidth=width, zorder=1)
-    if panel is None:
-        axis.text(0.5, 0.5, "no runs", ha="center", transform=axis.transAxes)
-        return
     axis.set_title(panel.title)
     for i, name in enumerate(names):
         if name in panel.rows:

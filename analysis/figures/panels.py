@@ -166,16 +166,20 @@ def _draw_legend_line(figure: Figure, handles: list[Line2D], down: float, size: 
     if not handles:
         return
     width = _estimate_legend_width([str(handle.get_label()) for handle in handles])
+    size = min(size, 72 * figure.get_figwidth() / width)
+    looks = {"fontsize": size, "handlelength": _HANDLE, "columnspacing": _BETWEEN}
+    place_legend(figure, handles, down, **looks)
+
+
+def place_legend(figure: Figure, handles: Sequence[Any], down: float, **looks: Any) -> None:
+    """Draw a legend `down` inches below the top of a figure: one line, unless `ncols` is given."""
     figure.legend(
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 1 - down / figure.get_figheight()),
-        ncols=len(handles),
         frameon=False,
-        fontsize=min(size, 72 * figure.get_figwidth() / width),
-        handlelength=_HANDLE,
-        columnspacing=_BETWEEN,
         borderaxespad=0,
+        **{"ncols": len(handles), **looks},
     )
 
 
@@ -194,15 +198,7 @@ def draw_patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02
     handles = [
         Patch(facecolor=color, edgecolor="0.4", label=text) for text, color in colors.items()
     ]
-    figure.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 1 - down / figure.get_figheight()),
-        ncols=len(handles),
-        frameon=False,
-        handlelength=1.2,
-        borderaxespad=0,
-    )
+    place_legend(figure, handles, down, handlelength=1.2)
 
 
 def label_row(axis: Axes, text: str) -> None:

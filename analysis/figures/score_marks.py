@@ -15,7 +15,8 @@ from parallax.analysis.data.published import find_reproduction_targets
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
 from parallax.analysis.stats.endpoints import Endpoint
-from parallax.analysis.verdicts.references import DO_NOTHING, RANDOM, UNTRAINED, find_references
+from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED
+from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLISHED = "published score"

@@ -14,8 +14,7 @@ from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, draw_legend, make_panel_grid
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
 from parallax.analysis.labels import get_label, make_file_name
-from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.stats.survival import CensoredTimes, SurvivalCurve, estimate_survival
+from parallax.analysis.stats.survival import CensoredTimes, estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     REACHED_SHARE,
@@ -23,12 +22,19 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelSpread,
     collect_reaching_times,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 REACHED_NAME = "reached"
 _WIDTH, _PANEL = 6.4, 0.95  # inches
 _APART = 0.012  # of the axis, between curves of the same share
+_HOW_RUNS_COUNT = (
+    "Runs that do not get there count to their end. Dotted: with failed runs, which count as never "
+    "there; the other lines are of complete runs. Curves of equal height are drawn slightly apart."
+)
+
+
+PanelTimes = dict[str, dict[bool, CensoredTimes]]
+"""Steps to the threshold by framework: of complete runs, and whether failed ones count too."""
 
 
 def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
@@ -49,21 +55,23 @@ def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | Missi
 def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
     options = material.verdicts.options
-    rows: dict[StudyCell, dict[str, CensoredTimes]] = {}
+    rows: dict[StudyCell, PanelTimes] = {}
     lengths: dict[StudyCell, int] = {}
-    for group in (material.verdicts.with_failed_runs or material.verdicts).groups:
+    treated = material.verdicts.with_failed_runs
+    failed = [group for group in (treated.groups if treated else ()) if group.failed]
+    for group in (*material.verdicts.groups, *failed):
         if group.cell in part.cells and group.n and group.censored:
-            rows.setdefault(group.cell, {})[group.framework] = group.censored
-            lengths[group.cell] = max(lengths.get(group.cell, 0), *group.steps)
-    rows = {cell: samples for cell, samples in rows.items() if len(samples) > 1}
+            times = rows.setdefault(group.cell, {}).setdefault(group.framework, {})
+            times[group in failed] = group.censored
+            lengths[group.cell] = max([lengths.get(group.cell, 0), *group.steps])
+    rows = {cell: times for cell, times in rows.items() if len(times) > 1}
     if not rows:
         return None
     title = f"Share of runs that reached {options.chosen_endpoint.threshold_share:.0%}"
     caption = (
         f"{title} of the way to the published score, or to that of a solved task where none is "
         f"published, over environment steps ({part.context}): 1 - Kaplan and Meier's estimate. "
-        "Runs that do not get there count to their end; failed runs count as never there. Curves "
-        "of equal height are drawn slightly apart."
+        f"{_HOW_RUNS_COUNT}"
     )
     draw = functools.partial(_draw_endpoint_figure, rows, lengths)
     name = make_file_name(REACHED_NAME, part.algorithm, *part.suffix)
@@ -71,20 +79,18 @@ def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpe
 
 
 def _draw_endpoint_figure(
-    rows: Mapping[StudyCell, Mapping[str, CensoredTimes]], lengths: Mapping[StudyCell, int]
+    rows: Mapping[StudyCell, PanelTimes], lengths: Mapping[StudyCell, int]
 ) -> Figure:
     """Draw a panel per setting, below each other."""
-    styles = get_framework_styles(sorted({name for samples in rows.values() for name in samples}))
+    styles = get_framework_styles(sorted({name for times in rows.values() for name in times}))
     margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
     with matplotlib.rc_context(get_paper_rc_settings()):
         figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
-        for (axis,), (cell, samples) in zip(axes, rows.items(), strict=True):
+        for (axis,), (cell, times) in zip(axes, rows.items(), strict=True):
             axis.set_title(f"{cell.env}, {cell.hps}", loc="left", fontweight="bold")
             _set_axes(axis, lengths[cell])
             axis.set_ylabel("share of runs")
-            _draw_curves(
-                axis, {name: estimate_survival(one) for name, one in samples.items()}, styles
-            )
+            _draw_curves(axis, times, styles)
         axes[-1][0].set_xlabel("environment steps")
         draw_legend(figure, styles)
     return figure
@@ -93,27 +99,12 @@ def _draw_endpoint_figure(
 def _make_spec(results: LevelResults, name: str) -> FigureSpec:
     caption = (
         f"Share of runs with an evaluation at or above {REACHED_SHARE:.0%} of the way from doing "
-        "nothing to a solved task, over environment steps: 1 - Kaplan and Meier's estimate. Runs "
-        "that do not get there count to their end; failed runs count as never there. Curves of "
-        "equal height are drawn slightly apart. n is the number of runs of each framework."
+        "nothing to a solved task, over environment steps: 1 - Kaplan and Meier's estimate. "
+        f"{_HOW_RUNS_COUNT} n is the number of runs of each framework."
     )
     cells = tuple(sorted({spread.cell for spread in results.spreads if spread.scale}))
     title = f"Share of runs that reached {REACHED_SHARE:.0%}"
     return FigureSpec(name, title, caption, cells, functools.partial(draw_reached_figure, results))
-
-
-def estimate_reaching(group: ScoreGroup, spread: LevelSpread) -> SurvivalCurve | None:
-    """Estimate how many runs of a framework have not reached the threshold, over steps.
-
-    Args:
-        group: Runs of one framework.
-        spread: Their task and level.
-
-    Returns:
-        None without a known scale or without a run.
-    """
-    sample = collect_reaching_times(group, spread)
-    return None if sample is None else estimate_survival(sample)
 
 
 def draw_reached_figure(results: LevelResults) -> Figure:
@@ -153,8 +144,12 @@ def _draw_panel(
     axis: Axes, spread: LevelSpread, styles: Mapping[str, SeriesStyle], length: int
 ) -> None:
     _set_axes(axis, length)
-    found = {name: estimate_reaching(group, spread) for name, group in spread.groups.items()}
-    _draw_curves(axis, {name: curve for name, curve in found.items() if curve}, styles)
+    times: PanelTimes = {name: {} for name in spread.groups}
+    for name, group in spread.groups.items():
+        for counts in (False, True) if group.failed else (False,):
+            if sample := collect_reaching_times(group, spread, with_failed_runs=counts):
+                times[name][counts] = sample
+    _draw_curves(axis, times, styles)
 
 
 def _set_axes(axis: Axes, length: int) -> None:
@@ -168,24 +163,18 @@ def _set_axes(axis: Axes, length: int) -> None:
     last.set_horizontalalignment("right")
 
 
-def _draw_curves(
-    axis: Axes, curves: Mapping[str, SurvivalCurve], styles: Mapping[str, SeriesStyle]
-) -> None:
-    names = [name for name in styles if name in curves]
+def _draw_curves(axis: Axes, times: PanelTimes, styles: Mapping[str, SeriesStyle]) -> None:
+    names, end = [name for name in styles if times.get(name)], axis.get_xlim()[1]
     for place, name in enumerate(names):
         shift = _APART * (place - (len(names) - 1) / 2)
-        _draw_steps(axis, curves[name].steps, 1 - curves[name].share, shift, styles[name])
-
-
-def _draw_steps(
-    axis: Axes, steps: FloatArray, shares: FloatArray, shift: float, style: SeriesStyle
-) -> None:
-    end = axis.get_xlim()[1]
-    axis.step(
-        [0, *steps, end],
-        [shift, *(share + shift for share in shares), (shares[-1] if len(shares) else 0) + shift],
-        where="post",
-        color=style.color,
-        linestyle=style.line,
-        linewidth=1.2,
-    )
+        for counts, sample in times[name].items():
+            curve = estimate_survival(sample)
+            shares = [shift, *(1 + shift - curve.share)]
+            axis.step(
+                [0, *curve.steps, end],
+                [*shares, shares[-1]],
+                where="post",
+                color=styles[name].color,
+                linestyle=":" if counts else styles[name].line,
+                linewidth=1.2,
+            )

@@ -52,7 +52,7 @@ _TABLES: Mapping[str, _MakeTable] = {
     "vs_random": lambda one: make_vs_random_table(one.vs_random),
     "suite": suite.make_suite_table,
     "all_alike": suite.make_all_alike_table,
-    "aggregates": overall.make_aggregates_table,
+    "aggregates": overall.make_overall_table,
     "learning": suite.make_learning_table,
 }
 """Tables that are written with failed runs, too."""
@@ -178,12 +178,7 @@ def make_report_document(
             "All tasks at once",
             "overall",
             draw("aggregates", "efficiency", "improvement", "profiles"),
-            overall.make_overall_table(results.overall, verdicts),
-            _name_as_failed(
-                overall.make_overall_table(
-                    results.overall_with_failed_runs, verdicts.with_failed_runs or verdicts
-                )
-            ),
+            *make_both_tables(overall.make_overall_table),
             *make_both_tables(suite.make_suite_table),
             *make_both_tables(suite.make_all_alike_table),
         ),
@@ -238,25 +233,24 @@ def make_failed_runs_table(make: _MakeTable, verdicts: StudyVerdicts) -> Table[A
         for item in (table.items if verdicts.with_failed_runs else ())
         if _is_changed(item, table, verdicts)
     )
-    return _name_as_failed(dataclasses.replace(table, items=items))
+    return dataclasses.replace(
+        table,
+        items=items,
+        name=f"{table.name}-intention-to-treat",
+        title=f"{table.title}, with failed trainings at the bottom of the task's range",
+    )
 
 
 def _is_changed(item: Any, table: Table[Any], verdicts: StudyVerdicts) -> bool:
     """Return whether a row is about a group with a failed run, or about all groups."""
     if isinstance(item, SuiteVerdict):
         return item in verdicts.suite_intention_to_treat
+    if isinstance(item, overall.AggregatedFramework):
+        return True  # they are of parts with a failed run, which can have further tasks
     members = item.pair.items if isinstance(item, overall.PooledTask) else ()
     groups = [group for one in members for group in (one.first, one.second)]
     groups = groups or [*table.get_groups(item)]
     return not groups or any(group.failed for group in groups)
-
-
-def _name_as_failed(table: Table[Any]) -> Table[Any]:
-    return dataclasses.replace(
-        table,
-        name=f"{table.name}-intention-to-treat",
-        title=f"{table.title}, with failed trainings at the bottom of the task's range",
-    )
 
 
 def _make_section(
@@ -336,9 +330,8 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
         "Ranking: not preserved if two algorithms are separated in opposite directions; otherwise "
         "magnitude changed if the gap between two algorithms differs; otherwise preserved if some "
         "two are separated alike and none the other way round; otherwise inconclusive.",
-        "Over all tasks: 0 is doing nothing or random actions, whichever scores higher, 1 the "
-        "published score or, without one, that of a solved task; bootstrap stratified over tasks, "
-        f"{options.resamples:,} resamples.",
+        f"Over all tasks: 0 is {options.zero_description}, 1 the published score or, without one, "
+        f"that of a solved task; bootstrap stratified over tasks, {options.resamples:,} resamples.",
     )
     blocks: tuple[Block, ...] = (
         "The same runs and the same command give the same page:",

@@ -14,7 +14,7 @@ from parallax.analysis.stats import paired
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -121,7 +121,7 @@ def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[Ablati
         loaded: All runs.
         options: Level, margin and ranges.
     """
-    options = settle_endpoint(loaded, options)
+    options = settle_options(loaded, options)
     return judge_effects(_group_by_intervention(loaded, options), "interventions", options)
 
 

@@ -165,7 +165,7 @@ def judge_alignment_levels(
     if not spreads:
         return ()
     secondary = list_level_spreads(
-        [_rescore_group(one) for one in groups if one.runs],
+        [_rescore_group(one) for one in groups if one.runs or one.failed],
         dataclasses.replace(options, endpoint=SECONDARY_ENDPOINT),
     )
     found = []
@@ -201,25 +201,28 @@ def _rescore_group(group: ScoreGroup) -> ScoreGroup:
     )
 
 
-def collect_reaching_times(group: ScoreGroup, spread: LevelSpread) -> CensoredTimes | None:
+def collect_reaching_times(
+    group: ScoreGroup, spread: LevelSpread, *, with_failed_runs: bool = True
+) -> CensoredTimes | None:
     """Collect the steps at which the runs of a framework first were nearly solved.
 
     Args:
         group: Runs of one framework.
         spread: Their task and level.
+        with_failed_runs: Whether failed runs count, too.
 
     Returns:
         A run that was never nearly solved is censored at its end, a failed run at the full length.
         None without a known scale or without a run.
     """
-    if spread.scale is None or not group.runs:
+    if spread.scale is None or not group.n + with_failed_runs * group.failed:
         return None
     threshold = spread.scale.zero + REACHED_SHARE * spread.scale.width
     pairs = [
         find_first_reach(run.timesteps, average_episodes(run), threshold) for run in group.runs
     ]
-    never = (float(spread.task.length), False)
-    return CensoredTimes.from_pairs([*pairs, *[never] * group.failed])
+    failed = [(float(spread.task.length), False)] * (group.failed if with_failed_runs else 0)
+    return CensoredTimes.from_pairs([*pairs, *failed])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,16 +261,21 @@ def list_level_spreads(
 ) -> tuple[LevelSpread, ...]:
     """List the scores of all tasks and levels of studies with more than one level.
 
-    Runs with their own interventions or with other replay strategies belong to no level.
+    Runs with their own interventions or with other replay strategies belong to no level. A
+    framework all of whose runs failed is at the level of the others with its options.
 
     Args:
         groups: Scores by setting and framework.
         options: Endpoint, margin and given ranges of tasks.
     """
     found: dict[tuple[LevelTask, str], list[ScoreGroup]] = collections.defaultdict(list)
-    for group in groups:
+    levels: dict[StudyCell, tuple[LevelTask, str]] = {}
+    for group in sorted(groups, key=lambda one: not one.runs):
+        place = dataclasses.replace(group.cell, hps="")
         if group.runs and (level := _get_level(group)) is not None:
-            found[_make_task(group), level].append(group)
+            levels[place] = _make_task(group), level
+        if place in levels and (group.runs or group.failed):
+            found[levels[place]].append(group)
     levels_by_study: dict[str, set[str]] = collections.defaultdict(set)
     for task, level in found:
         levels_by_study[task.study].add(level)
@@ -304,7 +312,7 @@ def _make_spread(
             (np.asarray(group.scores) - zero) / width, np.zeros(group.failed)
         )
         for group in groups
-        if scale is not None and group.scores is not None and len(group.scores)
+        if scale is not None and group.scores is not None and len(group.scores) + group.failed
     }
     several = [values for values in scores.values() if len(values) >= MIN_SEEDS]
     variance = estimate_framework_variance([several]) if len(several) > 1 else None

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import compute_interval_bounds
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import ReferenceScore
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.references import ReferenceScore, find_references
+from parallax.analysis.verdicts.references import find_references
 
 StepArray = NDArray[np.int64]
 

@@ -1,8 +1,14 @@
-"""The endpoint of a study, as configured or named by a command, and the scales of its scores."""
+"""The endpoint of a study, as configured or named by a command, and the scales of its scores.
+
+Scales begin at the scores of policies without training, which are published or measured with runs.
+"""
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from parallax.analysis.data.published import (
     get_do_nothing_score,
@@ -10,10 +16,88 @@ from parallax.analysis.data.published import (
     get_reference_score,
     get_solved_score,
     get_top_score,
+    is_version_published,
 )
-from parallax.analysis.data.runs import LoadedRuns, StudyCell
+from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.labels import format_count
 from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.moments import SampleMoments, compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
+
+DO_NOTHING, RANDOM, UNTRAINED = "do nothing", "random actions", "untrained policy"
+REFERENCE_TABLES = {DO_NOTHING: "do_nothing", RANDOM: "random"}
+_PHRASES = {DO_NOTHING: "doing nothing"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReferenceScore:
+    """Score of a policy without training on a task.
+
+    Attributes:
+        name: One of the names above.
+        moments: Over episodes; over runs for the untrained policy.
+        source: Where it comes from.
+    """
+
+    name: str
+    moments: SampleMoments
+    source: str
+
+    @property
+    def mean(self) -> float:
+        """Mean score, in units of return."""
+        return float(self.moments.mean)
+
+
+def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScore]:
+    """Return the references that were measured with runs, over all of their episodes."""
+    pooled = []
+    for name in REFERENCE_TABLES:
+        items = [run.references[name] for run in runs if name in run.references]
+        if not items:
+            continue
+        sizes = np.array([item.episodes for item in items], dtype=np.float64)
+        means, sds = np.array([(item.mean, item.sd) for item in items]).T
+        n, mean = sizes.sum(), np.average(means, weights=sizes)
+        squares = (sizes - 1) @ sds**2 + sizes @ (means - mean) ** 2
+        sd = np.sqrt(squares / (n - 1)) if n > 1 else np.float64(math.nan)
+        source = f"{n:.0f} episodes, with {format_count(len(items), 'run')}"
+        moments = SampleMoments(*(np.float64(value) for value in (mean, sd, n)))  # type: ignore[arg-type]
+        pooled.append(ReferenceScore(name, moments, source))
+    return pooled
+
+
+def measure_untrained(runs: Iterable[CompletedRun]) -> ReferenceScore | None:
+    """Return the score of untrained policies, over runs that were evaluated at step 0, if any."""
+    found = (run for run in runs if not run.is_imputed)
+    scores = [float(run.results[0].mean()) for run in found if run.timesteps[0] == 0]
+    source = f"evaluations at step 0 of {format_count(len(scores), 'run')}"
+    return ReferenceScore(UNTRAINED, compute_moments(np.array(scores)), source) if scores else None
+
+
+def _collect_measured(loaded: LoadedRuns) -> Iterator[tuple[str, str, float, str]]:
+    """Yield task, policy, mean and source of what runs measured and nobody published."""
+    by_env: dict[str, list[CompletedRun]] = collections.defaultdict(list)
+    for run in loaded.runs:
+        by_env[run.id.cell.env].append(run)
+    for env, runs in sorted(by_env.items()):
+        lacking = {
+            x for x, table in REFERENCE_TABLES.items() if not is_version_published(table, env)
+        }
+        untrained = [measure_untrained(runs)] if lacking == {*REFERENCE_TABLES} else []
+        for one in (*pool_measured_references(runs), *untrained):
+            if one and one.name in {*lacking, UNTRAINED}:
+                yield env, one.name, one.mean, one.source
+
+
+def find_reference_means(env: str, options: VerdictOptions) -> dict[str, tuple[float, str]]:
+    """Return mean return and source of each known policy without training, by its name.
+
+    What was measured with the runs replaces what is published of another version of the task.
+    """
+    published = {RANDOM: get_random_score(env), DO_NOTHING: get_do_nothing_score(env)}
+    found = {name: score for name, score in published.items() if score is not None}
+    return found | {name: (mean, by) for task, name, mean, by in options.references if task == env}
 
 
 def get_recorded_endpoints(loaded: LoadedRuns) -> dict[str, int]:
@@ -24,8 +108,8 @@ def get_recorded_endpoints(loaded: LoadedRuns) -> dict[str, int]:
     return dict(collections.Counter(str(run.spec.get("endpoint") or FINAL) for run in loaded.runs))
 
 
-def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptions:
-    """Return options with an endpoint and the reason for this choice.
+def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptions:
+    """Return options with an endpoint, the reason for this choice, and measured references.
 
     An endpoint fixed before the runs is part of the plan. One chosen when results are known is a
     search for significant results. Every page says which of the two it is.
@@ -51,7 +135,10 @@ def settle_endpoint(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptio
     else:
         source = "fixed in the study's configuration"
     chosen = dataclasses.replace(
-        options, endpoint=options.endpoint or recorded, endpoint_source=source
+        options,
+        endpoint=options.endpoint or recorded,
+        endpoint_source=source,
+        references=tuple(_collect_measured(loaded)),
     )
     _ = chosen.chosen_endpoint  # raises here, not later, if the name is unknown
     return chosen
@@ -107,9 +194,10 @@ def find_score_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | N
 def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
     """Return the scale on which 0 is doing nothing and 1 a solved task; None if unknown.
 
-    0 is the better of the scores of doing nothing and of random actions, 1 the published score of
-    the algorithm, or that of a solved task if nothing is published. A range given for the
-    task takes precedence: its upper end is 1, and 0 is the largest of its lower end and the two
+    0 is the better of the scores of doing nothing and of random actions, or where neither is
+    published, the best policy without training that was measured with the runs. 1 is the published
+    score of the algorithm, or that of a solved task if nothing is published. A range given for the
+    task takes precedence: its upper end is 1, and 0 is the largest of its lower end and these
     policies' scores.
 
     Args:
@@ -136,13 +224,10 @@ def _make_scale(
     cell: StudyCell, options: VerdictOptions, found: tuple[float, str] | None
 ) -> ScoreScale | None:
     given = options.range_by_env.get(cell.env)
+    measured = {name for env, name, *_ in options.references if env == cell.env}
     known = [
-        (score[0], name)
-        for name, score in (
-            ("random actions", get_random_score(cell.env)),
-            ("doing nothing", get_do_nothing_score(cell.env)),
-        )
-        if score is not None
+        (mean, f"{_PHRASES.get(name, name)}{', measured with the runs' * (name in measured)}")
+        for name, (mean, _) in find_reference_means(cell.env, options).items()
     ]
     if given:
         known.append((given[0], "the lower end of the range given"))

@@ -8,13 +8,14 @@ import numpy as np
 
 from parallax.analysis.data.published import (
     get_best_published_score,
-    get_random_score,
     get_return_bounds,
     get_solved_score,
     get_top_score,
 )
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import unobserved_failures
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import RANDOM, find_reference_means
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -84,10 +85,12 @@ def _find_scale(groups: Sequence[ScoreGroup], options: VerdictOptions) -> tuple[
     if found is None:
         mean = sum(abs(float(group.moments.mean)) for group in groups) / len(groups)
         return mean, 0.0, "compared runs"
-    random = get_random_score(cell.env) if options.margin_of == "scale" else None
-    if random is None:
-        return found[0], 0.0, found[1]
-    return found[0], random[0], found[1]
+    random = _find_random(cell, options) if options.margin_of == "scale" else None
+    return found[0], random[0] if random else 0.0, found[1]
+
+
+def _find_random(cell: StudyCell, options: VerdictOptions) -> tuple[float, str] | None:
+    return find_reference_means(cell.env, options).get(RANDOM)
 
 
 def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOptions) -> float:
@@ -101,15 +104,10 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
         options: `failed_share` and given ranges.
     """
     cell = groups[0].cell
-    given, random = options.range_by_env.get(cell.env), get_random_score(cell.env)
+    given, random = options.range_by_env.get(cell.env), _find_random(cell, options)
     found = get_top_score(cell.algorithm, cell.env)
-    if given:
-        low, high = given
-    elif found is None or random is None:
-        return math.nan
-    else:
-        low, high = random[0], found[0]
-    return low + options.failed_share * (high - low)
+    low, high = given or (random and random[0], found and found[0])
+    return math.nan if low is None or high is None else low + options.failed_share * (high - low)
 
 
 def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> ScoreRange:
@@ -127,7 +125,7 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
     if options.chosen_endpoint.is_steps:
         return ScoreRange(0.0, 1.0, "length of training")
     given, ends = options.range_by_env.get(cell.env), get_return_bounds(cell.env)
-    random, best = get_random_score(cell.env), get_best_published_score(cell.algorithm, cell.env)
+    random, best = _find_random(cell, options), get_best_published_score(cell.algorithm, cell.env)
     top = "the best published score"
     if best is None and (solved := get_solved_score(cell.env)):
         best, top = solved[0], "the score of a solved task"

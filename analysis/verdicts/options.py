@@ -29,6 +29,8 @@ class VerdictOptions:
         endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
             configuration fixed, or `final` if it fixed none.
         endpoint_source: Who chose it, in words.
+        references: Task, policy without training, mean return and source of what was measured with
+            the runs of tasks that have no published references.
         range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
@@ -44,6 +46,7 @@ class VerdictOptions:
     ranges: tuple[tuple[str, float, float], ...] = ()
     endpoint: str = ""
     endpoint_source: str = ""
+    references: tuple[tuple[str, str, float, str], ...] = ()
     range_by_env: Mapping[str, tuple[float, float]] = dataclasses.field(init=False, compare=False)
     margin_description: str = dataclasses.field(init=False, compare=False)
 
@@ -57,6 +60,13 @@ class VerdictOptions:
             text = f"{self.margin_share:.0%} of the length of training"
         object.__setattr__(self, "range_by_env", ranges)
         object.__setattr__(self, "margin_description", text)
+
+    @property
+    def zero_description(self) -> str:
+        """Phrase that says what scores 0 after normalization."""
+        tasks = ", ".join(sorted({env for env, *_ in self.references}))
+        measured = f" (on {tasks}: or untrained policies, all as measured with the runs)"
+        return f"doing nothing or random actions, whichever scores higher{measured * bool(tasks)}"
 
     @property
     def difference_test(self) -> str:

@@ -8,12 +8,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
-from parallax.analysis.data.published import PublishedScore, read_table, split_version
+from parallax.analysis.data.published import read_table, split_version
 from parallax.analysis.data.runs import CompletedRun, StudyCell
-from parallax.analysis.labels import format_count
-from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.two_sample import (
     compute_contrast,
     compute_contrast_bounds,
@@ -21,34 +17,19 @@ from parallax.analysis.stats.two_sample import (
     compute_two_sided_p,
     use_smallest_degrees_of_freedom,
 )
+from parallax.analysis.verdicts.endpoints import (
+    RANDOM,
+    REFERENCE_TABLES,
+    ReferenceScore,
+    measure_untrained,
+    pool_measured_references,
+)
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.margins import compute_margin
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.reproduction import moments_from_published
 
-DO_NOTHING, RANDOM, UNTRAINED = "do nothing", "random actions", "untrained policy"
 LEARNED, NOT_SHOWN, NOT_TESTED = "learned", "not shown to have learned", "not tested"
-_TABLES = {DO_NOTHING: "do_nothing", RANDOM: "random"}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ReferenceScore:
-    """Score of a policy without training on a task.
-
-    Attributes:
-        name: One of the names above.
-        moments: Over episodes; over runs for the untrained policy.
-        source: Where it comes from.
-    """
-
-    name: str
-    moments: SampleMoments
-    source: str
-
-    @property
-    def mean(self) -> float:
-        """Mean score, in units of return."""
-        return float(self.moments.mean)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,43 +73,14 @@ def find_references(
     """
     found = [
         ReferenceScore(name, moments_from_published(row), row.source)
-        for name, table in _TABLES.items()
+        for name, table in REFERENCE_TABLES.items()
         for row in read_table(table)
         if (row.env, row.version) == split_version(cell.env)
     ]
     known = {one.name for one in found}
     found += [one for one in pool_measured_references(runs) if one.name not in known]
-    scores = get_untrained_scores(runs if untrained else ())
-    if len(scores) > 1:
-        source = f"evaluations at step 0 of {len(scores)} runs"
-        found.append(ReferenceScore(UNTRAINED, compute_moments(scores), source))
-    return tuple(found)
-
-
-def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScore]:
-    """Return the references that were measured with runs, over all of their episodes."""
-    pooled = []
-    for name in (DO_NOTHING, RANDOM):
-        items = [run.references[name] for run in runs if name in run.references]
-        if not items:
-            continue
-        sizes = np.array([item.episodes for item in items], dtype=np.float64)
-        means, sds = np.array([(item.mean, item.sd) for item in items]).T
-        n, mean = sizes.sum(), np.average(means, weights=sizes)
-        squares = (sizes - 1) @ sds**2 + sizes @ (means - mean) ** 2
-        sd = np.sqrt(squares / (n - 1)) if n > 1 else np.float64(math.nan)
-        source = f"{n:.0f} episodes, with {format_count(len(items), 'run')}"
-        moments = SampleMoments(*(np.float64(value) for value in (mean, sd, n)))  # type: ignore[arg-type]
-        pooled.append(ReferenceScore(name, moments, source))
-    return pooled
-
-
-def get_untrained_scores(runs: Iterable[CompletedRun]) -> FloatArray:
-    """Return the mean return at step 0 of each run that was evaluated there."""
-    found = (run for run in runs if not run.is_imputed)
-    return np.array(
-        [float(run.results[0].mean()) for run in found if run.timesteps[0] == 0], dtype=np.float64
-    )
+    own = measure_untrained(runs) if untrained else None
+    return (*found, *([own] if own and own.moments.n > 1 else []))
 
 
 def judge_learning(
@@ -172,7 +124,7 @@ class RandomVerdict:
 
     Attributes:
         group: The framework's final scores.
-        random: Random actions on the same version of the task.
+        random: Random actions on the same version of the task, published or measured with the runs.
         verdict: `better than random` or `worse than random` if the difference is significant,
             `inconclusive` if not, `not tested` with one seed.
         difference: Mean score - mean of random actions, in units of return.
@@ -183,7 +135,7 @@ class RandomVerdict:
     """
 
     group: ScoreGroup
-    random: PublishedScore
+    random: ReferenceScore
     verdict: str
     difference: float
     low: float
@@ -200,17 +152,18 @@ def judge_vs_random(
         groups: Final scores per setting and framework.
         options: Level of the tests.
     """
-    known = {(row.env, row.version): row for row in read_table("random")}
-    found = [(group, known.get(split_version(group.cell.env))) for group in groups if group.n]
     return tuple(
-        _judge_group_vs_random(group, row, options) for group, row in found if row is not None
+        _judge_group_vs_random(group, one, options)
+        for group in groups
+        for one in find_references(group.cell, group.runs, untrained=False)
+        if group.n and one.name == RANDOM
     )
 
 
 def _judge_group_vs_random(
-    group: ScoreGroup, random: PublishedScore, options: VerdictOptions
+    group: ScoreGroup, random: ReferenceScore, options: VerdictOptions
 ) -> RandomVerdict:
-    samples = group.moments, moments_from_published(random)
+    samples = group.moments, random.moments
     item = use_smallest_degrees_of_freedom(compute_contrast(samples[:1], samples[1:]), samples)
     low, high = map(float, compute_contrast_bounds(item))
     p, difference = float(compute_two_sided_p(item)), float(item.difference)

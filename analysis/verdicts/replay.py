@@ -205,7 +205,8 @@ def _make_strategy_result(
     used = None
     if uniform is not None and uniform.n:
         used = compute_steps_to_threshold(
-            [_get_learning_curve(run) for run in group.runs], float(uniform.moments.mean)
+            [(run.timesteps.astype(np.float64), run.results.mean(axis=1)) for run in group.runs],
+            float(uniform.moments.mean),
         )
     return ReplayStrategyResult(
         cell=cell,
@@ -240,10 +241,6 @@ def _compute_stage_error(items: Sequence[ReplayMetrics], stage: int) -> Confiden
         if (at == stage).any():
             means.append(float(one.errors[at == stage].mean()))
     return compute_interval(means)
-
-
-def _get_learning_curve(run: CompletedRun) -> tuple[np.ndarray, np.ndarray]:
-    return run.timesteps.astype(np.float64), run.results.mean(axis=1)
 
 
 def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanRatio | None:

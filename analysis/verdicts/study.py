@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from parallax.analysis.verdicts.curves import (
     make_curves_with_failed_runs,
     make_panels,
 )
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
@@ -99,6 +100,7 @@ class StudyVerdicts:
         options: The settings behind the verdicts.
         with_failed_runs: All verdicts once more with failed runs at the bottom of the task's range
             (intention to treat); None where no run failed or no bottom is known.
+        counts_failed_runs: Whether these are the verdicts with failed runs.
         intention_to_treat: Pairs of `with_failed_runs` in which a run failed.
         suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
         main_variants: Main variant of each study and algorithm.
@@ -128,6 +130,7 @@ class StudyVerdicts:
     evaluation_noise: tuple[EvaluationNoise, ...]
     options: VerdictOptions
     with_failed_runs: "StudyVerdicts | None" = None
+    counts_failed_runs: bool = False
     intention_to_treat: tuple[PairVerdict, ...] = dataclasses.field(init=False)
     suite_intention_to_treat: tuple[SuiteVerdict, ...] = dataclasses.field(init=False)
     main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
@@ -180,6 +183,15 @@ class StudyVerdicts:
         ):
             object.__setattr__(self, name, value)
 
+    @functools.cached_property
+    def overall(self) -> tuple[OverallScores, ...]:
+        """Aggregates over tasks, computed once.
+
+        With failed runs, those of algorithms and recipes with a failed run.
+        """
+        groups = select_failed_parts(self.groups) if self.counts_failed_runs else self.groups
+        return compute_overall_scores(groups, self.options)
+
     def has_learned(self, group: ScoreGroup) -> bool:
         """Return whether a group is shown to have learned; False if that was not tested."""
         key = group.cell, group.framework
@@ -210,11 +222,12 @@ def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     Raises:
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
-    options = settle_endpoint(loaded, options)
+    options = settle_options(loaded, options)
     groups = group_runs(loaded, options)
     treated = count_failed_as_bottom(groups, options)
     has_failed = any(one.n > other.n for one, other in zip(treated, groups, strict=True))
-    return _judge_groups(groups, options, _judge_groups(treated, options) if has_failed else None)
+    with_failed = _judge_groups(treated, options, counts_failed_runs=True) if has_failed else None
+    return _judge_groups(groups, options, with_failed)
 
 
 def judge_published_table(options: VerdictOptions, table: str = "thesis_tables") -> StudyVerdicts:
@@ -250,6 +263,8 @@ def _judge_groups(
     groups: Sequence[ScoreGroup],
     options: VerdictOptions,
     with_failed_runs: StudyVerdicts | None = None,
+    *,
+    counts_failed_runs: bool = False,
 ) -> StudyVerdicts:
     pairs = judge_consistency(groups, options)
     finals = [group.final_group for group in groups]
@@ -271,6 +286,7 @@ def _judge_groups(
         measure_evaluation_noise(groups, options),
         options,
         with_failed_runs,
+        counts_failed_runs,
     )
 
 
@@ -311,15 +327,12 @@ class StudyResults:
     Attributes:
         loaded: Runs and excluded folders.
         verdicts: Verdicts, and the groups behind them.
-        overall: Aggregates over tasks.
         curves: Learning curve of each setting and framework with a used run.
         finals: Final score with its interval, for the same.
         bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
-        overall_with_failed_runs: Aggregates with failed runs at the bottom of the tasks' ranges, of
-            algorithms and recipes with a failed run.
         groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
@@ -333,14 +346,12 @@ class StudyResults:
 
     loaded: LoadedRuns
     verdicts: StudyVerdicts
-    overall: tuple[OverallScores, ...]
     curves: Mapping[GroupKey, LearningCurve]
     finals: Mapping[GroupKey, ConfidenceInterval]
     bounds: Mapping[str, tuple[float, float]]
     method: str
     levels: tuple[LevelResults, ...] = ()
     crossed: tuple[CrossedDesign, ...] = ()
-    overall_with_failed_runs: tuple[OverallScores, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
@@ -378,10 +389,10 @@ class StudyResults:
     def _make_part(
         self, study: str, algorithm: str, variant: str, cells: Sequence[StudyCell]
     ) -> StudyVariant:
-        key = (study, algorithm, variant)
-        overall, treated = (
+        key, treated = (study, algorithm, variant), self.verdicts.with_failed_runs
+        overall, with_failed_runs = (
             {item.hps: item for item in items if (item.study, item.algorithm, item.variant) == key}
-            for items in (self.overall, self.overall_with_failed_runs)
+            for items in (self.verdicts.overall, treated.overall if treated else ())
         )
         return StudyVariant(
             study,
@@ -401,7 +412,7 @@ class StudyResults:
                 if (item.cell.study, item.cell.algorithm, item.cell.variant) == key
             ),
             tuple(overall[hps] for hps in sort_recipes(overall)),
-            treated,
+            with_failed_runs,
         )
 
 
@@ -440,26 +451,10 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
         for group in verdicts.groups
         if group.scores is not None and group.n
     }
-    treated = verdicts.with_failed_runs
-    aggregates, with_failed_runs = (
-        compute_overall_scores(groups, verdicts.options)
-        for groups in (verdicts.groups, select_failed_parts(treated.groups if treated else ()))
-    )
     bounds = _collect_return_bounds(verdicts)
     levels = judge_alignment_levels(verdicts.groups, verdicts.options)
     crossed = judge_crossed_designs(verdicts.groups, verdicts.options)
-    return StudyResults(
-        loaded,
-        verdicts,
-        aggregates,
-        curves,
-        finals,
-        bounds,
-        method,
-        levels,
-        crossed,
-        with_failed_runs,
-    )
+    return StudyResults(loaded, verdicts, curves, finals, bounds, method, levels, crossed)
 
 
 def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, float]]:
@@ -490,5 +485,5 @@ def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
         finals[key] = ConfidenceInterval(mean, mean - half, mean + half, n, "thesis")
     nothing = LoadedRuns(Path(), (), ())
     return StudyResults(
-        nothing, verdicts, (), curves, finals, _collect_return_bounds(verdicts), "thesis"
+        nothing, verdicts, curves, finals, _collect_return_bounds(verdicts), "thesis"
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.labels import get_label
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
@@ -138,8 +139,8 @@ def collect_suites(
 ) -> tuple[SuiteSample, ...]:
     """Collect the normalized scores of every algorithm and recipe with at least two tasks.
 
-    Scores below doing nothing count as 0. A task without a scale, or without two runs of some
-    framework, is left out and named.
+    Scores below doing nothing count as 0. A framework without two runs in two tasks is left out,
+    then a task without a scale, or without two runs of some framework; all are named.
 
     Args:
         groups: Scores per setting and framework.
@@ -160,21 +161,31 @@ def collect_suites(
 def _collect_suite(
     key: SuiteKey, table: Mapping[str, Mapping[str, ScoreGroup]], options: VerdictOptions
 ) -> SuiteSample | None:
-    names = sorted({name for row in table.values() for name in row})
+    several = collections.Counter(
+        name for row in table.values() for name, group in row.items() if group.n > 1
+    )
+    names = sorted(name for name, count in several.items() if count >= MIN_TASKS)
+    if len(names) < 2:
+        return None
+    others = sorted({name for row in table.values() for name in row} - {*names})
+    left_out = [f"{get_label(name)}: no two runs in two tasks" for name in others]
     scales: dict[str, ScoreScale] = {}
-    left_out, tops = [], []
+    tops = []
     for env, row in sorted(table.items()):
         scale = find_score_scale(next(iter(row.values())).cell, options)
         lacking = [name for name in names if name not in row or row[name].n < 2]
         if scale is None or lacking:
-            reason = "no scale is known" if scale is None else f"no two runs of {lacking[0]}"
+            reason = (
+                "no scale is known" if scale is None else f"no two runs of {get_label(lacking[0])}"
+            )
             left_out.append(f"{env}: {reason}")
             continue
         scales[env] = scale
-        ends = find_score_range(list(row.values()), options)
-        seen = max(float(group.scores.max()) for group in row.values())  # type: ignore[union-attr]
+        used = [row[name] for name in names]
+        ends = find_score_range(used, options)
+        seen = max(float(group.scores.max()) for group in used)  # type: ignore[union-attr]
         tops.append((max(ends.high if ends.known else scale.one, seen) - scale.zero) / scale.width)
-    if len(scales) < MIN_TASKS or len(names) < 2:
+    if len(scales) < MIN_TASKS:
         return None
     scores = {
         name: tuple(
@@ -300,21 +311,14 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
         rng = np.random.default_rng(options.seed)
         p_permutation = pooling.compute_stratified_permutation_p(*both, rng)
         p_mean = pooling.compute_stratified_mean_p(*both, ends)
-        verdict = statements.INCONCLUSIVE
+        verdict = statement = statements.INCONCLUSIVE
         if p_equivalence_holm[i] < options.alpha:
-            verdict = statements.EQUIVALENT
+            verdict = statement = statements.EQUIVALENT
         elif max(p_holm[i], p_permutation) < options.alpha:
-            verdict = statements.DIFFERENT
-        statement = verdict
-        if verdict == statements.DIFFERENT:
-            in_mean = p_mean < options.alpha
-            statement = (
-                statements.DIFFERENT_IN_MEAN if in_mean else statements.DIFFERENT_IN_DISTRIBUTION
-            )
-        elif (
-            verdict == statements.INCONCLUSIVE
-            and p_failures_holm[i] < statements.FISHER_SHARE * options.alpha
-        ):
+            verdict, statement = statements.DIFFERENT, statements.DIFFERENT_IN_DISTRIBUTION
+            if p_mean < options.alpha:
+                statement = statements.DIFFERENT_IN_MEAN
+        elif p_failures_holm[i] < statements.FISHER_SHARE * options.alpha:
             statement = statements.UNEQUAL_FAILURES
         low, high = two_sample.compute_contrast_bounds(item)
         found.append(

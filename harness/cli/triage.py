@@ -238,7 +238,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     """
     from parallax.analysis.commands.common import CommandError, load_results
     from parallax.analysis.data.reference_runs import REFERENCE_FILE
-    from parallax.analysis.verdicts.endpoints import settle_endpoint
+    from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.failures import find_bottom_score
     from parallax.analysis.verdicts.groups import group_by_cell, group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
@@ -253,7 +253,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     except CommandError as error:
         raise SpecError(str(error)) from error
     try:
-        settled = settle_endpoint(loaded, VerdictOptions(endpoint=options.endpoint))
+        settled = settle_options(loaded, VerdictOptions(endpoint=options.endpoint))
     except ValueError as error:
         raise SpecError(f"--endpoint {options.endpoint}: {error}") from error
     if settled.chosen_endpoint.is_steps:

@@ -336,11 +336,11 @@ def _describe_returns(
         return ["Unknown: no runs were named with --study."]
     from parallax.analysis.verdicts.ablation import judge_ablations
     from parallax.analysis.verdicts.consistency import judge_consistency
-    from parallax.analysis.verdicts.endpoints import settle_endpoint
+    from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.groups import UnknownScaleError, group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
 
-    settled = settle_endpoint(loaded, VerdictOptions())
+    settled = settle_options(loaded, VerdictOptions())
     try:
         groups = group_runs(loaded, settled)
     except UnknownScaleError as error:

@@ -42,6 +42,10 @@ class UnreadableError(UnusableError):
     """The system prevents reading a file; the file may be intact."""
 
 
+class DivergedError(UnusableError):
+    """A return is not finite: the policy or the environment has diverged."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunReading:
     """Contents of one run folder.
@@ -55,6 +59,7 @@ class RunReading:
         damaged: Whether that is because a file is damaged.
         newer: Whether the record was written by a later version of this project.
         unreadable: Whether the system prevents reading a file, so that its state is unknown.
+        failed: Whether training failed, by its record, or diverged, by returns that are not finite.
     """
 
     folder: Path
@@ -65,6 +70,7 @@ class RunReading:
     damaged: bool = False
     newer: bool = False
     unreadable: bool = False
+    failed: bool = False
 
     @property
     def complete(self) -> bool:
@@ -144,7 +150,8 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
         return RunReading(folder, reason=str(error), damaged=True)
     reading = functools.partial(RunReading, folder, record, content)
     if unfinished := why_unfinished(record.status, record.failure):
-        return reading(reason=unfinished)
+        return reading(reason=unfinished, failed=record.status == "failed")
+    same = None
     try:
         same = source.check_content(record)
         if (
@@ -163,7 +170,8 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
     except UnreadableError as error:
         return reading(reason=str(error), unreadable=True)
     except UnusableError as error:
-        return reading(reason=str(error), damaged=True)
+        diverged = isinstance(error, DivergedError) and same is not False
+        return reading(reason=str(error), damaged=True, failed=diverged)
     return reading(evaluations=evaluations if with_evaluations else None)
 
 
@@ -200,10 +208,10 @@ def check_finite(evaluations: "RunEvaluations") -> None:
     """Checks that every return is a number.
 
     Raises:
-        UnusableError: A return is not finite.
+        DivergedError: A return is not finite.
     """
     if reason := describe_nonfinite(evaluations):
-        raise UnusableError(reason)
+        raise DivergedError(reason)
 
 
 def describe_nonfinite(evaluations: "RunEvaluations") -> str:

@@ -35,8 +35,7 @@ from parallax.analysis.stats.intervals import (
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
-from parallax.analysis.verdicts.failures import count_failed_as_bottom
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, group_runs
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell
 from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
@@ -169,25 +168,25 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
 
 
 def compare_frameworks(
-    loaded: LoadedRuns, options: VerdictOptions, method: str, rng: np.random.Generator
+    groups: Sequence[ScoreGroup],
+    with_failed_runs: Iterable[ScoreGroup],
+    options: VerdictOptions,
+    method: str,
+    rng: np.random.Generator,
 ) -> tuple[SettingComparison, ...]:
     """One comparison per setting that has a folder, whether or not its runs are used.
 
     Args:
-        loaded: Runs found.
-        options: Endpoint of the scores, and given ranges.
+        groups: Scores per setting and framework.
+        with_failed_runs: The same with failed runs, from `count_failed_as_bottom`.
+        options: Endpoint of the scores.
         method: One of `INTERVAL_METHODS`, for the intervals of each framework.
         rng: Source of bootstrap resamples.
-
-    Raises:
-        UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
-    cells = group_by_cell(group_runs(loaded, options))
-    flat = [group for groups in cells.values() for group in groups]
-    treated = {group.key: group for group in count_failed_as_bottom(flat, options)}
+    treated = {group.key: group for group in with_failed_runs}
     return tuple(
-        _compare_cell(cell, groups, [treated[group.key] for group in groups], options, method, rng)
-        for cell, groups in cells.items()
+        _compare_cell(cell, own, [treated[group.key] for group in own], options, method, rng)
+        for cell, own in group_by_cell(groups).items()
     )
 
 
@@ -305,7 +304,7 @@ def _list_general_notes(
     if any(score.with_failed is not None for row in comparisons for score in row.scores):
         notes.append(
             "With failed: runs that failed or diverged count at the bottom of the task's range, or "
-            "as the setting's lowest score where no range is known, "
+            "as the setting's lowest score where no range is known "
             "(intention to treat); the mean above is of complete runs alone."
         )
     if method == "thesis" and sizes:

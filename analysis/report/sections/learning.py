@@ -8,6 +8,7 @@ from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.verdicts import references
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
+from parallax.analysis.verdicts.endpoints import UNTRAINED
 from parallax.analysis.verdicts.groups import ScoreGroup
 
 _VERDICT_LEADS = {
@@ -47,7 +48,7 @@ def describe_learning(
             f"{one.name} {format_number(one.mean)}"
             for item in tested
             for one in item.references
-            if one.name != references.UNTRAINED
+            if one.name != UNTRAINED
         )
         ends = (function(item.margin for item in tested) for function in (min, max))
         margins = " to ".join(dict.fromkeys(map(format_number, ends)))
@@ -117,8 +118,8 @@ def make_vs_random_table(
         tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         *tables.make_size_columns("ours", lambda i: i.group),
         tables.make_number_column("random_mean", "random actions", lambda i: i.random.mean),
-        tables.make_csv_column("random_sd", lambda i: i.random.spread),
-        tables.make_csv_column("random_episodes", lambda i: i.random.trials),
+        tables.make_csv_column("random_sd", lambda i: float(i.random.moments.sd)),
+        tables.make_csv_column("random_episodes", lambda i: int(i.random.moments.n)),
         tables.make_number_column("difference", "difference", lambda i: i.difference),
         *tables.make_interval_columns("low", "high", lambda i: (i.low, i.high)),
         tables.make_p_value_column("p", "p", lambda i: i.p),

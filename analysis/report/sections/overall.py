@@ -40,7 +40,7 @@ from parallax.analysis.stats.pooling import MIN_TASKS
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict
-from parallax.analysis.verdicts.overall import OverallScores, compute_overall_scores
+from parallax.analysis.verdicts.overall import OverallScores
 from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, PooledPair
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -83,20 +83,13 @@ class AggregatedFramework:
         return float(found.low[self.index, number]), float(found.high[self.index, number])
 
 
-def make_aggregates_table(verdicts: StudyVerdicts) -> Table[AggregatedFramework]:
-    """Compute the aggregates of all frameworks and return a row for each."""
-    return make_overall_table(compute_overall_scores(verdicts.groups, verdicts.options), verdicts)
-
-
-def make_overall_table(
-    items: Sequence[OverallScores], verdicts: StudyVerdicts
-) -> Table[AggregatedFramework]:
+def make_overall_table(verdicts: StudyVerdicts) -> Table[AggregatedFramework]:
     """Return a table with a row for each framework, algorithm and set of hyperparameters."""
     rows = [
         AggregatedFramework(
             item, i, tuple(g for g in verdicts.groups if _is_in_aggregate(g, item, framework))
         )
-        for item in items
+        for item in verdicts.overall
         for i, framework in enumerate(item.aggregates.names)
     ]
     columns: tuple[Column[AggregatedFramework], ...] = (
@@ -280,7 +273,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
         f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
-        "of the way from doing nothing or random actions, whichever scores higher, to the "
+        f"of the way from {verdicts.options.zero_description}, to the "
         "published score, or to that of a solved task where none is published. Where no scale is "
         "known, they are shares of the scale of the margin. The correction is Holm's, over the "
         "pairs of an algorithm. No verdict "

@@ -137,7 +137,10 @@ def make_reproduction_table(verdicts: StudyVerdicts) -> tables.Table[Reproductio
         tables.make_csv_column("published_steps", lambda i: i.published.steps),
         tables.make_csv_column("published_version", lambda i: i.published.version),
         tables.make_text_column(
-            "table", "published by", lambda i: i.published.table, _format_source
+            "table",
+            "published by",
+            lambda i: i.published.table,
+            lambda table: _SOURCE_NAMES.get(table, table),
         ),
         tables.make_csv_column("source", lambda i: i.published.source),
         tables.make_csv_column("test", lambda i: i.test),
@@ -161,10 +164,6 @@ _SOURCE_NAMES = {
     "cleanrl": "CleanRL",
     "tianshou": "Tianshou",
 }
-
-
-def _format_source(table: str) -> str:
-    return _SOURCE_NAMES.get(table, table)
 
 
 def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:

@@ -120,7 +120,7 @@ def test_curve_pages_name_the_return_axis(material):
 
 
 def test_profiles_are_cut_to_where_they_fall(material):
-    items = [one.profiles for one in material.overall]
+    items = [one.profiles for one in material.verdicts.overall]
     low, high = find_threshold_range(items)
     thresholds = items[0].thresholds
     assert (low, high) != (thresholds[0], thresholds[-1])

@@ -20,8 +20,8 @@ from parallax.analysis.figures.score_marks import (
     find_near_marks,
     list_score_marks,
 )
+from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.references import DO_NOTHING, RANDOM
 from parallax.analysis.verdicts.study import judge_study
 
 
@@ -71,6 +71,21 @@ def test_a_single_pair_stands_in_one_panel_with_its_tasks(results, make_run):
     (grid,) = spec.draw.args
     assert grid.names == ("Hopper-v4", "Walker2d-v4")
     assert len(grid.panels) == 1
+
+
+def test_settings_that_were_not_run_have_no_panel_and_each_line_names_its_rows(results, make_run):
+    for env, hps in (("Hopper-v4", "own"), ("Walker2d-v4", "original"), ("Walker2d-v4", "own")):
+        for seed, name in itertools.product(range(3), ("sb3", "skrl", "sbx")):
+            recipe = name if hps == "own" else hps
+            make_run(framework=name, seed=seed, env=env, hps=recipe, score=100 + seed)
+    (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
+    figure = spec.draw()
+    axes = [axis for axis in figure.axes if axis.axison]
+    titles = [axis.get_title().partition("\n")[0] for axis in axes]
+    assert titles == ["Hopper-v4", "Walker2d-v4", "Walker2d-v4"] and len(figure.axes) == 4
+    labels = [[label.get_visible() for label in axis.get_yticklabels()] for axis in axes]
+    assert [any(line) for line in labels] == [True, True, False]
+    assert not any(text.get_text() for axis in set(figure.axes) - set(axes) for text in axis.texts)
 
 
 def test_one_pair_in_one_setting_has_no_figure(results, make_run):

@@ -17,14 +17,18 @@ from parallax.analysis.report.sections.comparison import (
     make_comparison_document,
     make_notes,
 )
-from parallax.analysis.verdicts.endpoints import settle_endpoint
+from parallax.analysis.verdicts.endpoints import settle_options
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
+from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
 def render(results, kind, width=100, endpoint="final"):
     loaded = load_runs(results)
-    options = settle_endpoint(loaded, VerdictOptions(endpoint=endpoint))
-    rows = compare_frameworks(loaded, options, "t", np.random.default_rng(0))
+    options = settle_options(loaded, VerdictOptions(endpoint=endpoint))
+    groups = group_runs(loaded, options)
+    treated = count_failed_as_bottom(groups, options)
+    rows = compare_frameworks(groups, treated, options, "t", np.random.default_rng(0))
     notes = make_notes(loaded, rows, options, "t")
     if kind == "csv":
         return comparison_to_csv(rows)

@@ -9,19 +9,21 @@ from parallax.analysis.report.sections.comparison import (
     find_largest_difference,
     make_notes,
 )
+from parallax.analysis.verdicts.failures import count_failed_as_bottom
+from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 
 OPTIONS = VerdictOptions()
 
 
 def compared(results, method="t"):
-    return compare_frameworks(load_runs(results), OPTIONS, method, np.random.default_rng(0))
+    groups = group_runs(load_runs(results))
+    treated = count_failed_as_bottom(groups, OPTIONS)
+    return compare_frameworks(groups, treated, OPTIONS, method, np.random.default_rng(0))
 
 
 def noted(results, method="t"):
-    loaded = load_runs(results)
-    rows = compare_frameworks(loaded, OPTIONS, method, np.random.default_rng(0))
-    return make_notes(loaded, rows, OPTIONS, method)
+    return make_notes(load_runs(results), compared(results, method), OPTIONS, method)
 
 
 def test_the_final_score_is_the_mean_of_the_last_evaluation(results, make_run):

@@ -1,11 +1,13 @@
 """Runs that failed or diverged count at the bottom beside the results of complete runs."""
 
 import collections
+import json
 
 import numpy as np
 import pytest
 
-from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.load import load_runs, read_runs
+from parallax.analysis.data.packed import write_packed
 from parallax.analysis.figures.aggregates import AGGREGATES, EFFICIENCY, IMPROVEMENT, PROFILES
 from parallax.analysis.figures.curves import make_consistency_figure_specs
 from parallax.analysis.report.document import ReportSection
@@ -15,10 +17,12 @@ from parallax.analysis.report.study_report import (
     make_report_document,
     make_verdict_tables,
 )
+from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.curves import make_panels
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import compute_overall_scores
 from parallax.analysis.verdicts.study import judge_study
 
 TASKS = ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4", "InvertedPendulum-v4")
@@ -59,7 +63,7 @@ def test_every_table_has_failed_runs_beside_complete_ones(failing):
         [item.framework for item in found.items]
         for found in (tables["aggregates.csv"], treated["aggregates_intention_to_treat.csv"])
     ]
-    assert names == [["cleanrl", "sb3"], ["sb3", "skrl"]]  # no run of cleanrl failed
+    assert names == [["cleanrl", "sb3"], ["cleanrl", "sb3", "skrl"]]
     table = treated["paired_intention_to_treat.csv"]
     rows = {(i.item.first.framework, i.item.second.framework): i for i in table.items}
     item = rows["cleanrl", "sb3"]
@@ -69,13 +73,27 @@ def test_every_table_has_failed_runs_beside_complete_ones(failing):
     assert complete.result.difference < 0 < item.result.difference
 
 
+def test_aggregates_are_computed_once_of_each_analysis(results, make_run, monkeypatch):
+    write_failing_study(make_run)
+    calls = []
+
+    def compute(groups, options):
+        calls.append(len(groups))
+        return compute_overall_scores(groups, options)
+
+    monkeypatch.setattr(study, "compute_overall_scores", compute)
+    material = judge_study(load_runs(results), OPTIONS)
+    make_verdict_tables(material.verdicts)
+    assert material.parts and len(calls) == 2  # of complete runs, and with failed ones
+
+
 def test_failed_runs_are_at_the_bottom_of_each_analysis(failing):
     verdicts, treated = failing.verdicts, failing.verdicts.with_failed_runs
     # A framework that failed everywhere is only in the second analysis.
     assert {g.framework for g in verdicts.groups if g.n} == {"cleanrl", "sb3"}
     assert {g.framework for g in treated.groups if g.n} == {"cleanrl", "sb3", "skrl"}
     assert len(verdicts.pooled) == 1 and len(treated.pooled) == 3
-    (overall,), (with_failed,) = failing.overall, failing.overall_with_failed_runs
+    (overall,), (with_failed,) = verdicts.overall, treated.overall
     names = overall.aggregates.names, with_failed.aggregates.names
     assert names == (("cleanrl", "sb3"), ("cleanrl", "sb3", "skrl"))
     means = with_failed.aggregates.point[:, 2]
@@ -165,9 +183,57 @@ def test_numbers_of_runs_are_above_the_panels(failing):
 def test_compare_has_the_largest_difference_with_failed_runs(results, make_run):
     write_failing_study(make_run)
     loaded, rng = load_runs(results), np.random.default_rng(0)
-    row = compare_frameworks(loaded, OPTIONS, "t", rng)[0]
+    groups = group_runs(loaded)
+    treated = count_failed_as_bottom(groups, OPTIONS)
+    row = compare_frameworks(groups, treated, OPTIONS, "t", rng)[0]
     text = format_furthest_lines(row)
     assert text[2] == "(SB3 - CleanRL)" and text[3].startswith("with failed: ")
     assert text[5] == "(CleanRL - skrl)"
-    panels = make_panels(loaded, "t", rng, count_failed_as_bottom(group_runs(loaded), OPTIONS))
+    panels = make_panels(loaded, "t", rng, treated)
     assert [curve.framework for curve in panels[0].with_failed_runs] == ["sb3", "skrl"]
+
+
+def test_a_completed_run_with_returns_that_are_not_finite_has_failed(results, make_run, tmp_path):
+    for framework in ("cleanrl", "sb3"):
+        for seed in range(5):
+            is_odd = framework == "sb3" and seed < 2
+            folder = make_run(env="Hopper-v4", framework=framework, seed=seed, score=3000 + seed)
+            if is_odd:
+                path = folder / "evaluations.npz"
+                arrays = dict(np.load(path))
+                arrays["results"][-1, 0] = np.nan if seed else np.inf
+                np.savez(path, **arrays)
+    write_packed(read_runs(results), tmp_path / "packed.parquet")
+    for place in (results, tmp_path / "packed.parquet"):
+        verdicts = judge_study(load_runs(place), OPTIONS).verdicts
+        assert [group.failed for group in verdicts.groups] == [0, 2]
+        (complete,), (treated,) = verdicts.consistency, verdicts.intention_to_treat
+        assert (complete.second.n, treated.second.n) == (3, 5)
+        assert not complete.statement.is_conditional
+        assert treated.difference > complete.difference + 1000
+
+
+def test_a_changed_file_is_damaged_and_not_a_failed_run(results, make_run):
+    folder = make_run()
+    arrays = dict(np.load(folder / "evaluations.npz"))
+    arrays["results"][-1] = np.nan
+    np.savez(folder / "evaluations.npz", **arrays)
+    record = json.loads((folder / "run.json").read_text())
+    record["files"] = {"evaluations.npz": "0" * 64}
+    (folder / "run.json").write_text(json.dumps(record))
+    (run,) = load_runs(results).excluded
+    assert "non-finite" in run.reason and not run.failed
+
+
+def test_a_framework_with_few_runs_does_not_prevent_a_verdict_over_tasks(results, make_run):
+    for env in ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4"):
+        for framework, n in (("sb3", 6), ("cleanrl", 6), ("tianshou", 1), ("skrl", 0)):
+            for seed in range(max(n, 2 * (n == 0))):
+                status = "completed" if n else "failed"
+                make_run(env=env, framework=framework, seed=seed, score=2000 + seed, status=status)
+    verdicts = judge_study(load_runs(results), OPTIONS).verdicts
+    (item,) = verdicts.suites
+    assert (item.first, item.second, len(item.tasks)) == ("cleanrl", "sb3", 3)
+    assert item.left_out == ("Tianshou: no two runs in two tasks",)
+    pairs = {(one.first, one.second) for one in verdicts.with_failed_runs.suites}
+    assert pairs == {("cleanrl", "sb3"), ("cleanrl", "skrl"), ("sb3", "skrl")}

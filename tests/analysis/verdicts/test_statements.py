@@ -25,7 +25,7 @@ from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.two_sample import compute_fisher_p, compute_stratified_fisher_p
 from parallax.analysis.verdicts.consistency import judge_consistency
-from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_endpoint
+from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -166,7 +166,9 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     assert text.endswith("n = 5 and 3.")
     lead = describe_bottom_score(verdicts)
     assert lead == "With failed trainings (SB3 2) at the bottom of the task's range"
-    (row,) = compare_frameworks(load_runs(results), OPTIONS, "t", np.random.default_rng(0))
+    groups = group_runs(load_runs(results))
+    both = groups, count_failed_as_bottom(groups, OPTIONS)
+    (row,) = compare_frameworks(*both, OPTIONS, "t", np.random.default_rng(0))
     assert "with 2 failed: 541.8" in format_score_lines(row, "sb3")
     assert row.scores[0].with_failed is None
 
@@ -271,12 +273,12 @@ def test_the_endpoint_is_the_one_that_the_runs_were_started_with(results, make_r
     for seed in range(3):
         make_run(seed=seed, endpoint="auc", env="Hopper-v4")
     loaded = load_runs(results)
-    options = settle_endpoint(loaded, VerdictOptions())
+    options = settle_options(loaded, VerdictOptions())
     assert (options.endpoint, options.endpoint_source) == (
         "auc",
         "fixed in the study's configuration",
     )
-    other = settle_endpoint(loaded, VerdictOptions(endpoint="final"))
+    other = settle_options(loaded, VerdictOptions(endpoint="final"))
     assert other.endpoint_source.startswith("chosen for this report")
     finals, areas = (group_runs(loaded, chosen)[0] for chosen in (other, options))
     assert float(areas.moments.mean) < float(finals.moments.mean)
@@ -452,7 +454,7 @@ def test_runs_with_different_endpoints_are_named(results, make_run):
         make_run(seed=seed, endpoint="auc", env="Hopper-v4")
     make_run(seed=2, env="Hopper-v4")
     loaded = load_runs(results)
-    options = settle_endpoint(loaded, VerdictOptions())
+    options = settle_options(loaded, VerdictOptions())
     text = describe_mixed_endpoints(loaded, options)
     assert "auc (2 runs), final (1 runs)" in text and "by final" in text
     assert (

@@ -1,17 +1,22 @@
 """Better than random actions, worse, or neither shown."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.data.published import read_table
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.published import get_do_nothing_score, read_table
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.figures import families
 from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.endpoints import find_task_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references, judge_learning, judge_vs_random
+from parallax.analysis.verdicts.study import judge_runs, judge_study
 from parallax.envs.tasks import REFERENCE_TASK_IDS
 from parallax.harness.record.run_json import ReferenceReturns
 
@@ -39,7 +44,7 @@ def test_scores_are_held_against_random_actions(offsets, verdict):
     (item,) = judge_vs_random(
         [group(RANDOM.mean + np.array(offsets, dtype=float))], VerdictOptions()
     )
-    assert item.verdict == verdict and item.random is RANDOM
+    assert item.verdict == verdict and item.random.source == RANDOM.source
     assert item.difference == pytest.approx(np.mean(offsets))
 
 
@@ -108,3 +113,56 @@ def test_published_references_come_before_measured_ones():
         for one in find_references(StudyCell("s", "Pendulum-v1", "ppo", "original", ""), group.runs)
     }
     assert names["random actions"] == RANDOM.mean
+
+
+def measured_study(make_run, env, start=300.0):
+    """Two frameworks whose runs measured doing nothing, random actions and untrained policies."""
+    for framework, score in (("sb3", 800.0), ("cleanrl", 700.0)):
+        for seed in range(4):
+            returns = np.tile(np.linspace(start, score + seed, 11)[:, None], 4)
+            folder = make_run(
+                env=env,
+                framework=framework,
+                seed=seed,
+                returns=returns,
+                timesteps=np.arange(11) * 2048,
+            )
+            record = json.loads((folder / "run.json").read_text())
+            record["references"] = {
+                "do nothing": {"mean": 250.0 + seed, "sd": 1.0, "episodes": 4},
+                "random actions": {"mean": 100.0, "sd": 1.0, "episodes": 4},
+            }
+            (folder / "run.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("start", "zero", "name"), [(300.0, 300.0, "untrained"), (0, 251.5, "doing")]
+)
+def test_scales_begin_at_what_was_measured_with_the_runs(results, make_run, start, zero, name):
+    for env in ("mine:Task", "mine:Other"):
+        measured_study(make_run, env, start)
+    ranges = tuple((env, 0.0, 1000.0) for env in ("mine:Task", "mine:Other"))
+    material = judge_study(load_runs(results), VerdictOptions(resamples=50, ranges=ranges))
+    verdicts = material.verdicts
+    scale = find_task_scale(verdicts.groups[0].cell, verdicts.options)
+    assert (scale.zero, scale.one) == (zero, 1000)
+    assert scale.source.startswith(f"0: {name}") and "measured with the runs; 1" in scale.source
+    (aggregates,) = verdicts.overall
+    assert aggregates.aggregates.point[1, 2] == pytest.approx((801.5 - zero) / (1000 - zero))
+    (suite,) = verdicts.suites
+    assert suite.difference == pytest.approx(-100 / (1000 - zero))
+    (drawn, *_) = families.make_family_figure_specs(material, ["aggregates"])["aggregates"]
+    assert "on mine:Other, mine:Task: or untrained policies, all as measured" in drawn.caption
+    assert {item.random.mean for item in verdicts.vs_random} == {100.0}
+
+
+def test_published_scales_are_used_where_a_version_is_published(results, make_run):
+    for env in ("Hopper-v4", "Hopper-v3"):
+        measured_study(make_run, env)
+    options = judge_runs(load_runs(results), VerdictOptions(resamples=50)).options
+    assert {task for task, *_ in options.references} == {"Hopper-v3"}
+    zeros = [
+        find_task_scale(StudyCell("s", env, "ppo", "original", ""), options).zero
+        for env in ("Hopper-v4", "Hopper-v3")
+    ]
+    assert zeros == [get_do_nothing_score("Hopper-v4")[0], 300.0]
