@@ -131,9 +131,6 @@ def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) 
 def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Finish the translation of PPO, whose steps are rounded up to whole rollouts."""
     t.declare_constant("bootstrap_truncation", True)
-    for field in ("rollout_steps", "minibatch_size"):
-        if hp.normalize_advantage and getattr(hp, field) < 2:
-            t.reject_value(field, "at least 2 wherever advantages are normalised")
     if context.task.image:
         # Hidden layers are the features extractor's, which policy and value network share.
         t.set_extra_options(**{"policy_kwargs.net_arch": []})

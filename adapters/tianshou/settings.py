@@ -134,8 +134,6 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         t.reject_value(
             "minibatch_size", f"a size that varies: {reason} rollout_steps={hp.rollout_steps}"
         )
-    if hp.normalize_advantage and (hp.rollout_steps % hp.minibatch_size or hp.minibatch_size) == 1:
-        t.reject_value("minibatch_size", "at least 2 in each minibatch, to be normalised")
     note = "advantages are computed anew in each"
     t.set_option("epochs", "OnPolicyTrainerParams.update_step_num_repetitions", note=note)
     t.set_option("gamma", "PPO.gamma")

@@ -292,8 +292,6 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("exploration_final", "EGreedyModule.eps_end")
     note = "lowered after each batch of the collector"
     t.set_option("exploration_steps", "EGreedyModule.annealing_num_steps", note=note)
-    if hp.exploration_final > hp.exploration_initial:
-        t.reject_value("exploration_final", "at most exploration_initial")
     t.set_option("double_q", "DQNLoss.double_dqn")
     emulate_in_loop(t, context, "dueling", False)
     loss_function = LOSS_FUNCTIONS.get(hp.huber_delta, "smooth_l1")

@@ -311,7 +311,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hps",
         type=split_names,
         metavar="A,B",
-        help="recipes of hyperparameters, such as original,sb3 (default: all)",
+        help="recipes of hyperparameters, such as original,sb3, or paths of YAML files with one "
+        "(default: all)",
     )
     add_frameworks_argument(parser)
     parser.add_argument(

@@ -83,7 +83,8 @@ def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> 
         "--hps",
         metavar="RECIPE",
         default="original",
-        help="recipe of --alignment common, exact and lockstep (default: %(default)s)",
+        help="recipe of --alignment common, exact and lockstep, or the path of a YAML file with "
+        "one (default: %(default)s)",
     )
 
 

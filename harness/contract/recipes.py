@@ -47,10 +47,7 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     Raises:
         SpecError: There is no such recipe, or its file is damaged; names file and line.
     """
-    files = find_recipe_files(algorithm)
-    if name not in files:
-        raise SpecError(format_unknown_name(f"hps={name}", name, list(files)))
-    file = files[name]
+    file = _find_recipe_file(algorithm, name)
     try:
         return copy.deepcopy(_parse_recipe_file(file, file.stat().st_mtime_ns))
     except OSError as error:
@@ -63,13 +60,23 @@ def load_recipe(algorithm: str, name: str) -> Hyperparameters:
     Raises:
         SpecError: There is no such recipe, or a value in it cannot be used; names file and line.
     """
-    values, where = read_recipe(algorithm, name), f"hp_configs/{algorithm}/{name}.yaml"
+    values = read_recipe(algorithm, name)
+    where = name if name.endswith(".yaml") else f"hp_configs/{algorithm}/{name}.yaml"
     try:
         hyperparameters: Hyperparameters = build_dataclass(ALGORITHMS[algorithm], values, where)
     except SpecError as error:
-        file = find_recipe_files(algorithm)[name]
+        file = _find_recipe_file(algorithm, name)
         raise SpecError(f"{file}{_line_of_error(file, where, str(error))}: {error}") from error
     return hyperparameters
+
+
+def _find_recipe_file(algorithm: str, name: str) -> Path:
+    files = find_recipe_files(algorithm)
+    if name in files:
+        return files[name]
+    if name.endswith(".yaml") and Path(name).is_file():  # the user's own, wherever it is
+        return Path(name)
+    raise SpecError(format_unknown_name(f"hps={name}", name, list(files)))
 
 
 def _line_of_error(file: Path, where: str, text: str) -> str:

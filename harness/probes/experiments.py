@@ -9,7 +9,7 @@ import numpy as np
 from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import Adapter, Array, RunContext
-from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms import ALGORITHMS, field_names
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.probing.protocol import (
@@ -36,6 +36,7 @@ from parallax.harness.interventions.catalogue import (
     make_patches,
     make_replacement,
 )
+from parallax.harness.probes.reference_networks import HIDDEN_LAYERS
 
 CachedValue = TypeVar("CachedValue")
 UNIT_BOUNDS = ((-1.0,), (1.0,), 0, 0)
@@ -230,6 +231,11 @@ class ExperimentCache:
         if self.level.sets_all:
             context = dataclasses.replace(context, patch_constants=True, converts_meanings=True)
             base = load_recipe(algorithm, self.level.hps)
+            # Scripted weights fit only the networks that probes use.
+            shape: dict[str, Any] = {"conv_filters": None, "dueling": False}
+            if algorithm in HIDDEN_LAYERS:
+                shape["hidden_sizes"] = HIDDEN_LAYERS[algorithm][0]
+            changes = {k: shape[k] for k in shape.keys() & field_names(type(base))} | changes
         elif self.level.uses_recipe:
             requested = load_recipe(algorithm, self.level.hps)
             base = set_common_fields(self.adapter, algorithm, requested, context)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms.base import ActionKind, OffPolicy, PeriodicTargetUpdates
 from parallax.harness.contract.algorithms.image_encoder import resolve_conv_filters
-from parallax.harness.contract.fields import bounded_field
+from parallax.harness.contract.fields import SpecError, bounded_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +119,16 @@ class DQN(PeriodicTargetUpdates):
     bootstrap_truncation: bool = bounded_field()
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Return these values with convolutions if observations are images, else without."""
+        """Return these values with convolutions if observations are images, else without.
+
+        Raises:
+            SpecError: The filters do not fit the task, or the share of random actions would rise.
+        """
+        if self.exploration_final > self.exploration_initial:
+            raise SpecError(
+                f"hyperparameters.exploration_final={self.exploration_final} must be at most "
+                f"hyperparameters.exploration_initial={self.exploration_initial}: the share of "
+                "random actions falls."
+            )
         filters = resolve_conv_filters(self.conv_filters, task)
         return dataclasses.replace(self, conv_filters=filters)

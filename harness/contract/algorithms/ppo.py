@@ -32,7 +32,9 @@ class PPO(Hyperparameters):
         clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
         clip_range_schedule: The same for the clip range.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
-        normalize_advantage: Whether advantages get zero mean and unit deviation.
+        normalize_advantage: Whether advantages get zero mean and unit deviation: those of each
+            minibatch, which then has two transitions or more; in skrl those of the rollout, but
+            for `alignment=lockstep`.
         ent_coef: Weight of the entropy, summed over the dimensions of an action.
         vf_coef: Weight of the mean squared error of the values, without a factor 1/2.
         max_grad_norm: Norm of the gradients of all networks together to clip at; null is off.
@@ -134,8 +136,16 @@ class PPO(Hyperparameters):
         """Return these values with convolutions if observations are images, else without.
 
         Raises:
-            SpecError: The filters do not fit the task, or its actions are not discrete.
+            SpecError: The filters do not fit the task, its actions are not discrete, or advantages
+                of a single transition would be normalized.
         """
+        if self.normalize_advantage and self._has_single_transition_minibatch():
+            raise SpecError(
+                f"hyperparameters.minibatch_size={self.minibatch_size} leaves a minibatch of one "
+                f"transition in hyperparameters.rollout_steps={self.rollout_steps}, whose "
+                "advantage has no deviation to be normalized by: change one of them, or use "
+                "hyperparameters.normalize_advantage=false."
+            )
         if task.image and not task.choices:
             raise SpecError(
                 f"env={task.env_id} shows images and has continuous actions: PPO takes images "
@@ -143,6 +153,9 @@ class PPO(Hyperparameters):
             )
         filters = resolve_conv_filters(self.conv_filters, task)
         return dataclasses.replace(self, conv_filters=filters)
+
+    def _has_single_transition_minibatch(self) -> bool:
+        return self.minibatch_size == 1 or self.rollout_steps % self.minibatch_size == 1
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
         """Return the update schedule of `steps` environment transitions.

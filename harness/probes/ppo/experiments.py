@@ -41,6 +41,7 @@ BASE_SETTINGS: dict[str, Any] = {
     "ent_coef": 0.0,
     "vf_coef": VALUE_COEFFICIENT,
     "max_grad_norm": None,
+    "target_kl": None,
 }
 """Settings that frameworks accept, with large steps, so that the second one differs."""
 

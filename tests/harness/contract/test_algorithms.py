@@ -286,3 +286,23 @@ def test_a_package_adds_an_algorithm_and_breaks_nothing_but_itself():
     assert list(usable) == [*BUILTIN_ALGORITHMS, "theirs"]
     assert "ImportError: no such library" in unusable["broken"]
     assert set(unusable) == {"broken", "no_class", "ppo", "Not-A-Name"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "values", "field"),
+    [
+        ("ppo", {"minibatch_size": 1}, "minibatch_size=1"),
+        ("ppo", {"rollout_steps": 65, "minibatch_size": 32}, "minibatch_size=32"),
+        ("dqn", {"exploration_initial": 0.1, "exploration_final": 0.2}, "exploration_final=0.2"),
+    ],
+)
+def test_values_that_no_framework_can_learn_with_are_refused_in_all(algorithm, values, field):
+    recipe = dataclasses.replace(load_recipe(algorithm, "original"), **values)
+    with pytest.raises(SpecError, match=f"hyperparameters.{field}"):
+        recipe.resolve_for_task(load_task("CartPole-v1"))
+
+
+def test_minibatches_of_one_transition_are_allowed_where_nothing_is_normalized():
+    values = {"rollout_steps": 65, "minibatch_size": 32, "normalize_advantage": False}
+    recipe = dataclasses.replace(load_recipe("ppo", "original"), **values)
+    assert recipe.resolve_for_task(load_task("CartPole-v1")) == recipe

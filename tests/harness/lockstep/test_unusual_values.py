@@ -11,6 +11,7 @@ from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.lockstep import comparison
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepTrainings
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
+from parallax.harness.probes.experiments import AlignmentLevel
 
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl")
 OFF_POLICY = {"tau": 0.0371, "gamma": 0.9296875, "adam_eps": 3e-5, "bootstrap_truncation": False}
@@ -127,3 +128,14 @@ def test_a_limit_of_the_divergence_needs_that_a_stop_ends_the_rollout(compare):
     ]
     (distances,) = compare("ppo", sides, target_kl=0.02).values()
     assert not all(item.is_rounding for item in distances)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_recipe_of_other_networks_is_compared_with_those_of_the_probes():
+    # Its one layer of 128 units cannot take the scripted weights.
+    sides = [
+        make_lockstep_side(name, NO_INTERVENTION, "ppo", LEVEL.name) for name in ("sb3", "cleanrl")
+    ]
+    how = LockstepOptions(level=AlignmentLevel("lockstep", "minatar"))
+    distances = LockstepTrainings(sides, "ppo", how).measure_distances(0, 1, [4])
+    assert all(item.is_rounding for item in distances)
