@@ -16,9 +16,7 @@ from parallax.adapters.sb3_common.settings import (
     finish_on_policy,
     scale_cycle_to_envs,
     translate_action_noise,
-    translate_adam_eps,
     translate_dqn_fields,
-    translate_network_sizes,
     translate_replay_fields,
     translate_rollout_fields,
 )
@@ -52,8 +50,8 @@ def translate_off_policy(
         counts: Fields of the update schedule that differ in SB3.
     """
     translate_replay_fields(t, hp, context)
-    translate_network_sizes(t)
-    translate_adam_eps(t)
+    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     return finish_off_policy(t, hp, context, **counts)
 
 
@@ -71,7 +69,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     converts = hp.target_kl is not None and context.converts_meanings
     limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
     t.set_option("target_kl", "target_kl", limit, "1.5 times it is the limit" if converts else "")
-    translate_adam_eps(t)
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     _translate_images(t, context, "ImageEncoder")
     if context.task.image:
         name = "policy_kwargs.features_extractor_kwargs.hidden_sizes"

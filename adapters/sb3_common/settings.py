@@ -45,16 +45,6 @@ def finish_off_policy(
     return t.finish(total, update_schedule=update_schedule)
 
 
-def translate_network_sizes(t: ConfigTranslator) -> None:
-    """Translate the sizes of the networks."""
-    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-
-
-def translate_adam_eps(t: ConfigTranslator) -> None:
-    """Translate epsilon of the networks' optimisers."""
-    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
-
-
 def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
     """Return the gradient steps of the critics in the whole run."""
     total = hp.compute_total_steps(context.steps)
@@ -135,7 +125,7 @@ def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> Nativ
         # Hidden layers are the features extractor's, which policy and value network share.
         t.set_extra_options(**{"policy_kwargs.net_arch": []})
     else:
-        translate_network_sizes(t)
+        t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)
 

@@ -15,9 +15,7 @@ from parallax.adapters.sb3_common.settings import (
     finish_on_policy,
     scale_cycle_to_envs,
     translate_action_noise,
-    translate_adam_eps,
     translate_dqn_fields,
-    translate_network_sizes,
     translate_replay_fields,
     translate_rollout_fields,
 )
@@ -50,7 +48,7 @@ def translate_off_policy(
         counts: Fields of the update schedule that differ in sbx.
     """
     translate_replay_fields(t, hp, context)
-    translate_adam_eps(t)
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     return finish_off_policy(t, hp, context, **counts)
 
 
@@ -103,7 +101,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("policy_delay", "policy_delay", note="of the policy; targets move at each step")
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
-    translate_network_sizes(t)
+    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context, target_updates=count_critic_steps(hp, context))
 
 
@@ -125,7 +123,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("initial_temperature", "ent_coef", initial)
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
     t.set_option("target_entropy", "target_entropy", entropy)
-    translate_network_sizes(t)
+    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context)
 
 
@@ -141,7 +139,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")
     t.declare_constant("policy_delay", 1)
-    translate_network_sizes(t)
+    t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context)
 
 

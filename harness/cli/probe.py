@@ -22,6 +22,7 @@ from parallax.harness.cli.probe_checkouts import (
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.probes import baseline, catalogue, intervention_check, report, runner
 from parallax.harness.probes.baseline import merge_reports
 from parallax.harness.probes.claims import checklist, claims
@@ -405,8 +406,12 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
 
 
 def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeRequest:
-    """Return the request that the options describe."""
-    return ProbeRequest(
+    """Return the request that the options describe.
+
+    Raises:
+        SpecError: The recipe is none of the algorithms'.
+    """
+    request = ProbeRequest(
         tuple(probes),
         None if options.frameworks is None else tuple(options.frameworks),
         options.python,
@@ -417,6 +422,24 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
         acceleration=options.acceleration or "",
         uses_store=not options.fresh,
     )
+    check_recipe(request)
+    return request
+
+
+def check_recipe(request: ProbeRequest) -> None:
+    """Check that the recipe is one of at least one of the algorithms.
+
+    Raises:
+        SpecError: It is not, or its values cannot be used.
+    """
+    errors = []
+    for algorithm in request.algorithms if request.level.uses_recipe else ():
+        try:
+            load_recipe(algorithm, request.level.hps)
+        except SpecError as error:
+            errors.append(error)
+    if errors and len(errors) == len(request.algorithms):
+        raise errors[0]
 
 
 def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:

@@ -233,9 +233,9 @@ class ExperimentCache:
             base = load_recipe(algorithm, self.level.hps)
             # Scripted weights fit only the networks that probes use.
             shape: dict[str, Any] = {"conv_filters": None, "dueling": False}
-            if algorithm in HIDDEN_LAYERS:
-                shape["hidden_sizes"] = HIDDEN_LAYERS[algorithm][0]
-            changes = {k: shape[k] for k in shape.keys() & field_names(type(base))} | changes
+            shape |= {"hidden_sizes": HIDDEN_LAYERS.get(algorithm, (None,))[0]}
+            names = shape.keys() & field_names(type(base))
+            changes = {name: shape[name] for name in names} | dict(changes)
         elif self.level.uses_recipe:
             requested = load_recipe(algorithm, self.level.hps)
             base = set_common_fields(self.adapter, algorithm, requested, context)

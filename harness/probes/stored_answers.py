@@ -76,6 +76,8 @@ def open_answer_store(adapter: Adapter, level: AlignmentLevel, seed: int) -> Ans
         return None
     key = [_hash_environment(), adapter.name, adapter.package, *_list_code_elsewhere(adapter)]
     key += [level.name, level.hps, str(seed)]
+    if level.hps.endswith(".yaml"):  # a recipe of the user's own, which may be edited
+        key.append(Path(level.hps).read_text())
     return AnswerStore(find_cache_folder("answers") / _hash_texts(key))
 
 

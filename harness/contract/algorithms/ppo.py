@@ -139,7 +139,8 @@ class PPO(Hyperparameters):
             SpecError: The filters do not fit the task, its actions are not discrete, or advantages
                 of a single transition would be normalized.
         """
-        if self.normalize_advantage and self._has_single_transition_minibatch():
+        sizes = (self.minibatch_size, self.rollout_steps % self.minibatch_size)
+        if self.normalize_advantage and 1 in sizes:
             raise SpecError(
                 f"hyperparameters.minibatch_size={self.minibatch_size} leaves a minibatch of one "
                 f"transition in hyperparameters.rollout_steps={self.rollout_steps}, whose "
@@ -153,9 +154,6 @@ class PPO(Hyperparameters):
             )
         filters = resolve_conv_filters(self.conv_filters, task)
         return dataclasses.replace(self, conv_filters=filters)
-
-    def _has_single_transition_minibatch(self) -> bool:
-        return self.minibatch_size == 1 or self.rollout_steps % self.minibatch_size == 1
 
     def compute_update_schedule(self, steps: int) -> UpdateSchedule:
         """Return the update schedule of `steps` environment transitions.

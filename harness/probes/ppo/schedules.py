@@ -26,7 +26,6 @@ from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snap
 from parallax.harness.probes.probe import (
     LOOP,
     SETTINGS,
-    DescribeDifference,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
@@ -98,10 +97,6 @@ def _compare_minibatch_sizes(run: ProbeRun, expected: list[float]) -> ProbeMeasu
     return ProbeMeasurement(sizes, np.array(expected))
 
 
-def _make_constant_wording(text: str) -> DescribeDifference:
-    return lambda comparison, measurement: text
-
-
 def _describe_coverage(comparison: object, measurement: ProbeMeasurement) -> str:
     never = int((measurement.value == 0).sum())
     often = int((measurement.value > 1).sum())
@@ -145,7 +140,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         f"{PPO_CODE}: yes",
         "0 no, 1 yes",
         _measure_reshuffling,
-        _make_constant_wording("every epoch has the same minibatches"),
+        lambda comparison, measurement: "every epoch has the same minibatches",
         counts=True,
     ),
     Probe(
@@ -154,7 +149,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         f"{PPO_PAPER}, algorithm 1: no, once per rollout",
         "0 no, 1 yes",
         _measure_advantage_recompute,
-        _make_constant_wording("value targets change from one epoch to the next"),
+        lambda comparison, measurement: "value targets change from one epoch to the next",
         counts=True,
         part=LOOP,
     ),

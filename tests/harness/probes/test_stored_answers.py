@@ -87,6 +87,15 @@ def test_seed_level_and_framework_have_stores_of_their_own(installed: Path, chan
     assert find_folder(**change) != find_folder()
 
 
+def test_an_edited_recipe_opens_another_store(installed: Path, tmp_path: Path):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("gamma: 0.9")
+    level = AlignmentLevel("exact", str(recipe))
+    first = find_folder(level=level)
+    recipe.write_text("gamma: 0.8")
+    assert find_folder(level=level) != first
+
+
 def test_variables_of_numerical_libraries_count_and_others_do_not(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ):
