@@ -74,20 +74,25 @@ def list_remaining_differences(
     form = _read_forms(REFERENCE_FORMS).get((algorithm, framework))
     if form is None:
         return None
+    dependent = _list_dependent((algorithm, framework))
     remaining = [
-        (form | _list_dependent(algorithm, framework, run)) - _list_applied(run) for run in runs
+        ((form | dependent) - _list_inert(algorithm, framework, run)) - _list_applied(run)
+        for run in runs
     ]
-    whole = form | {name for name, *_ in _read_dependent_parts().get((algorithm, framework), ())}
-    return tuple(sorted(frozenset.union(*remaining) if remaining else whole))
+    return tuple(sorted(frozenset.union(*remaining) if remaining else form | dependent))
 
 
-def _list_dependent(algorithm: str, framework: str, run: CompletedRun) -> frozenset[str]:
-    """Return the dependent parts of a reference form that have an effect at a run's values."""
+def _list_dependent(key: FormKey) -> frozenset[str]:
+    return frozenset(name for name, *_ in _read_dependent_parts().get(key, ()))
+
+
+def _list_inert(algorithm: str, framework: str, run: CompletedRun) -> frozenset[str]:
+    """Return the dependent parts of a reference form without effect at a run's values."""
     values = run.effective_hyperparameters
     return frozenset(
         name
         for name, field, inert in _read_dependent_parts().get((algorithm, framework), ())
-        if values.get(field) not in inert
+        if values.get(field) in inert
     )
 
 
@@ -126,8 +131,8 @@ def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
 
 def _is_in_form(run: CompletedRun, table: str) -> bool:
     key = run.id.cell.algorithm, run.id.framework
-    form, acting = _read_forms(table).get(key), _list_dependent(*key, run)
-    known = {name for name, *_ in _read_dependent_parts().get(key, ())}
-    if form is None or (acting and table != REFERENCE_FORMS):
+    form, inert = _read_forms(table).get(key), _list_inert(*key, run)
+    acting = _list_dependent(key) - inert
+    if form is None or (acting - form and table != REFERENCE_FORMS):
         return False
-    return form | acting == _list_applied(run) - (known - acting)
+    return (form | acting) - inert == _list_applied(run) - inert

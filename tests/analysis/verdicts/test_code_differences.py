@@ -90,3 +90,26 @@ def test_unusual_values_add_what_only_they_need(interval, left):
     assert is_same_algorithm(
         make_group("sb3", SB3 | {"targets-after-whole-interval"}, values), other
     )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "framework", "values", "left"),
+    [
+        ("ppo", "cleanrl", {"target_kl": None}, ()),
+        ("ppo", "cleanrl", {"target_kl": 0.02}, ("kl-stop-before-step",)),
+        ("ppo", "sbx", {"max_grad_norm": 0.5, "normalize_advantage": False}, ("joint-grad-clip",)),
+        ("ppo", "skrl", {"learning_rate_schedule": "constant"}, ("minibatch-advantage-normal",)),
+        ("td3", "sb3", {"exploration_noise": 0.0}, ()),
+        ("td3", "sb3", {"exploration_noise": 0.1}, ("no-warmup-noise",)),
+        ("td3", "tianshou", {"policy_delay": 1}, ("target-action-within-bounds",)),
+    ],
+)
+def test_differences_without_effect_at_a_runs_values_are_not_listed(
+    algorithm, framework, values, left
+):
+    runs = make_group(framework, (), {"normalize_advantage": True, **values}).runs
+    found = list_remaining_differences(algorithm, framework, runs)
+    assert found is not None
+    known = [name for name in found if name != "tanh-networks"]
+    assert len(known) == len(left)
+    assert all(name.startswith(start) for name, start in zip(known, left, strict=True))
