@@ -74,26 +74,17 @@ def list_remaining_differences(
     form = _read_forms(REFERENCE_FORMS).get((algorithm, framework))
     if form is None:
         return None
-    dependent = _list_dependent((algorithm, framework))
-    remaining = [
-        ((form | dependent) - _list_inert(algorithm, framework, run)) - _list_applied(run)
-        for run in runs
-    ]
-    return tuple(sorted(frozenset.union(*remaining) if remaining else form | dependent))
+    key = (algorithm, framework)
+    whole = form | {name for name, *_ in _read_dependent_parts().get(key, ())}
+    remaining = [whole - _list_inert(key, run) - _list_applied(run) for run in runs]
+    return tuple(sorted(frozenset.union(*remaining) if remaining else whole))
 
 
-def _list_dependent(key: FormKey) -> frozenset[str]:
-    return frozenset(name for name, *_ in _read_dependent_parts().get(key, ()))
-
-
-def _list_inert(algorithm: str, framework: str, run: CompletedRun) -> frozenset[str]:
+def _list_inert(key: FormKey, run: CompletedRun) -> frozenset[str]:
     """Return the dependent parts of a reference form without effect at a run's values."""
+    parts = _read_dependent_parts().get(key, ())
     values = run.effective_hyperparameters
-    return frozenset(
-        name
-        for name, field, inert in _read_dependent_parts().get((algorithm, framework), ())
-        if values.get(field) in inert
-    )
+    return frozenset(name for name, field, inert in parts if values.get(field) in inert)
 
 
 def _list_applied(run: CompletedRun) -> frozenset[str]:
@@ -131,8 +122,8 @@ def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
 
 def _is_in_form(run: CompletedRun, table: str) -> bool:
     key = run.id.cell.algorithm, run.id.framework
-    form, inert = _read_forms(table).get(key), _list_inert(*key, run)
-    acting = _list_dependent(key) - inert
+    form, inert = _read_forms(table).get(key), _list_inert(key, run)
+    acting = {name for name, *_ in _read_dependent_parts().get(key, ())} - inert
     if form is None or (acting - form and table != REFERENCE_FORMS):
         return False
     return (form | acting) - inert == _list_applied(run) - inert
