@@ -72,11 +72,9 @@ def load_recipe(algorithm: str, name: str) -> Hyperparameters:
 
 def _find_recipe_file(algorithm: str, name: str) -> Path:
     files = find_recipe_files(algorithm)
-    if name in files:
-        return files[name]
-    if name.endswith(".yaml") and Path(name).is_file():  # the user's own, wherever it is
-        return Path(name)
-    raise SpecError(format_unknown_name(f"hps={name}", name, list(files)))
+    if name not in files and not (name.endswith(".yaml") and Path(name).is_file()):
+        raise SpecError(format_unknown_name(f"hps={name}", name, list(files)))
+    return files.get(name, Path(name))  # the user's own, wherever it is
 
 
 def _line_of_error(file: Path, where: str, text: str) -> str:

@@ -59,7 +59,7 @@ def make_curve_drawer(result: ProbeResult) -> FigureDrawer | None:
     if len(result.groups) < 2 and FUNCTION not in kinds:
         return None
     label = result.axis.label
-    apart = [group for group in result.groups if not _is_group_as_paper(result, group)]
+    apart = [g for g in result.groups if result.answers[g[0]].comparison.kind != AGREES]
 
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
@@ -81,10 +81,6 @@ def make_curve_drawer(result: ProbeResult) -> FigureDrawer | None:
         add_legend(ax)
 
     return draw
-
-
-def _is_group_as_paper(result: ProbeResult, group: tuple[str, ...]) -> bool:
-    return result.answers[group[0]].comparison.kind == AGREES
 
 
 def _is_near_paper(answer: ProbeAnswer) -> bool:

@@ -5,6 +5,7 @@ project's code (upstream leaves them to its users), so they are no evidence abou
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -226,12 +227,19 @@ def group_answers(probe: Probe, answers: Mapping[str, ProbeAnswer]) -> tuple[tup
         if answer.unmeasured:
             continue
         for members in groups:
-            if is_same_answer(probe, answer, answers[members[0]]):
+            first = answers[members[0]]
+            if is_same_answer(probe, answer, first) or _is_same_function(answer, first):
                 members.append(name)
                 break
         else:
             groups.append([name])
     return tuple(tuple(members) for members in sorted(groups, key=len, reverse=True))
+
+
+def _is_same_function(one: ProbeAnswer, other: ProbeAnswer) -> bool:
+    # Frameworks may be given other inputs. A text with numbers describes a single answer.
+    same = one.comparison.kind == other.comparison.kind == FUNCTION and one.meaning == other.meaning
+    return same and bool(re.fullmatch(r"\D+", one.meaning))
 
 
 def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:

@@ -72,7 +72,7 @@ def run_moving_target(cache: ExperimentCache) -> ProbeRun:
 def run_default_target(cache: ExperimentCache) -> ProbeRun:
     """Run the same with the framework's default choice of next actions and default clipping."""
     experiment = _build_update_experiment(cache, "by default", 3)
-    own = ("double_q", "max_grad_norm")
+    own = ("double_q",) if cache.level.sets_all else ("double_q", "max_grad_norm")
     changes = {name: value for name, value in experiment.changes.items() if name not in own}
     return cache.run(dataclasses.replace(experiment, changes=changes))
 
@@ -250,7 +250,7 @@ def _build_update_experiment(
 ) -> ProbeExperiment:
     data = experiment_setups.make_discrete_data(cache, BATCH_ROWS + more)
     data.rewards[:] = round_to_float32(data.rewards * SMALL_SCALE)
-    world = dataclasses.replace(data, rotates_draws=True)
+    world = _rotate_draws(cache, data)
     weights = _make_scaled_weights(cache, SMALL_SCALE)
     return _build_experiment(cache, name, world, 12, weights, **changes)
 
@@ -258,13 +258,17 @@ def _build_update_experiment(
 def _build_bandit_experiment(
     cache: ExperimentCache, name: str, steep: float, more: int, **changes: Any
 ) -> ProbeExperiment:
-    world = dataclasses.replace(
-        experiment_setups.make_discrete_data(cache, BATCH_ROWS + more), rotates_draws=True
-    )
+    world = _rotate_draws(cache, experiment_setups.make_discrete_data(cache, BATCH_ROWS + more))
     world.rewards[:] = round_to_float32(np.clip(world.rewards, -1, 1) * 0.9)
     return _build_experiment(
         cache, name, world, 6, _make_scaled_weights(cache, steep), gamma=0.0, **changes
     )
+
+
+def _rotate_draws(cache: ExperimentCache, data: ScriptedData) -> ScriptedData:
+    # With a recipe everywhere, minibatches must not depend on the number of stored transitions.
+    window = BATCH_ROWS if cache.level.sets_all else 0
+    return dataclasses.replace(data, rotates_draws=True, minibatch_window=window)
 
 
 def _make_scaled_weights(cache: ExperimentCache, factor: float) -> dict[str, Array]:

@@ -91,9 +91,10 @@ def _measure_loss_shape(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_bandit(cache)
     read = [compute_errors_and_gradients(run, step) for step in list_critic_updates(run)]
     errors, pulls = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
-    return ProbeMeasurement(
-        pulls, np.clip(errors, -1, 1), AnswerAxis("error", errors), _list_alternative_losses(errors)
-    )
+    others = _list_alternative_losses(errors)
+    if bend := run.hyperparameters.huber_delta:
+        others["linear from huber_delta on"] = np.clip(errors, -bend, bend)
+    return ProbeMeasurement(pulls, np.clip(errors, -1, 1), AnswerAxis("error", errors), others)
 
 
 def _list_alternative_losses(errors: Array) -> dict[str, Array]:

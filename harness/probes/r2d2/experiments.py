@@ -89,7 +89,9 @@ def run_rescaled_rewards(cache: ExperimentCache) -> ProbeRun:
     experiment = _build_experiment(cache, "rewarded", value_rescaling=LARGE_RESCALING_EPSILON)
     rewards = experiment.scripted_data.rewards
     rewards[:] = round_to_float32(
-        np.random.default_rng([cache.seed, 5]).permutation(_spread_rewards(len(rewards)))
+        np.random.default_rng([cache.seed, 5]).permutation(
+            np.linspace(-MAX_REWARD, MAX_REWARD, len(rewards))
+        )
     )
     return cache.run(experiment)
 
@@ -200,10 +202,6 @@ def _build_experiment(
     return ProbeExperiment(
         f"r2d2 {name}", "r2d2", world, settings, weights, snapshots=EXTRA_STEPS + 1
     )
-
-
-def _spread_rewards(count: int) -> Array:
-    return np.linspace(-MAX_REWARD, MAX_REWARD, count)
 
 
 def _make_episode_ends(steps: int) -> NDArray[np.int64]:

@@ -81,3 +81,16 @@ def test_groups_hold_those_that_agree():
         for name, value in values.items()
     }
     assert group_answers(probe, answers) == (("b", "c"), ("a",), ("d",))
+
+
+@pytest.mark.parametrize(
+    ("words", "together"),
+    [("the squared error", True), ("another function, up to 0.2 away", False), ("", False)],
+)
+def test_answers_to_other_inputs_are_alike_if_both_are_the_same_named_function(words, together):
+    answers = {
+        name: ProbeAnswer(value, value**3, AnswerComparison("function", 1.0), words)
+        for name, value in (("a", np.array([1.0, 2.0])), ("b", np.array([1.0, 5.0, 7.0])))
+    }
+    groups = group_answers(Probe("x.y", "?", "paper", "units", lambda cache: None, None), answers)
+    assert groups == ((("a", "b"),) if together else (("a",), ("b",)))
