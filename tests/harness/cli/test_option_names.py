@@ -1,6 +1,6 @@
-import dataclasses
-
 """Unknown options are refused with the name that was meant."""
+
+import dataclasses
 
 import pytest
 
