@@ -124,5 +124,5 @@ def read_stored_data(algorithm: str, names: Mapping[str, Any]) -> Mapping[str, N
         arrays = {ours: names[theirs].reshape(rows) for ours, theirs in plain.items()}
         arrays["observations"] = names["obs"].reshape(rows, -1)
         arrays["actions"] = names["actions"].reshape(rows, -1)
-        return {name: array.detach().numpy().astype(float) for name, array in arrays.items()}
+        return {name: array.detach().cpu().numpy().astype(float) for name, array in arrays.items()}
     return read_replay_buffer(names["rb"])

@@ -13,7 +13,7 @@ from flax.core import FrozenDict
 from flax.training.train_state import TrainState
 
 from parallax.adapters.jax_common.eager_execution import get_newest_state
-from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.adapter import CPU, Weights
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.state_codec import ObjectCodec, make_stateless_codec
 
@@ -138,14 +138,18 @@ TYPES: tuple[type[Any], ...] = (
 """Types of flax and optax whose objects may be made from a checkpoint."""
 
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_threads=1")
+_XLA_GPU_FLAGS = ("--xla_gpu_deterministic_ops=true",)
 """XLA reads these flags from the environment when it computes for the first time."""
 
 
-def configure_jax() -> None:
+def configure_jax(device: str = CPU) -> None:
     """Set JAX's flags before its first computation; flags set by the user are preserved."""
     given = os.environ.get("XLA_FLAGS", "")
-    own = [flag for flag in _XLA_FLAGS if flag.partition("=")[0] not in given]
+    flags = _XLA_FLAGS if device == CPU else (*_XLA_FLAGS, *_XLA_GPU_FLAGS)
+    own = [flag for flag in flags if flag.partition("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *own])
     import jax
 
-    jax.config.update("jax_platforms", "cpu")
+    # By default JAX takes three quarters of a GPU's memory, also from other runs.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax.config.update("jax_platforms", CPU if device == CPU else f"{device},{CPU}")

@@ -2,8 +2,10 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import Any
 
+from parallax.adapters.torch_common.devices import explain_missing_device, name_device
 from parallax.harness.contract.acceleration import EAGER, explain_missing_acceleration
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.versions import VersionRange
@@ -31,6 +33,18 @@ class SbxAdapter(Adapter):
     supported_versions = SUPPORTED_VERSIONS
 
     accelerations = (EAGER,)
+
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Return why `device` cannot be used: JAX takes the first GPU that PyTorch finds, too."""
+        if device.partition(":")[2]:
+            return "JAX is set to the first one. Use device=cuda."
+        if here and device == "cuda" and not any(entry_points(group="jax_plugins")):
+            return "JAX has no plugin for it. Use device=cpu, or install jax[cuda13]."
+        return explain_missing_device(device, here, ("cuda",))
+
+    def describe_device(self, device: str) -> str:
+        """Return the name of the GPU."""
+        return name_device(device)
 
     def why_unsupported_acceleration(
         self, algorithm: str, acceleration: str, device: str, here: bool

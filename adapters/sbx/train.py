@@ -71,7 +71,7 @@ def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Train to the end."""
-    configure_jax()
+    configure_jax(context.device)
     made: list[Any] = []
 
     def make() -> Any:

@@ -142,7 +142,7 @@ def _read_rollout(batch: Any) -> Mapping[str, NDArray[Any]]:
 
 
 def _to_float_array(array: Any) -> NDArray[Any]:
-    plain = array.detach().numpy() if isinstance(array, torch.Tensor) else array
+    plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
     return np.array(plain, dtype=float)
 
 

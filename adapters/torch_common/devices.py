@@ -1,11 +1,13 @@
 """Devices and compilers that PyTorch finds on this machine; accelerations of its adapters."""
 
 import contextlib
+import os
 from typing import ClassVar
 
 from parallax.harness.contract.acceleration import (
     BFLOAT16,
     COMPILE,
+    CUDA_GRAPHS,
     GENERAL_TORCH_ACCELERATIONS,
     explain_missing_acceleration,
     explain_missing_compiler,
@@ -41,11 +43,20 @@ def explain_missing_device(
 
 def count_devices(kind: str) -> int:
     """Return the number of devices of a kind."""
+    # Otherwise counting initializes CUDA, which then does not work in forked processes.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch
 
     if kind == "cuda":
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
     return int(torch.backends.mps.is_available())
+
+
+def name_device(device: str) -> str:
+    """Return the name of the GPU that a device is; other devices have only their own."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 
 class TorchAccelerations:
@@ -62,15 +73,20 @@ class TorchAccelerations:
     ) -> str:
         """Return why `acceleration` cannot be used, such as for the lack of a compiler."""
         if (
-            acceleration == COMPILE
+            acceleration in (COMPILE, CUDA_GRAPHS)
             and here
             and device == CPU
             and (why := explain_missing_compiler())
         ):
             return why
-        if acceleration in self.accelerations:
+        is_graph = acceleration == CUDA_GRAPHS and device.startswith("cuda")
+        if is_graph or acceleration in self.accelerations:
             return ""
         return explain_missing_acceleration(acceleration, device)
+
+    def describe_device(self, device: str) -> str:
+        """Return the name of the GPU."""
+        return name_device(device)
 
     def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
         """Return a context with PyTorch's options for the acceleration."""

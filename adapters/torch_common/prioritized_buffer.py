@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from parallax.adapters.torch_common.state import fork_rng
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.harness.contract.adapter import CostMonitor, Monitor
 from parallax.harness.replay.prioritized import Indices
@@ -88,8 +89,10 @@ class PrioritizedReplayMixin:
         """
         with torch.no_grad():
             gaps = torch.stack([(current - target).flatten() for current in currents])
-        loss_weights = self.replayer.compute_loss_weights(gaps.numpy())
-        weights = torch.as_tensor(loss_weights, dtype=target.dtype).reshape(target.shape)
+        loss_weights = self.replayer.compute_loss_weights(gaps.cpu().numpy())
+        weights = torch.as_tensor(loss_weights, dtype=target.dtype, device=target.device).reshape(
+            target.shape
+        )
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
     def at(self, places: Indices, env: Any = None) -> ReplaySamples:
@@ -117,8 +120,8 @@ def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriti
     """Wrap an error function to return arrays and to leave the training's generator unchanged."""
 
     def gaps(places: Indices) -> NDArray[Any]:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            return errors(places).numpy()
+        with fork_rng(), torch.no_grad():
+            return errors(places).cpu().numpy()
 
     return gaps
 

@@ -155,8 +155,9 @@ class TorchNetworks:
         # A view of the tensor's memory; making it takes longer than comparing addresses.
         place, view = self._views.get(name, (0, None))
         if view is None or place != tensor.data_ptr():
-            view = tensor.detach().numpy()
-            self._views[name] = tensor.data_ptr(), view
+            view = tensor.detach().cpu().numpy()
+            # A copy from a GPU is old after the next update.
+            self._views[name] = tensor.data_ptr() if tensor.is_cpu else 0, view
         return view
 
 
@@ -252,7 +253,7 @@ class TorchRecorder(recorder.TrainingRecorder):
 
 
 def _to_array(tensor: torch.Tensor) -> Array:
-    data = tensor.detach()
+    data = tensor.detach().cpu()
     # NumPy has no bfloat16.
     return np.array((data.float() if data.dtype is torch.bfloat16 else data).numpy(), dtype=float)
 

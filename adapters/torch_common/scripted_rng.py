@@ -172,7 +172,7 @@ def _is_tensor(value: Any) -> bool:
 def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:
     # Scripted replacements of standard normal or uniform numbers, in the shape of a tensor.
     numbers = world.draw_numbers(kind.removesuffix("_"), like.numel())
-    return torch.as_tensor(numbers, dtype=like.dtype).reshape(like.shape)
+    return torch.as_tensor(numbers, dtype=like.dtype, device=like.device).reshape(like.shape)
 
 
 class ScriptedRngKernels:
@@ -207,7 +207,8 @@ class ScriptedRngKernels:
             warnings.simplefilter("ignore")  # replacing torch's kernels is intended
             for kernel, overloads in kernels.items():
                 for overload in overloads:
-                    library.impl(overload, kernel, "CPU")
+                    for device in ("CPU", "CUDA"):
+                        library.impl(overload, kernel, device)
 
     def __enter__(self) -> Self:
         """Return the kernels, which are removed on exit."""
@@ -250,7 +251,8 @@ class ScriptedRngKernels:
 
 
 def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=options.get("dtype") or torch.int64)
+    dtype = options.get("dtype") or torch.int64
+    return torch.tensor(numbers, dtype=dtype, device=options.get("device"))
 
 
 class ScriptedRngPause:

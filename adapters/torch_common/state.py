@@ -1,5 +1,6 @@
 """Serialization of tensors, optimisers and generators of PyTorch, so that trainings can resume."""
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -70,6 +71,7 @@ def _read_tensor(tensor: torch.Tensor, read: ReadNested) -> State:
     return {
         "values": view_as_array(data),
         "type": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
         "trained": tensor.requires_grad and tensor.is_leaf,
         "gradient": None
         if not tensor.is_leaf or tensor.grad is None
@@ -84,11 +86,13 @@ def _write_tensor(live: Any, state: State, write: WriteNested) -> Any:
         with torch.no_grad():
             live.detach().copy_(_tensor_from_array(values, kind))
     else:
-        live = _tensor_from_array(values, kind)
+        # Those of old checkpoints are all on the CPU.
+        live = _tensor_from_array(values, kind).to(state.get("device", "cpu"))
         live.requires_grad_(state["trained"])
     if live.is_leaf:
         gradient = state["gradient"]
-        live.grad = None if gradient is None else _tensor_from_array(gradient, kind)
+        made = None if gradient is None else _tensor_from_array(gradient, kind)
+        live.grad = None if made is None else made.to(live.device)
     return live
 
 
@@ -99,8 +103,8 @@ def _find_dtype(name: str) -> torch.dtype:
 
 
 def view_as_array(tensor: torch.Tensor) -> Any:
-    """Return a tensor's numbers as an array of the same memory."""
-    data = tensor.detach()
+    """Return a tensor's numbers as an array; of the same memory if that is the CPU's."""
+    data = tensor.detach().cpu()
     return data.view(_BIT_DTYPES[data.dtype]).numpy() if data.dtype in _BIT_DTYPES else data.numpy()
 
 
@@ -144,13 +148,20 @@ def _list_optimizer_parameters(optimizer: torch.optim.Optimizer) -> list[torch.T
 
 
 def _read_generator(generator: torch.Generator, read: ReadNested) -> State:
-    return generator.get_state().numpy()
+    return {"device": generator.device.type, "state": generator.get_state().numpy()}
 
 
 def _write_generator(live: Any, state: State, write: WriteNested) -> Any:
-    live = torch.Generator() if live is None else live
-    live.set_state(torch.from_numpy(state.copy()))
+    live = torch.Generator(state["device"]) if live is None else live
+    live.set_state(torch.from_numpy(state["state"].copy()))
     return live
+
+
+def fork_rng() -> contextlib.AbstractContextManager[None]:
+    """Return a context that restores torch's generators at its end, those of a used GPU too."""
+    cuda: Any = torch.cuda
+    devices = list(range(cuda.device_count())) if cuda.is_initialized() else []
+    return torch.random.fork_rng(devices=devices)
 
 
 TORCH_CODECS = (

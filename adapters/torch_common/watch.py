@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from parallax.adapters.torch_common.state import fork_rng
 from parallax.harness.contract.events import (
     AfterOptimizerStep,
     BeforeOptimizerStep,
@@ -49,7 +50,7 @@ def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, fl
     rows = rows[torch.cat([order[: _FIT_ROWS // 2], order[-(_FIT_ROWS // 2) :]])]
     twin = copy.deepcopy(layer).eval()
     parameters = [parameter for parameter in twin.parameters() if parameter.is_floating_point()]
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with fork_rng(), torch.enable_grad():
         losses = _run_adam_steps(twin, parameters, rows)
     return None if losses is None else (losses[0], min(losses))
 
@@ -57,7 +58,7 @@ def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, fl
 def _run_adam_steps(
     twin: torch.nn.Module, parameters: list[torch.nn.Parameter], rows: torch.Tensor
 ) -> list[float] | None:
-    wanted = torch.tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
+    wanted = rows.new_tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
     moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in parameters]
     losses = []
     for step in range(1, _FIT_STEPS + 1):
@@ -193,7 +194,7 @@ def _find_network_inputs(made: Any) -> NDArray[np.float32] | None:
         if layer and layer[1] is None:
             shown = layer[0]
             whole = shown.reshape(-1, *shown.shape[-2:])[0] if shown.ndim > 2 else shown
-            return np.array(whole.numpy(), np.float32) if whole.ndim == 2 else None
+            return np.array(whole.cpu().numpy(), np.float32) if whole.ndim == 2 else None
     return None
 
 
@@ -226,7 +227,7 @@ def _compute_output(made: Any) -> torch.Tensor | None:
 
 def _read_chosen_actions(made: Any) -> NDArray[np.int64] | None:
     index = _find_gather_index(made)
-    return None if index is None else np.array(index.reshape(-1).numpy(), np.int64)
+    return None if index is None else np.array(index.reshape(-1).cpu().numpy(), np.int64)
 
 
 def _find_gather_index(made: Any) -> torch.Tensor | None:

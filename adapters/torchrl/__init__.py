@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.adapters.torch_common.devices import TorchAccelerations
+from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.acceleration import (
     COMPILE,
+    CUDA_GRAPHS,
     FOREACH_ADAM,
     GENERAL_TORCH_ACCELERATIONS,
     NO_VMAP,
@@ -82,12 +83,23 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
             )
         return explain_missing_sum_tree()
 
+    def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
+        """Return why `device` cannot be used, or an empty string.
+
+        The environment stays on the CPU; networks, batches and the replay buffer are on the device.
+        """
+        if algorithm == "r2d2":
+            return "its sequences and priorities are computed with NumPy. Use device=cpu."
+        return explain_missing_device(device, here, ("cuda",))
+
     def why_unsupported_acceleration(
         self, algorithm: str, acceleration: str, device: str, here: bool
     ) -> str:
         """Return why `acceleration` cannot be used, by what each script has."""
         if acceleration == NO_VMAP and algorithm not in VMAP_ALGORITHMS:
             return f"its loss of {algorithm} computes one critic, without vmap"
+        if acceleration == CUDA_GRAPHS:
+            return "its update is compiled as a whole, and steps of Adam are not recorded in graphs"
         if acceleration == COMPILE and algorithm not in COMPILED_ALGORITHMS:
             return f"its script of {algorithm} is not compiled here"
         if acceleration == FOREACH_ADAM and algorithm == "ppo":

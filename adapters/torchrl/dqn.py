@@ -51,7 +51,8 @@ class DQNComponents:
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
     seed_generators(native.settings["seed"])
-    components = build_components(native.settings, context.task)
+    with torch.device(context.device):
+        components = build_components(native.settings, context.task)
     train_off_policy(
         native,
         context,
@@ -137,7 +138,8 @@ def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[
 
 def predict_actions(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the greedy actions under the current weights."""
-    batch = torch.as_tensor(observations, dtype=torch.float32)
+    device = next(actor.parameters()).device
+    batch = torch.as_tensor(observations, dtype=torch.float32, device=device)
     with torch.no_grad():
         values = actor(TensorDict({"observation": batch}, [len(batch)]))["action_value"]
-    return np.asarray(values.argmax(dim=-1).numpy(), dtype=np.int64)
+    return np.asarray(values.argmax(dim=-1).cpu().numpy(), dtype=np.int64)

@@ -24,7 +24,14 @@ from parallax.adapters.torchrl.replay import (
     record_buffer_cost,
 )
 from parallax.harness.contract.acceleration import COMPILE
-from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, Policy, RunContext
+from parallax.harness.contract.adapter import (
+    CPU,
+    Checkpointable,
+    MakeEnv,
+    Monitor,
+    Policy,
+    RunContext,
+)
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
 
@@ -47,6 +54,7 @@ def make_collector(
     settings: Mapping[str, Any],
     *transforms: Transform,
     safe_point: Callable[[], None],
+    device: str = CPU,
 ) -> Collector:
     """Return a collector on `n_envs` new environments that calls `safe_point` each update cycle.
 
@@ -63,7 +71,9 @@ def make_collector(
         frames_per_batch=settings["Collector.frames_per_batch"],
         total_frames=settings["Collector.total_frames"],
         init_random_frames=settings.get("Collector.init_random_frames"),
-        device="cpu",
+        env_device=CPU,
+        policy_device=device,
+        storing_device=device,
         **(hook if has_hook else {}),
     )
     if not has_hook:  # before 0.13
@@ -233,7 +243,9 @@ def train_off_policy(
     settings = native.settings
     update = compile_update(update, context)
     collector = make_collector(
-        make_env, context.n_envs, explorer, settings, *transforms, safe_point=monitor.safe_point
+        *(make_env, context.n_envs, explorer, settings, *transforms),
+        safe_point=monitor.safe_point,
+        device=context.device,
     )
     buffer = make_buffer(settings, components.loss)
     progress, means = LoopProgress(), MetricMeans()

@@ -127,7 +127,8 @@ def make_greedy_policy(actor: ProbabilisticTensorDictSequential | TensorDictSequ
     """
 
     def policy(observations: NDArray[np.float32]) -> NDArray[Any]:
-        batch = torch.as_tensor(observations, dtype=torch.float32)
+        device = next(actor.parameters()).device
+        batch = torch.as_tensor(observations, dtype=torch.float32, device=device)
         with torch.no_grad():
             inputs = TensorDict({"observation": batch}, [len(batch)])
             if isinstance(actor, ProbabilisticTensorDictSequential):
@@ -135,8 +136,8 @@ def make_greedy_policy(actor: ProbabilisticTensorDictSequential | TensorDictSequ
             else:
                 actions = actor(inputs)["action"]
         if not actions.dtype.is_floating_point:  # one-hot
-            return np.asarray(actions.argmax(dim=-1).numpy(), dtype=np.int64)
-        return np.asarray(actions.numpy(), dtype=np.float32)
+            return np.asarray(actions.argmax(dim=-1).cpu().numpy(), dtype=np.int64)
+        return np.asarray(actions.cpu().numpy(), dtype=np.float32)
 
     return policy
 

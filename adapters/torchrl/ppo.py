@@ -202,7 +202,8 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     """Train to the end."""
     settings = native.settings
     seed_generators(settings["seed"])
-    components = build_components(settings, context.task)
+    with torch.device(context.device):
+        components = build_components(settings, context.task)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(
         make_env,
@@ -211,9 +212,10 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         settings,
         *transforms,
         safe_point=monitor.safe_point,
+        device=context.device,
     )
     buffer = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(settings["Collector.frames_per_batch"]),
+        storage=LazyTensorStorage(settings["Collector.frames_per_batch"], device=context.device),
         sampler=SamplerWithoutReplacement(),
         batch_size=settings["TensorDictReplayBuffer.batch_size"],
     )

@@ -105,8 +105,9 @@ class WeightedLoss:
 
     def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
         """Return the mean of the losses of the last minibatch, [n], each with its weight."""
-        loss_weights = self.replayer.compute_loss_weights(errors.detach().numpy())
-        return (torch.as_tensor(loss_weights, dtype=losses.dtype) * losses).mean()
+        loss_weights = self.replayer.compute_loss_weights(errors.detach().cpu().numpy())
+        weights = torch.as_tensor(loss_weights, dtype=losses.dtype, device=losses.device)
+        return (weights * losses).mean()
 
     @contextlib.contextmanager
     def disable_reduction(self) -> Iterator[None]:
@@ -219,7 +220,9 @@ def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorD
         loss: Loss that learns from it.
     """
     usual = {
-        "storage": LazyTensorStorage(settings[CAPACITY_SETTING]),
+        "storage": LazyTensorStorage(
+            settings[CAPACITY_SETTING], device=next(loss.parameters()).device
+        ),
         "batch_size": settings[BATCH_SIZE_SETTING],
     }
     if not isinstance(loss, WeightedLoss):

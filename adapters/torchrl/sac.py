@@ -50,7 +50,8 @@ class SACComponents:
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
     seed_generators(native.settings["seed"])
-    components = build_components(native.settings, context.task)
+    with torch.device(context.device):
+        components = build_components(native.settings, context.task)
     train_off_policy(
         native,
         context,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
+from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS
@@ -98,10 +98,13 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--acceleration`."""
+    names = [name for name in ACCELERATIONS if name != NO_ACCELERATION]
     parser.add_argument(
         "--acceleration",
-        choices=[name for name in ACCELERATIONS if name != NO_ACCELERATION],
-        help="compare the one framework with itself, accelerated in this way",
+        choices=[*names, CUDA, *(f"{CUDA}+{name}" for name in names)],
+        metavar="NAME",
+        help=f"compare the one framework with itself, accelerated in this way: {', '.join(names)}; "
+        f"{CUDA} compares the CPU with a GPU, and {CUDA}+NAME both on a GPU",
     )
 
 

@@ -15,7 +15,7 @@ from parallax.harness.cli.arguments import (
     get_single_name,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.acceleration import check_observable_acceleration
+from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import read_own_script
@@ -147,7 +147,9 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
         script = read_own_script(options.script)
         sides[number] = dataclasses.replace(sides[number], script=script)
     if options.acceleration:
+        plain = options.acceleration.rpartition("+")[0]
         sides[1] = _accelerate_side(sides, options.acceleration, algorithm)
+        sides[0] = dataclasses.replace(sides[0], acceleration=plain or NO_ACCELERATION)
     return sides
 
 

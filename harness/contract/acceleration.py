@@ -20,6 +20,8 @@ NO_ACCELERATION = "none"
 COMPILE, BFLOAT16, CUDA_GRAPHS = "compile", "bfloat16", "cuda-graphs"
 FUSED_ADAM, FOREACH_ADAM, MATMUL_MEDIUM = "fused-adam", "foreach-adam", "matmul-medium"
 EAGER, NO_VMAP = "eager", "no-vmap"
+CUDA = "cuda"
+"""Device that probes and lockstep compare the CPU with, in the place of an acceleration."""
 
 ACCELERATIONS: Mapping[str, str] = {
     NO_ACCELERATION: "computes as the framework does on its own",
@@ -34,7 +36,8 @@ ACCELERATIONS: Mapping[str, str] = {
     EAGER: "runs JAX without jit, operation by operation: slower, a baseline of what jit changes",
     NO_VMAP: "computes TorchRL's critics one after another in place of vmap "
     "(the losses' option deactivate_vmap)",
-    CUDA_GRAPHS: "replays recorded kernels of a GPU",
+    CUDA_GRAPHS: "compiles the networks and replays their recorded kernels on a GPU "
+    "(torch.compile's option triton.cudagraphs)",
 }
 """What each acceleration does."""
 
@@ -48,10 +51,6 @@ _TORCH_REASONS = {
 _JAX_REASON = "it is an option of PyTorch, and this framework computes with JAX"
 _JAX_REASONS = {COMPILE: "JAX compiles its updates in any case"}
 _NO_GPU_REASON = "it replays kernels of a GPU, and device=cpu has none"
-_UNMEASURED_REASON = (
-    "its updates were never compared with plain ones on a GPU, so nothing is known of their "
-    "equality"
-)
 
 
 def explain_missing_acceleration(acceleration: str, device: str, library: str = "torch") -> str:
@@ -65,8 +64,16 @@ def explain_missing_acceleration(acceleration: str, device: str, library: str = 
     if library == "jax":
         return _JAX_REASONS.get(acceleration, _JAX_REASON)
     if acceleration == CUDA_GRAPHS:
-        return _NO_GPU_REASON if device == "cpu" else _UNMEASURED_REASON
+        return _NO_GPU_REASON
     return _TORCH_REASONS.get(acceleration, "its adapter does not carry it")
+
+
+def split_device(text: str) -> tuple[str, str]:
+    """Return device and acceleration of what probes compare: `cuda`, `compile`, `cuda+compile`."""
+    device, _, acceleration = text.rpartition("+")
+    if text == CUDA:
+        return CUDA, NO_ACCELERATION
+    return device or "cpu", acceleration
 
 
 def explain_missing_compiler() -> str:
@@ -114,8 +121,11 @@ def check_observable_acceleration(algorithm: str, acceleration: str, adapter: "A
     Raises:
         SpecError: The framework does not support the acceleration, or probes cannot see it.
     """
-    check_acceleration(algorithm, acceleration, adapter)
-    if reason := adapter.why_unobservable_acceleration(acceleration):
+    device, name = split_device(acceleration)
+    if device == CUDA and (reason := adapter.why_unsupported_device(algorithm, device, True)):
+        raise SpecError(f"--acceleration {acceleration} needs device={device}: {reason}")
+    check_acceleration(algorithm, name, adapter, device)
+    if reason := adapter.why_unobservable_acceleration(name):
         raise SpecError(
             f"--acceleration {acceleration} cannot be compared for framework={adapter.name}: "
             f"{reason}."

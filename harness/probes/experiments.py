@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from parallax.envs.tasks import Task
-from parallax.harness.contract.acceleration import NO_ACCELERATION
+from parallax.harness.contract.acceleration import NO_ACCELERATION, split_device
 from parallax.harness.contract.adapter import Adapter, Array, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -245,10 +245,12 @@ class ExperimentCache:
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
         algorithm, steps = experiment.algorithm, len(experiment.scripted_data.rewards)
         task, seed = experiment.scripted_data.task, experiment.seed
+        device, acceleration = split_device(self.acceleration)
         context = RunContext(
             *(task, steps, seed, experiment.n_envs),
+            device=device,
             script=self.script,
-            acceleration=self.acceleration,
+            acceleration=acceleration,
         )
         hyperparameters, native = self._translate_settings(algorithm, context, experiment.changes)
         world, monitor = ScriptedWorld(experiment.scripted_data), ProbeMonitor()

@@ -207,6 +207,7 @@ def _find_accelerated_targets(request: ProbeRequest) -> ProbeTargets:
     for algorithm in filter(adapter.supports, request.algorithms):
         check_observable_acceleration(algorithm, text, adapter)
     label = format_intervention_label(name, text)
+    plain = dataclasses.replace(plain, acceleration=text.rpartition("+")[0] or NO_ACCELERATION)
     return ProbeTargets((plain, dataclasses.replace(plain, label=label, acceleration=text)))
 
 

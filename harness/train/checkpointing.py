@@ -18,7 +18,7 @@ import gymnasium
 import msgspec
 import numpy as np
 
-from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter import CPU, Adapter
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
@@ -77,6 +77,8 @@ def describe_run_identity(
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
+    if (device := prepared.spec.device) != CPU:
+        content["device"] = adapter.describe_device(device)
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
 
@@ -414,6 +416,9 @@ def read_rng_state() -> State:
         "python": {"version": version, "words": list(words), "gauss": gauss},
         "numpy": np.random.get_state(legacy=False),
         "torch": torch.get_rng_state().numpy() if torch else None,
+        "cuda": [state.numpy() for state in torch.cuda.get_rng_state_all()]
+        if torch and torch.cuda.is_initialized()
+        else None,
     }
 
 
@@ -425,3 +430,5 @@ def load_rng_state(state: State) -> None:
     torch: Any = sys.modules.get("torch")
     if torch and state["torch"] is not None:
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
+    if torch and state.get("cuda") is not None:
+        torch.cuda.set_rng_state_all([torch.from_numpy(np.array(s)) for s in state["cuda"]])

@@ -129,7 +129,7 @@ class TrainingMonitor:
         lacking = (
             "" if checkpointable else f"the adapter of {self._spec.framework} {_NO_STATE_REASON}"
         )
-        if self._spec.device != CPU:
+        if not self._spec.device.startswith((CPU, "cuda")):
             checkpointable, lacking = None, f"device={self._spec.device} {_UNSAVED_RNG_REASON}"
         if self.checkpoint_manager:
             self.checkpoint_manager.watch(self._make_checkpoint_parts(checkpointable), lacking)
