@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
+from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION, split_device
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.files import write_text
 
@@ -42,7 +42,7 @@ CASES: tuple[tuple[str, str, str], ...] = (
     ("torchrl", "ddpg", "compile"),
 )
 """Framework, algorithm and acceleration."""
-UPDATES = {"compile": 10}
+UPDATES = {"compile": 10, "cuda-graphs": 10}
 """Lockstep updates, where their number is not `MOST_UPDATES`."""
 MOST_UPDATES = 48
 ENV, RECIPE, SEED, THREADS = "Pendulum-v1", "original", 0, 1
@@ -108,12 +108,14 @@ def measure_case(framework: str, algorithm: str, acceleration: str) -> dict[str,
     }
 
 
-def compare_in_lockstep(framework: str, algorithm: str, acceleration: str) -> dict[str, Any]:
+def compare_in_lockstep(
+    framework: str, algorithm: str, acceleration: str, probes: bool = True
+) -> dict[str, Any]:
     """Train plain and accelerated updates in lockstep, and ask both the probes of one update.
 
     It runs in a separate process, as `parallax lockstep --json`.
     """
-    updates = UPDATES.get(acceleration, MOST_UPDATES)
+    updates = UPDATES.get(split_device(acceleration)[1], MOST_UPDATES)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "lockstep.json"
         command = [sys.executable, "-m", "parallax", "lockstep", "--frameworks", framework]
@@ -123,7 +125,9 @@ def compare_in_lockstep(framework: str, algorithm: str, acceleration: str) -> di
         if not file.exists():
             raise RuntimeError(f"{' '.join(command)}: {ended.stderr[-2000:]}")
         found = json.loads(file.read_text("utf-8"))
-        probes = _compare_probes(framework, algorithm, acceleration, Path(folder))
+        changed = (
+            _compare_probes(framework, algorithm, acceleration, Path(folder)) if probes else None
+        )
     distances = found["distances"]
     return {
         "method": "lockstep",
@@ -133,7 +137,7 @@ def compare_in_lockstep(framework: str, algorithm: str, acceleration: str) -> di
         "difference": max(item["apart"] for item in distances),
         "rounding": max(item["rounding"] for item in distances),
         "first_divergence": found["place"],
-        "probes": probes,
+        "probes": changed,
     }
 
 
@@ -210,11 +214,12 @@ def measure_speed(framework: str, algorithm: str, acceleration: str) -> dict[str
     with contextlib.ExitStack() as stack:
         both = [
             stack.enter_context(TrainingProcess(framework, algorithm, name))
-            for name in (NO_ACCELERATION, acceleration)
+            for name in (acceleration.rpartition("+")[0] or NO_ACCELERATION, acceleration)
         ]
         first = [process.advance(begin)[0] for process in both]  # with compiling
         for process in both:  # a few of the first updates compile again
-            process.advance((COMPILE_TURNS if acceleration == "compile" else 1) * turn)
+            compiles = split_device(acceleration)[1] in UPDATES
+            process.advance((COMPILE_TURNS if compiles else 1) * turn)
         pairs = []
         for number in range(PAIRS):
             order = both if number % 2 else both[::-1]
@@ -293,7 +298,8 @@ def train_in_turns(framework: str, algorithm: str, acceleration: str) -> None:
     recipe = read_recipe(algorithm, RECIPE)
     names = {"study": "benchmark", "framework": framework, "algorithm": algorithm, "env": ENV}
     values = RUN_DEFAULTS | names | {"hps": RECIPE, "seed": SEED, "steps": 10**5}
-    values |= {"alignment": "exact", "acceleration": acceleration}
+    device, acceleration = split_device(acceleration)
+    values |= {"alignment": "exact", "acceleration": acceleration, "device": device}
     spec = make_run_spec(values, recipe | _choose_sizes(algorithm), recipe)
     adapter = load_adapter(framework)
     prepared = prepare_run(spec, adapter)

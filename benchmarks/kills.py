@@ -104,7 +104,7 @@ def main() -> int:
     return 0 if all(outcome.same for outcome in outcomes) else 1
 
 
-def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec:
+def a_spec(framework: str, algorithm: str, asked: argparse.Namespace, **more: Any) -> RunSpec:
     """Return a short training that updates, evaluates and ends episodes many times."""
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
     values = {
@@ -121,7 +121,7 @@ def a_spec(framework: str, algorithm: str, asked: argparse.Namespace) -> RunSpec
         "wrappers": asked.wrappers,
         "n_envs": asked.n_envs,
     }
-    return make_run_spec(RUN_DEFAULTS | values, base, base)
+    return make_run_spec(RUN_DEFAULTS | values | more, base, base)
 
 
 def killed(

@@ -138,7 +138,8 @@ TYPES: tuple[type[Any], ...] = (
 """Types of flax and optax whose objects may be made from a checkpoint."""
 
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_threads=1")
-_XLA_GPU_FLAGS = ("--xla_gpu_deterministic_ops=true",)
+# Autotuning chooses other kernels in each process.
+_XLA_GPU_FLAGS = ("--xla_gpu_deterministic_ops=true", "--xla_gpu_autotune_level=0")
 """XLA reads these flags from the environment when it computes for the first time."""
 
 

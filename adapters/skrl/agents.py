@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from skrl import config
 from skrl.agents.torch import Agent
 from skrl.agents.torch.ddpg import DDPG, DDPG_CFG
 from skrl.agents.torch.ddqn import DDQN, DDQN_CFG
@@ -328,8 +329,11 @@ def build_probe_models(
 NativeSettings = Mapping[str, Any]
 
 CLASSES_BY_NAME = {
-    "GaussianNoise": GaussianNoise,
-    "OrnsteinUhlenbeckNoise": OrnsteinUhlenbeckNoise,
+    # By itself, noise is on the GPU of any machine that has one.
+    "GaussianNoise": lambda **given: GaussianNoise(**given, device=config.torch.device),
+    "OrnsteinUhlenbeckNoise": lambda **given: OrnsteinUhlenbeckNoise(
+        **given, device=config.torch.device
+    ),
     "LinearLR": torch.optim.lr_scheduler.LinearLR,
 }
 """Classes and functions that settings refer to by name."""

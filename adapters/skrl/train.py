@@ -97,6 +97,7 @@ def train(
     set_seed(settings["seed"])
     made = [make_env() for _ in range(context.n_envs)]
     env = wrap_environments([clip_actions(each) for each in made])
+    env._device = torch.device(device)  # without it the GPU of any machine that has one
     agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
     accelerate_networks(context.acceleration, *agent.models.values())
     trainer = StepTrainer(

@@ -19,7 +19,6 @@ from torch.utils._python_dispatch import _disable_current_modes, _get_current_di
 from parallax.harness.contract.acceleration import (
     BFLOAT16,
     COMPILE,
-    CUDA_GRAPHS,
     FOREACH_ADAM,
     FUSED_ADAM,
     MATMUL_MEDIUM,
@@ -48,8 +47,7 @@ def apply_torch_acceleration(acceleration: str) -> Iterator[None]:
         finally:
             torch.set_float32_matmul_precision(before)
     else:
-        if acceleration in (COMPILE, CUDA_GRAPHS):
-            # Forgets the recompilations of earlier trainings.
+        if acceleration == COMPILE:  # forgets the recompilations of earlier trainings
             torch.compiler.reset()
         yield
 
@@ -65,8 +63,8 @@ def _make_group_setter(options: dict[str, bool]) -> Callable[..., None]:
     return set_options
 
 
-def compile_function(plain: Callable[..., Any], uses_graphs: bool = False) -> Callable[..., Any]:
-    """Compile a function with torch.compile; on a GPU it may replay recorded kernels."""
+def compile_function(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function with torch.compile."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
@@ -75,19 +73,15 @@ def compile_function(plain: Callable[..., Any], uses_graphs: bool = False) -> Ca
     # without copies, all networks of one class would share a count.
     own = _copy_function(plain if _is_of_script(plain) else call)
     # By default, compiled code draws other random numbers than eager PyTorch.
-    options: dict[str, Any] = {"fallback_random": True, "triton.cudagraphs": uses_graphs}
-    compiled = torch.compile(own, options=options)
+    compiled = torch.compile(own, options={"fallback_random": True})
 
     @functools.wraps(plain)
     def call_compiled(*args: Any, **kwargs: Any) -> Any:
         if _get_current_dispatch_mode() is None:
-            output = compiled(*args, **kwargs)
-        else:
-            # Modes that watch single operations would make PyTorch run the plain code instead.
-            with _disable_current_modes():
-                output = compiled(*args, **kwargs)
-        # The next replay writes into the same memory.
-        return _map_tensors(torch.clone, output) if uses_graphs else output
+            return compiled(*args, **kwargs)
+        # Modes that watch single operations would make PyTorch run the plain code instead.
+        with _disable_current_modes():
+            return compiled(*args, **kwargs)
 
     return call_compiled
 
@@ -124,16 +118,12 @@ class AcceleratedForward:
 
         Args:
             network: Network, whose class has the plain `forward`.
-            acceleration: `compile`, `cuda-graphs` or `bfloat16`.
+            acceleration: `compile` or `bfloat16`.
         """
         plain = type(network).forward.__get__(network)
-        self.is_compiled = acceleration != BFLOAT16
+        self.is_compiled = acceleration == COMPILE
         self._network = network
-        self._call = (
-            compile_function(plain, acceleration == CUDA_GRAPHS)
-            if self.is_compiled
-            else _compute_in_bfloat16(plain)
-        )
+        self._call = compile_function(plain) if self.is_compiled else _compute_in_bfloat16(plain)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the network's output."""
@@ -150,20 +140,16 @@ def _compute_in_bfloat16(plain: Callable[..., Any]) -> Callable[..., Any]:
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
         device = tensors[0].device.type if tensors else "cpu"
         with torch.autocast(device, dtype=torch.bfloat16):
-            return _map_tensors(_to_float32, plain(*args, **kwargs))
+            return _to_float32(plain(*args, **kwargs))
 
     return compute
 
 
-def _to_float32(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
-
-
-def _map_tensors(function: Callable[[torch.Tensor], torch.Tensor], output: Any) -> Any:
+def _to_float32(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
-        return function(output)
+        return output.float() if output.dtype == torch.bfloat16 else output
     if type(output) in (tuple, list):
-        return type(output)(_map_tensors(function, item) for item in output)
+        return type(output)(_to_float32(item) for item in output)
     return output
 
 
@@ -171,10 +157,10 @@ def accelerate_networks(acceleration: str, *roots: torch.nn.Module) -> None:
     """Compile the networks in modules, or let them compute in bfloat16; in place.
 
     Args:
-        acceleration: Other names than `compile`, `cuda-graphs` and `bfloat16` change nothing.
+        acceleration: Other names than `compile` and `bfloat16` change nothing.
         roots: Modules that hold the networks: see `list_networks`.
     """
-    if acceleration not in (COMPILE, CUDA_GRAPHS, BFLOAT16):
+    if acceleration not in (COMPILE, BFLOAT16):
         return
     for root in roots:
         for network in list_networks(root):

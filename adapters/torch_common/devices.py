@@ -7,7 +7,6 @@ from typing import ClassVar
 from parallax.harness.contract.acceleration import (
     BFLOAT16,
     COMPILE,
-    CUDA_GRAPHS,
     GENERAL_TORCH_ACCELERATIONS,
     explain_missing_acceleration,
     explain_missing_compiler,
@@ -73,14 +72,13 @@ class TorchAccelerations:
     ) -> str:
         """Return why `acceleration` cannot be used, such as for the lack of a compiler."""
         if (
-            acceleration in (COMPILE, CUDA_GRAPHS)
+            acceleration == COMPILE
             and here
             and device == CPU
             and (why := explain_missing_compiler())
         ):
             return why
-        is_graph = acceleration == CUDA_GRAPHS and device.startswith("cuda")
-        if is_graph or acceleration in self.accelerations:
+        if acceleration in self.accelerations:
             return ""
         return explain_missing_acceleration(acceleration, device)
 

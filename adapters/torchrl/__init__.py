@@ -15,7 +15,6 @@ from parallax.adapters.torch_common.devices import TorchAccelerations, explain_m
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.acceleration import (
     COMPILE,
-    CUDA_GRAPHS,
     FOREACH_ADAM,
     GENERAL_TORCH_ACCELERATIONS,
     NO_VMAP,
@@ -98,8 +97,6 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
         """Return why `acceleration` cannot be used, by what each script has."""
         if acceleration == NO_VMAP and algorithm not in VMAP_ALGORITHMS:
             return f"its loss of {algorithm} computes one critic, without vmap"
-        if acceleration == CUDA_GRAPHS:
-            return "its update is compiled as a whole, and steps of Adam are not recorded in graphs"
         if acceleration == COMPILE and algorithm not in COMPILED_ALGORITHMS:
             return f"its script of {algorithm} is not compiled here"
         if acceleration == FOREACH_ADAM and algorithm == "ppo":

@@ -36,8 +36,7 @@ ACCELERATIONS: Mapping[str, str] = {
     EAGER: "runs JAX without jit, operation by operation: slower, a baseline of what jit changes",
     NO_VMAP: "computes TorchRL's critics one after another in place of vmap "
     "(the losses' option deactivate_vmap)",
-    CUDA_GRAPHS: "compiles the networks and replays their recorded kernels on a GPU "
-    "(torch.compile's option triton.cudagraphs)",
+    CUDA_GRAPHS: "replays recorded kernels of a GPU",
 }
 """What each acceleration does."""
 
@@ -51,6 +50,10 @@ _TORCH_REASONS = {
 _JAX_REASON = "it is an option of PyTorch, and this framework computes with JAX"
 _JAX_REASONS = {COMPILE: "JAX compiles its updates in any case"}
 _NO_GPU_REASON = "it replays kernels of a GPU, and device=cpu has none"
+_OVERWRITTEN_REASON = (
+    "a replayed network overwrites the outputs that the backward pass of the one before it needs: "
+    "torch.compile refused it for networks that are compiled one by one (NVIDIA H100, PyTorch 2.11)"
+)
 
 
 def explain_missing_acceleration(acceleration: str, device: str, library: str = "torch") -> str:
@@ -64,7 +67,7 @@ def explain_missing_acceleration(acceleration: str, device: str, library: str = 
     if library == "jax":
         return _JAX_REASONS.get(acceleration, _JAX_REASON)
     if acceleration == CUDA_GRAPHS:
-        return _NO_GPU_REASON
+        return _NO_GPU_REASON if device == "cpu" else _OVERWRITTEN_REASON
     return _TORCH_REASONS.get(acceleration, "its adapter does not carry it")
 
 
