@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))  # also in processes with PYTHONSAFEPATH
-from accelerations import compare_in_lockstep, measure_speed
+from accelerations import compare_in_lockstep, describe_equality, measure_speed
 from kills import a_spec, begun, result
 
 from parallax.harness.contract.adapter import load_adapter
@@ -77,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_pieces(list_pieces(options.only), options)
     stored = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
     for path in options.merge or ():
-        stored |= {item.pop("piece"): item for item in read_lines(path)}
+        # A failure, such as for lack of time, does not replace a result.
+        found = {item.pop("piece"): item for item in read_lines(path)}
+        stored |= {name: item for name, item in found.items() if is_result(item)}
     write_text(options.output, render_json(stored))
     write_text(options.markdown, render_page(stored))
     return 0
@@ -289,6 +291,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
+def is_result(item: Mapping[str, Any]) -> bool:
+    """Return whether a measurement ended with a result."""
+    return "failed" not in item and "skipped" not in item
+
+
 def render_json(stored: Mapping[str, Any]) -> str:
     """Return JSON with one measurement per line."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(stored[name])}" for name in sorted(stored))
@@ -297,7 +304,190 @@ def render_json(stored: Mapping[str, Any]) -> str:
 
 def render_page(stored: Mapping[str, Any]) -> str:
     """Return the reference page."""
-    return ""
+    machine, stored = stored["conditions"], dict(sorted(stored.items(), key=_order_piece))
+    versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items())
+    trained = {
+        name: item for name, item in stored.items() if name.startswith("train,") and "steps" in item
+    }
+    torch_runs = [item for name, item in trained.items() if ",sbx," not in name]
+    equal = [sum(item[key] for item in torch_runs) for key in ("repeat_equal", "resume_equal")]
+    missing = [
+        f"`{framework}` {algorithm}"
+        for framework, algorithm in CASES
+        if f"train,{framework},{algorithm}" not in trained
+    ]
+    return _PAGE.format(
+        **{key: machine[key] for key in ("device", "cuda", "driver", "cores", "python", "date")},
+        versions=versions,
+        trainings=render_trainings(trained),
+        updates=render_updates(stored),
+        speeds=render_speeds(stored),
+        accelerations=render_accelerations(stored),
+        count=len(torch_runs),
+        repeated=equal[0],
+        resumed=equal[1],
+        missing=", ".join(missing) or "none",
+    )
+
+
+def _order_piece(item: tuple[str, Any]) -> list[str]:
+    return [*item[0].split(",")[2:], item[0]]
+
+
+def select_pieces(
+    stored: Mapping[str, Any], kind: str, part: str
+) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Yield the names and the result of each measurement of a kind that has a part."""
+    for name, item in stored.items():
+        words = name.split(",")
+        if words[0] == kind and part in item:
+            yield words[1:], item
+
+
+def render_trainings(trained: Mapping[str, Any]) -> str:
+    """Return the table of trainings that were repeated, killed and resumed."""
+    lines = [
+        "| framework | algorithm | steps | trained again | killed and resumed "
+        "| returns of the saved policy on the CPU |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, item in trained.items():
+        _, framework, algorithm = name.split(",")
+        resumed = "same bytes" if item["resume_equal"] else "**other bytes**"
+        returns = f"differ by up to {item['cpu_returns_difference']:.1g}"
+        cells = (
+            framework,
+            algorithm,
+            str(item["steps"]),
+            "same bytes" if item["repeat_equal"] else "**other bytes**",
+            f"{resumed} (from step {item['resumed_from']})",
+            "the same" if item["cpu_returns_equal"] else returns,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def render_updates(stored: Mapping[str, Any]) -> str:
+    """Return the table of updates that were compared with the CPU's."""
+    lines = ["| framework | algorithm | equality | rounding | probes |", "|---|---|---|---|---|"]
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for kind in ("lockstep", "probe"):
+        for (framework, algorithm), item in select_pieces(stored, kind, "equality"):
+            rows[framework, algorithm] = item["equality"]
+    for (framework, algorithm), found in rows.items():
+        probes = found["probes"]
+        asked = "not run"
+        if probes:
+            names = ", ".join(probes["changed"]) or "none"
+            asked = f"of {probes['asked']} answers these change: {names}"
+        equality, rounding = describe_equality(found), f"{found['rounding']:.1g}"
+        lines.append(f"| {framework} | {algorithm} | {equality} | {rounding} | {asked} |")
+    return "\n".join(lines)
+
+
+def render_speeds(stored: Mapping[str, Any]) -> str:
+    """Return the table of the times on CPU and GPU."""
+    lines = [
+        "| framework | algorithm | time on the CPU / time on the GPU: median of pairs [range] |",
+        "|---|---|---|",
+    ]
+    for (framework, algorithm), item in select_pieces(stored, "speed", "speed"):
+        lines.append(f"| {framework} | {algorithm} | {_format_ratio(item['speed'])} |")
+    return "\n".join(lines)
+
+
+def render_accelerations(stored: Mapping[str, Any]) -> str:
+    """Return the table of accelerated updates, both sides on the GPU."""
+    lines = [
+        "| framework | algorithm | acceleration | equality | speed: median of pairs [range] |",
+        "|---|---|---|---|---|",
+    ]
+    for (framework, algorithm, name), item in select_pieces(stored, "accelerate", "equality"):
+        equality, ratio = describe_equality(item["equality"]), _format_ratio(item["speed"])
+        lines.append(f"| {framework} | {algorithm} | `{name}` | {equality} | {ratio} |")
+    return "\n".join(lines)
+
+
+def _format_ratio(speed: Mapping[str, Any]) -> str:
+    low, high = speed["wall_ratios"][0], speed["wall_ratios"][-1]
+    return f"{speed['wall_ratio']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+_PAGE = """\
+# Runs on a GPU
+
+Written by `benchmarks/gpu.py` from `docs/gpu.json`. Everything here was run once, on one machine.
+
+- GPU: {device}, driver {driver}, CUDA {cuda}; {cores} processor cores; {date}.
+- Python {python}; {versions}.
+- These are not the versions that this project pins (Python 3.11, PyTorch 2.13): the machine had its
+  own. The source was imported from a folder, without installing the package.
+
+## Trainings
+Each is a short training with `device=cuda` and small networks, in Hopper-v4 or CartPole-v1. It is
+trained twice in separate processes. A third process gets SIGKILL after its first checkpoint, and a
+fourth resumes. "Same bytes" means that weights, evaluations and trace are those of the first one.
+The saved policy then plays its last evaluation again on the CPU.
+
+{trainings}
+
+With the frameworks in PyTorch, {repeated} of {count} trainings gave the same bytes when repeated,
+and {resumed} of {count} when killed and resumed. This holds on one GPU model with one set of
+versions; a checkpoint stores both, and is refused on another.
+
+**With sbx (JAX) it does not hold.** A resumed PPO gave other bytes; the cause was not found. It is
+as good a training as the other, but not the same. XLA's autotuning chooses kernels by their time,
+so two processes can compute with different ones: with it, TD3 trained again gave other bytes too.
+The adapter therefore sets `--xla_gpu_autotune_level=0`, as in the table. The larger difference of
+PPO's returns on the CPU fits JAX's default precision of matrix products on a GPU, which may be
+TF32; this was not measured.
+
+## The same updates as on the CPU?
+`parallax lockstep` and `parallax probe` with `--acceleration cuda`: the same weights, data and
+random numbers on both devices. "Rounding" is the difference of two copies on the CPU that start one
+bit apart, as a share of the largest weight.
+
+{updates}
+
+No update is bit-equal to the CPU's, and none differs by more than rounding.
+
+## Speed
+Pendulum-v1, `hps=original` (two hidden layers of 256 and minibatches of 256; PPO 64 and 64), one
+thread, environment included, in turns. Above 1 the GPU is faster. Up to four such measurements
+shared the GPU, so that times vary.
+
+{speeds}
+
+Networks of this size are too small for a GPU: launching kernels takes longer than computing them.
+Train them on CPUs, one run per core.
+
+## Accelerations
+Accelerated against plain updates, both on the GPU (`--acceleration cuda+NAME`).
+
+{accelerations}
+
+`compile` was measured while over a dozen other processes trained, `fused-adam` beside three.
+`cuda-graphs` was tried with Stable-Baselines3's TD3 through torch.compile's option `triton.cudagraphs` and is
+refused: PyTorch ended the training with "accessing tensor output of CUDAGraphs that has been
+overwritten by a subsequent run", as a replayed network overwrites what the backward pass of the one
+before it needs.
+
+## What was not run
+- Trainings: {missing}. The time on the machine was over.
+- Lockstep of sbx: operation by operation, JAX was not done after 95 s on the GPU.
+- Probes of other cases than those in the table; `bfloat16`, `matmul-medium`, `foreach-adam` and
+  `no-vmap` on a GPU; images, prioritized replay, several environments, normalization and several
+  GPUs.
+- R2D2 of TorchRL is refused on a GPU: its sequences and priorities are computed with NumPy.
+- `mps`.
+
+## Commands
+    python benchmarks/gpu.py --lines gpu.jsonl --jobs 6 --seconds 500
+    python benchmarks/gpu.py --merge gpu.jsonl
+
+On a machine without a GPU each measurement is recorded as skipped, with the reason. Few jobs at a
+time are faster: processes that share a GPU take turns.
+"""
 
 
 def _make_parser() -> argparse.ArgumentParser:
