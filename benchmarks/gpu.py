@@ -467,10 +467,10 @@ Accelerated against plain updates, both on the GPU (`--acceleration cuda+NAME`).
 {accelerations}
 
 `compile` was measured while over a dozen other processes trained, `fused-adam` beside three.
-`cuda-graphs` was tried with Stable-Baselines3's TD3 through torch.compile's option `triton.cudagraphs` and is
-refused: PyTorch ended the training with "accessing tensor output of CUDAGraphs that has been
-overwritten by a subsequent run", as a replayed network overwrites what the backward pass of the one
-before it needs.
+`cuda-graphs` was tried with Stable-Baselines3's TD3 through torch.compile's option
+`triton.cudagraphs`, and is refused: PyTorch ended the training with "accessing tensor output of
+CUDAGraphs that has been overwritten by a subsequent run". Networks are compiled one by one, and a
+replayed one overwrites what the backward pass of the one before it needs.
 
 ## What was not run
 - Trainings: {missing}. The time on the machine was over.

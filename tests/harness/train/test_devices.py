@@ -10,7 +10,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run
 
-OFFERING = support.frameworks("sb3", "cleanrl", "tianshou", "skrl")
+OFFERING = support.frameworks("sb3", "cleanrl", "tianshou", "skrl", "torchrl")
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_the_framework_gets_the_device(machine):
 
 
 def test_framework_that_offers_none_says_so():
-    with pytest.raises(SpecError, match=r"device=cuda .*torchrl.*CPU only. Use device=cpu"):
-        prepare_run(support.spec("torchrl", "td3", device="cuda"), load_adapter("torchrl"))
+    with pytest.raises(SpecError, match=r"device=mps .*torchrl.* Use one of them"):
+        prepare_run(support.spec("torchrl", "td3", device="mps"), load_adapter("torchrl"))
 
 
 def test_device_is_part_of_the_path_unless_it_is_the_cpu():
