@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from parallax.adapters.torch_common.devices import explain_missing_device, name_device
+from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.harness.contract.acceleration import EAGER, explain_missing_acceleration
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.versions import VersionRange
@@ -41,10 +41,6 @@ class SbxAdapter(Adapter):
         if here and device == "cuda" and not any(entry_points(group="jax_plugins")):
             return "JAX has no plugin for it. Use device=cpu, or install jax[cuda13]."
         return explain_missing_device(device, here, ("cuda",))
-
-    def describe_device(self, device: str) -> str:
-        """Return the name of the GPU."""
-        return name_device(device)
 
     def why_unsupported_acceleration(
         self, algorithm: str, acceleration: str, device: str, here: bool

@@ -51,13 +51,6 @@ def count_devices(kind: str) -> int:
     return int(torch.backends.mps.is_available())
 
 
-def name_device(device: str) -> str:
-    """Return the name of the GPU that a device is; other devices have only their own."""
-    import torch
-
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
-
-
 class TorchAccelerations:
     """Mixin with the accelerations of PyTorch frameworks; comes before `Adapter` in the bases.
 
@@ -81,10 +74,6 @@ class TorchAccelerations:
         if acceleration in self.accelerations:
             return ""
         return explain_missing_acceleration(acceleration, device)
-
-    def describe_device(self, device: str) -> str:
-        """Return the name of the GPU."""
-        return name_device(device)
 
     def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
         """Return a context with PyTorch's options for the acceleration."""

@@ -90,9 +90,7 @@ class PrioritizedReplayMixin:
         with torch.no_grad():
             gaps = torch.stack([(current - target).flatten() for current in currents])
         loss_weights = self.replayer.compute_loss_weights(gaps.cpu().numpy())
-        weights = torch.as_tensor(loss_weights, dtype=target.dtype, device=target.device).reshape(
-            target.shape
-        )
+        weights = target.new_tensor(loss_weights).reshape(target.shape)
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
     def at(self, places: Indices, env: Any = None) -> ReplaySamples:

@@ -50,19 +50,10 @@ class ScalarOrigins:
         return self._lines.get(place, "")
 
 
-SCRIPTED_OPERATIONS = frozenset(
-    [
-        "normal_",
-        "uniform_",
-        "randn",
-        "randn_like",
-        "normal",
-        "rand",
-        "rand_like",
-        "randint",
-        "randperm",
-    ]
-)
+SCRIPTED_OPERATIONS = {
+    *("normal_", "uniform_", "randn", "randn_like", "normal", "rand", "rand_like"),
+    *("randint", "randperm"),
+}
 """Operations whose random numbers are scripted."""
 
 

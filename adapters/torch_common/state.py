@@ -91,8 +91,7 @@ def _write_tensor(live: Any, state: State, write: WriteNested) -> Any:
         live.requires_grad_(state["trained"])
     if live.is_leaf:
         gradient = state["gradient"]
-        made = None if gradient is None else _tensor_from_array(gradient, kind)
-        live.grad = None if made is None else made.to(live.device)
+        live.grad = None if gradient is None else _tensor_from_array(gradient, kind).to(live.device)
     return live
 
 

@@ -83,10 +83,7 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
         return explain_missing_sum_tree()
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
-        """Return why `device` cannot be used, or an empty string.
-
-        The environment stays on the CPU; networks, batches and the replay buffer are on the device.
-        """
+        """Return why `device` cannot be used; only the environment would stay on the CPU."""
         if algorithm == "r2d2":
             return "its sequences and priorities are computed with NumPy. Use device=cpu."
         return explain_missing_device(device, here, ("cuda",))
@@ -125,15 +122,8 @@ SCRIPT_FILES = {
 }
 """Per algorithm: its script, and the script's file of helper functions."""
 SCRIPT_COMPONENTS = (
-    "ClipPPOLoss",
-    "GAE",
-    "Adam",
-    "AdditiveGaussianModule",
-    "TD3Loss",
-    "SACLoss",
-    "DDPGLoss",
-    "DQNLoss",
-    "MLP",
+    *("ClipPPOLoss", "GAE", "Adam", "AdditiveGaussianModule", "TD3Loss", "SACLoss", "DDPGLoss"),
+    *("DQNLoss", "MLP"),
 )
 """Classes whose arguments are hyperparameters."""
 

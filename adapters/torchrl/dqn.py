@@ -1,14 +1,11 @@
 """DQN as in upstream's `sota-implementations/dqn`, from public components."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Composite, OneHot
@@ -18,7 +15,11 @@ from torchrl.objectives import DQNLoss, TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import DuelingHead, build_linear_layers, count_features
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
-from parallax.adapters.torchrl.networks import build_convolutions, build_periodic_targets
+from parallax.adapters.torchrl.networks import (
+    build_convolutions,
+    build_periodic_targets,
+    make_greedy_policy,
+)
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
@@ -54,14 +55,11 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     with torch.device(context.device):
         components = build_components(native.settings, context.task)
     train_off_policy(
-        native,
-        context,
-        make_env,
-        monitor,
+        *(native, context, make_env, monitor),
         components=components,
         explorer=TensorDictSequential(components.actor, components.exploration),
         transforms=(RewardSum(), StepCounter(), DoubleToFloat()),
-        policy=functools.partial(predict_actions, components.actor),
+        policy=make_greedy_policy(components.actor),
         networks=NETWORKS,
         update=update,
         learning_rate="Adam.lr",
@@ -134,12 +132,3 @@ def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[
     components.optimizer.step()
     components.targets.step()
     return {"loss/critic": loss.detach()}
-
-
-def predict_actions(actor: QValueActor, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the greedy actions under the current weights."""
-    device = next(actor.parameters()).device
-    batch = torch.as_tensor(observations, dtype=torch.float32, device=device)
-    with torch.no_grad():
-        values = actor(TensorDict({"observation": batch}, [len(batch)]))["action_value"]
-    return np.asarray(values.argmax(dim=-1).cpu().numpy(), dtype=np.int64)

@@ -24,14 +24,7 @@ from parallax.adapters.torchrl.replay import (
     record_buffer_cost,
 )
 from parallax.harness.contract.acceleration import COMPILE
-from parallax.harness.contract.adapter import (
-    CPU,
-    Checkpointable,
-    MakeEnv,
-    Monitor,
-    Policy,
-    RunContext,
-)
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, Policy, RunContext
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
 
@@ -54,7 +47,7 @@ def make_collector(
     settings: Mapping[str, Any],
     *transforms: Transform,
     safe_point: Callable[[], None],
-    device: str = CPU,
+    device: str = "cpu",
 ) -> Collector:
     """Return a collector on `n_envs` new environments that calls `safe_point` each update cycle.
 
@@ -71,7 +64,7 @@ def make_collector(
         frames_per_batch=settings["Collector.frames_per_batch"],
         total_frames=settings["Collector.total_frames"],
         init_random_frames=settings.get("Collector.init_random_frames"),
-        env_device=CPU,
+        env_device="cpu",
         policy_device=device,
         storing_device=device,
         **(hook if has_hook else {}),

@@ -183,18 +183,6 @@ def _make_adam(network: nn.Module, settings: Mapping[str, Any]) -> torch.optim.O
     return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])
 
 
-__all__ = [
-    "NETWORKS",
-    "PPOComponents",
-    "anneal_schedules",
-    "build_components",
-    "exceeds_target_kl",
-    "find_scheduled_step",
-    "iterate_minibatches",
-    "train",
-    "update",
-]
-
 NETWORKS = ("actor_network", "critic_network")
 
 

@@ -252,8 +252,6 @@ def _read_replay(algorithm: str, buffer: Any) -> Mapping[str, NDArray[Any]]:
 
 
 def _read_arrays(data: Any, names: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    arrays = {ours: data[theirs].detach().cpu().numpy() for ours, theirs in names.items()}
+    arrays = {ours: np.array(data[theirs].detach().cpu(), float) for ours, theirs in names.items()}
     rows = {"observations", "actions", "next_observations"}
-    return {
-        name: (a if name in rows else a.reshape(-1)).astype(float) for name, a in arrays.items()
-    }
+    return {name: a if name in rows else a.reshape(-1) for name, a in arrays.items()}

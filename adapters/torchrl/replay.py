@@ -106,8 +106,7 @@ class WeightedLoss:
     def apply_weights(self, losses: torch.Tensor, errors: torch.Tensor) -> torch.Tensor:
         """Return the mean of the losses of the last minibatch, [n], each with its weight."""
         loss_weights = self.replayer.compute_loss_weights(errors.detach().cpu().numpy())
-        weights = torch.as_tensor(loss_weights, dtype=losses.dtype, device=losses.device)
-        return (weights * losses).mean()
+        return (losses.new_tensor(loss_weights) * losses).mean()
 
     @contextlib.contextmanager
     def disable_reduction(self) -> Iterator[None]:

@@ -56,10 +56,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     with torch.device(context.device):
         components = build_components(native.settings, context.task)
     train_off_policy(
-        native,
-        context,
-        make_env,
-        monitor,
+        *(native, context, make_env, monitor),
         components=components,
         explorer=components.explorer,
         transforms=(StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()),

@@ -404,10 +404,6 @@ class Adapter:
         """
         return f"its adapter trains on the CPU only. Use device={CPU}."
 
-    def describe_device(self, device: str) -> str:
-        """Return the name of the hardware that a device is; only this one can resume a run."""
-        return device
-
     def why_unsupported_acceleration(
         self, algorithm: str, acceleration: str, device: str, here: bool
     ) -> str:

@@ -18,7 +18,7 @@ import gymnasium
 import msgspec
 import numpy as np
 
-from parallax.harness.contract.adapter import CPU, Adapter
+from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
@@ -77,8 +77,9 @@ def describe_run_identity(
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
-    if (device := prepared.spec.device) != CPU:
-        content["device"] = adapter.describe_device(device)
+    if (device := prepared.spec.device).startswith("cuda"):
+        # The check of the device has imported torch, also for frameworks of other libraries.
+        content["device"] = sys.modules["torch"].cuda.get_device_name(device)
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
 
@@ -145,10 +146,8 @@ def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) 
     return min(60 * every, max(left / _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS))
 
 
-_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = (
-    4,
-    10.0,
-)  # checkpoints until a job's limit, and seconds between them
+# Checkpoints until a job's limit, and seconds between them.
+_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = 4, 10.0
 
 
 _FIRST_CHECKPOINT_SECONDS = 1.0

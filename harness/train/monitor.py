@@ -130,7 +130,8 @@ class TrainingMonitor:
             "" if checkpointable else f"the adapter of {self._spec.framework} {_NO_STATE_REASON}"
         )
         if not self._spec.device.startswith((CPU, "cuda")):
-            checkpointable, lacking = None, f"device={self._spec.device} {_UNSAVED_RNG_REASON}"
+            lacking = f"the random generators of device={self._spec.device} are not saved"
+            checkpointable = None
         if self.checkpoint_manager:
             self.checkpoint_manager.watch(self._make_checkpoint_parts(checkpointable), lacking)
         self.events.tell(PolicyAttached(policy, weights))
@@ -217,7 +218,6 @@ class TrainingMonitor:
         self.events.tell(TrainingEnd())
 
 
-_UNSAVED_RNG_REASON = "has random generators of its own, which are not saved"
 _NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"
 
 

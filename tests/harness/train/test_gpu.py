@@ -1,4 +1,4 @@
-"""Trainings on a GPU; what can be tested without one is tested with a stand-in of its generators."""
+"""Trainings on a GPU; its generators are replaced by stand-ins where there is none."""
 
 import types
 
