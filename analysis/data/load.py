@@ -15,9 +15,8 @@ from parallax.analysis.data.runs import (
     RunCollection,
     RunId,
     StudyCell,
-    get_duration,
+    make_loaded_run,
 )
-from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
@@ -220,39 +219,6 @@ def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     """
     reading = read_run(folder, with_evaluations=True)
     return make_loaded_run(_run_id_from_place(reading.place), folder, reading)
-
-
-def make_loaded_run(
-    run_id: RunId, folder: Path, reading: RunReading, text: str | None = None
-) -> CompletedRun | ExcludedRun:
-    """Return a run as it was read.
-
-    Args:
-        run_id: Its identity.
-        folder: Its folder.
-        reading: Its contents.
-        text: Its `run.json` from a packed file.
-    """
-    evaluations, record = reading.evaluations, reading.record
-    if not reading.complete or evaluations is None or record is None:
-        return ExcludedRun(run_id, folder, reading.reason, failed=reading.failed, record=text)
-    return CompletedRun(
-        run_id,
-        folder,
-        evaluations.timesteps,
-        evaluations.results,
-        evaluations.ep_lengths,
-        reading.spec,
-        get_duration(record.timings.seconds),
-        record.provenance,
-        record.hyperparameters,
-        record=text,
-        evaluation_seconds=get_duration(record.timings.evaluation_seconds),
-        training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
-        imported=record.imported,
-        interventions=frozenset(record.interventions),
-        references=record.references,
-    )
 
 
 def _run_id_from_place(place: RunPath) -> RunId:

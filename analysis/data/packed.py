@@ -11,8 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from parallax.analysis.data.load import make_loaded_run
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId, StudyCell
+from parallax.analysis.data.runs import (
+    CompletedRun,
+    ExcludedRun,
+    RunCollection,
+    RunId,
+    StudyCell,
+    make_loaded_run,
+)
 from parallax.harness.record.completeness import DivergedError, check_finite
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE

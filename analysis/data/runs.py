@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
@@ -242,3 +243,36 @@ def find_missing_seeds(folders: Sequence[CompletedRun | ExcludedRun]) -> tuple[M
 def get_duration(seconds: float | None) -> float:
     """Return a recorded duration in seconds; NaN if there is none or it is below 0."""
     return math.nan if seconds is None or seconds < 0 else seconds
+
+
+def make_loaded_run(
+    run_id: RunId, folder: Path, reading: RunReading, text: str | None = None
+) -> CompletedRun | ExcludedRun:
+    """Return a run as it was read.
+
+    Args:
+        run_id: Its identity.
+        folder: Its folder.
+        reading: Its contents.
+        text: Its `run.json` from a packed file.
+    """
+    evaluations, record = reading.evaluations, reading.record
+    if not reading.complete or evaluations is None or record is None:
+        return ExcludedRun(run_id, folder, reading.reason, failed=reading.failed, record=text)
+    return CompletedRun(
+        run_id,
+        folder,
+        evaluations.timesteps,
+        evaluations.results,
+        evaluations.ep_lengths,
+        reading.spec,
+        get_duration(record.timings.seconds),
+        record.provenance,
+        record.hyperparameters,
+        record=text,
+        evaluation_seconds=get_duration(record.timings.evaluation_seconds),
+        training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
+        imported=record.imported,
+        interventions=frozenset(record.interventions),
+        references=record.references,
+    )
