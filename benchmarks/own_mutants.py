@@ -85,8 +85,8 @@ LIBRARIES = (
 UNKNOWN_SECONDS = 15.0  # of a file of tests that has not run yet
 START_SECONDS = 2.0  # of a process that tests
 BATCH_SECONDS = 10.0  # of tests that share a process
-MEASURED_SHARE = 3.0  # of the budget of a mutant: CPU seconds to measure coverage
-COVERAGE_SECONDS = 200  # at most, for a file of tests
+MEASURED_SHARE = 0.5  # of the budget of a mutant: CPU seconds to measure coverage
+COVERAGE_SECONDS = 60  # at most, for a file of tests
 MAX_MEMORY = 16 * 2**30  # bytes of addresses; a mutant may ask for any amount
 
 
@@ -99,11 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds per mutant")
     parser.add_argument("--coverage", type=Path, help="JSON lines; by default beside FILE")
     parser.add_argument("--survivors", action="store_true", help="test survivors in FILE again")
+    parser.add_argument("--verify", action="store_true", help="run killers on the unchanged tree")
     parser.add_argument("--report", action="store_true", help="only print what FILE holds")
     options = parser.parse_args(arguments)
-    if not options.report:
+    if not (options.report or options.verify):
         with tempfile.TemporaryDirectory() as folder:
             test_mutants(Path(folder), options)
+    if options.verify:
+        with tempfile.TemporaryDirectory() as folder:
+            verify_killers(copy_tree(Path(folder) / "tree"), options.output)
     print_report(read_outcomes(options.output))
     return 0
 
@@ -154,6 +158,21 @@ def test_mutants(folder: Path, options: argparse.Namespace) -> None:
             file.write(json.dumps(row) + "\n")
         verdict = "killed" if killed_by else "SURVIVED"
         print(f"[{number}/{options.number}] {verdict} {name} {row['seconds']} s", flush=True)
+
+
+def verify_killers(tree: Path, output: Path) -> None:
+    """Run all killers on the unchanged tree; a mutant whose killer fails there is a survivor."""
+    outcomes = read_outcomes(output)
+    killers = sorted({str(row["killed_by"]) for row in outcomes.values()})
+    named = [killer for killer in killers if "::" in killer]
+    result = run_tests(tree, named, 3600, stop=False)
+    bad = set(result.failed) | (set(named) - set(result.seconds))
+    print(f"{len(named) - len(bad)} of {len(named)} killers pass on the unchanged tree")
+    with output.open("a") as file:
+        for name, row in outcomes.items():
+            if row["killed_by"] in bad:
+                print(f"{name}: {row['killed_by']} fails on the unchanged tree")
+                file.write(json.dumps(row | {"killed_by": ""}) + "\n")
 
 
 def choose_mutants(tree: Path, seed: int) -> Iterator[tuple[Path, str, str]]:
@@ -307,7 +326,6 @@ class MirrorTests:
         """
         self._tree, self._budget, self._coverage = tree, budget, coverage
         self._unusable: set[str] = set()
-        self._verified: set[str] = set()
         self._mutants = 0
         self.files_not_measured = 0
 
@@ -403,18 +421,17 @@ class MirrorTests:
         return sorted(guesses)
 
     def _verify_killer(self, tests: list[str], result: "TestResult", limit: float) -> str:
-        """Return the test that failed, or "timeout", if it passes on the unchanged tree."""
+        """Return the test that failed, or "timeout" or "crash" if the unchanged tree passes."""
         killer = result.failed[0] if result.failed else ""
         if not killer and not result.timed_out and not result.crashed:
             return ""
-        if killer in self._verified:
+        if killer:  # it passed when its coverage was measured; --verify runs it again
             return killer
-        again = run_tests(self._tree, [killer] if killer else tests, limit)
+        again = run_tests(self._tree, tests, limit)
         if not (again.failed or again.timed_out or again.crashed):
-            self._verified |= {killer} - {""}
-            return killer or ("timeout" if result.timed_out else "crash")
-        print(f"left out: {killer or tests}", flush=True)
-        self._unusable |= {killer} if killer else set(tests)
+            return "timeout" if result.timed_out else "crash"
+        print(f"left out: {tests}", flush=True)
+        self._unusable |= set(tests)
         return ""
 
 
