@@ -85,8 +85,8 @@ LIBRARIES = (
 UNKNOWN_SECONDS = 15.0  # of a file of tests that has not run yet
 START_SECONDS = 2.0  # of a process that tests
 BATCH_SECONDS = 10.0  # of tests that share a process
-MEASURED_SHARE = 0.5  # of the budget of a mutant: CPU seconds to measure coverage
-COVERAGE_SECONDS = 60  # at most, for a file of tests
+MEASURED_SHARE = 1.0  # of the budget of a mutant: CPU seconds to measure coverage
+COVERAGE_SECONDS = 30  # at most, for a file of tests
 MAX_MEMORY = 16 * 2**30  # bytes of addresses; a mutant may ask for any amount
 
 
@@ -232,10 +232,11 @@ class CoverageStore:
         """Return the coverage of a file of tests."""
         key = self._make_key(file)
         if key not in self._known:
-            coverage = self._measure_file(file)
+            coverage, is_whole = self._measure_file(file)
             self._known[key] = coverage
-            with self._path.open("a") as stored:
-                stored.write(json.dumps({"key": key} | encode_coverage(coverage)) + "\n")
+            if is_whole:
+                with self._path.open("a") as stored:
+                    stored.write(json.dumps({"key": key} | encode_coverage(coverage)) + "\n")
         return self._known[key]
 
     def list_statements_with(self, names: set[str]) -> set[int]:
@@ -257,7 +258,8 @@ class CoverageStore:
     def _make_key(self, file: Path) -> str:
         return f"{file.relative_to(self._tree).as_posix()} {hash_files([file])} {self._digest}"
 
-    def _measure_file(self, file: Path) -> statement_coverage.FileCoverage:
+    def _measure_file(self, file: Path) -> tuple[statement_coverage.FileCoverage, bool]:
+        # Tests that time was too short for have no coverage, and are not run.
         if not self._probed.exists():
             copy_tree(self._probed)
             statement_coverage.insert_probe_module(self._probed, self._visits)
@@ -273,7 +275,8 @@ class CoverageStore:
             f"left out {result.failed} {'(out of time)' if result.timed_out else ''}",
             flush=True,
         )
-        return statement_coverage.read_coverage(self._visits, passed)
+        coverage = statement_coverage.read_coverage(self._visits, passed)
+        return coverage, not result.timed_out
 
 
 def hash_files(files: Sequence[Path]) -> str:

@@ -9,7 +9,7 @@ def test_results_cannot_be_changed():
     assert find_changeable(parallax.harness.contract) == {
         "OffPolicy",
         "PeriodicTargetUpdates",
-    }  # bases without fields
+    }  # bases
 
 
 def test_results_with_arrays_can_be_looked_up():
