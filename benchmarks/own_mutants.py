@@ -212,15 +212,16 @@ class CoverageStore:
         Args:
             tree: Copy of the project.
             probed: Folder for another copy, with probes.
-            path: File of the coverage, JSON lines.
+            path: File of the coverage, JSON lines. An entry is valid for these sources and the
+                same file of tests; after a change of helpers in `tests/`, delete it.
         """
         self._tree, self._probed, self._path = tree, probed, path
         self._visits = probed.with_name("visits")
         self._modules = [path.relative_to(tree).as_posix() for path in list_modules(tree)]
         self._known: dict[str, statement_coverage.FileCoverage] = {}
-        names = sorted(path for path in tree.rglob("*.py") if "benchmarks" not in path.parts)
-        others = [path for path in names if not path.name.startswith("test_")]
-        self._digest = hash_files(others)
+        packages = {name.partition("/")[0] for name in self._modules}
+        sources = [path for package in sorted(packages) for path in (tree / package).rglob("*.py")]
+        self._digest = hash_files(sorted(sources))
         for row in map(json.loads, path.read_text().splitlines() if path.exists() else ()):
             self._known[row.pop("key")] = decode_coverage(row)
 
@@ -619,7 +620,7 @@ def run_forked_tests(
         sys.dont_write_bytecode = False  # compiling all modules again takes longer than most tests
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
-        options = ["-q", "--no-header", "-p", "no:cacheprovider", f"--basetemp={log.parent}/t"]
+        options = ["-q", "--no-header", f"--basetemp={log.parent}/t"]
         options += ["-x"] if stop else []
         code = pytest.main([*options, *files], plugins=[SelectingPlugin(tests, log)])
     finally:
@@ -634,14 +635,17 @@ def generate_mutants(source: str) -> Iterator[tuple[str, str, str]]:
     for line in lines:
         starts.append(starts[-1] + len(line.encode()))
     encoded = source.encode()
+    original = ast.dump(ast.parse(source))
     for node in ast.walk(ast.parse(source)):
         for what, replacement in mutate_node(node):
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
             changed = (encoded[:start] + replacement.encode() + encoded[end:]).decode()
             try:
-                ast.parse(changed)
+                tree = ast.dump(ast.parse(changed))
             except SyntaxError:  # a part of a format string, whose position is wrong
+                continue
+            if tree == original:  # such as `return None`
                 continue
             yield f"{node.lineno}:{node.col_offset + 1}", what, changed
 
