@@ -49,16 +49,18 @@ def find_incomparable(package):
     """Return the names of the classes with arrays that are not compared by identity.
 
     Comparison field by field fails for arrays, also in `in` and for keys of a dictionary. A class
-    has arrays, too, if a field has a class that has some.
+    has arrays, too, if a field has a class that has some, also of a package beside this one.
     """
-    classes = {cls for cls in list_record_classes(package) if dataclasses.is_dataclass(cls)}
+    around = importlib.import_module(package.__name__.rpartition(".")[0])
+    classes = {cls for cls in list_record_classes(around) if dataclasses.is_dataclass(cls)}
     types = {
         cls: set(re.findall(r"\w+", " ".join(str(field.type) for field in dataclasses.fields(cls))))
         for cls in classes
     }
-    having = {cls for cls in classes if any("Array" in name for name in types[cls])}
+    having = {cls for cls in classes if {"ndarray", "NDArray"} & types[cls]}
     while more := {
         cls for cls in classes - having if types[cls] & {other.__name__ for other in having}
     }:
         having |= more
-    return {cls.__name__ for cls in having if cls.__eq__ is not object.__eq__}
+    own = having & list_record_classes(package)
+    return {cls.__name__ for cls in own if cls.__eq__ is not object.__eq__}
