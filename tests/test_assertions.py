@@ -26,13 +26,16 @@ def list_functions(tree):
 
 def find_helpers(trees):
     """Return the names of the functions of `tests/` that check something, directly or not."""
-    helpers = set()
-    functions = [f for t in trees.values() for f in list_functions(t) if f.name[:5] != "test_"]
-    while found := {
-        function.name
-        for function in functions
-        if function.name not in helpers and any(is_check(n, helpers) for n in ast.walk(function))
-    }:
+    called = {}
+    for function in (f for tree in trees.values() for f in list_functions(tree)):
+        if not function.name.startswith("test_"):
+            nodes = list(ast.walk(function))
+            names = {get_called_name(node) for node in nodes if isinstance(node, ast.Call)}
+            if any(is_check(node, ()) for node in nodes):
+                names.add("assert")
+            called.setdefault(function.name, set()).update(names)
+    helpers = {"assert"}
+    while found := {name for name in called.keys() - helpers if called[name] & helpers}:
         helpers |= found
     return helpers
 
