@@ -58,7 +58,7 @@ class VarianceShares:
 SHARE_NAMES = tuple(field.name for field in dataclasses.fields(VarianceShares))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class ShareIntervals:
     """Variance shares with bootstrap intervals over seeds.
 

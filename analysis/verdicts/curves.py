@@ -41,7 +41,7 @@ class LearningCurve:
     left_out: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class CurvePanel:
     """All frameworks in one setting.
 

@@ -91,7 +91,7 @@ def test_tasks_of_the_thesis_are_there():
 
 @pytest.mark.filterwarnings("error::DeprecationWarning")
 def test_version_4_is_made_without_a_notice():
-    make_task_env("HalfCheetah-v4")
+    assert make_task_env("HalfCheetah-v4").spec.id == "HalfCheetah-v4"
 
 
 def test_unknown_task_is_named():

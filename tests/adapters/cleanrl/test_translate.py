@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import support
+import torch
 from loops import iterate_some
 
 from parallax.adapters.cleanrl import CleanRLAdapter, scripts, settings
@@ -204,3 +205,40 @@ def test_dqn_of_the_release_before_copies_its_target_as_a_whole(monkeypatch):
     assert "tau" not in translate("dqn", tau=1.0).settings
     with pytest.raises(SpecError, match="tau"):
         translate("dqn", tau=0.5)
+
+
+def test_greedy_actions_of_sac_are_the_squashed_mean_in_units_of_the_action():
+    class Actor:
+        action_scale, action_bias = torch.tensor([2.0, 0.5]), torch.tensor([1.0, -0.5])
+
+        def __call__(self, observations):
+            return observations, None
+
+    mean = torch.tensor([[0.0, 0.0], [100.0, -100.0]])
+    found = settings.predict_actions_sac({"actor": Actor()}, mean, None)
+    assert found.tolist() == [[1.0, -0.5], [3.0, -1.0]]
+
+
+@pytest.mark.parametrize("starts", [0, 50, 63, 64])
+@pytest.mark.parametrize(("every", "interval"), [(4, 4), (4, 12), (10, 30), (3, 8)])
+@pytest.mark.parametrize("tau", [1.0, 0.5])
+def test_updates_of_dqn_are_those_of_the_scripts_loop(starts, every, interval, tau):
+    hp = replace(
+        load_recipe("dqn", "cleanrl"),
+        learning_starts=starts,
+        train_freq=every,
+        target_update_interval=interval,
+        tau=tau,
+        gradient_steps=1,
+    )
+    updates = moves = 0
+    has_changed = tau < 1  # such a target never equals the network
+    for step in range(200):
+        if step > starts:
+            if step % every == 0:
+                updates, has_changed = updates + 1, True
+            if step % interval == 0:
+                moves, has_changed = moves + has_changed, tau < 1
+    context = RunContext(load_task("CartPole-v1"), 200, seed=3)
+    found = settings._count_dqn_updates(hp, context)
+    assert (found["policy_updates"], found["target_updates"]) == (updates, moves)

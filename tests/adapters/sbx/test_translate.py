@@ -83,3 +83,12 @@ def test_ppo_takes_discrete_actions(tmp_path):
     _, run = support.run(spec, tmp_path)
     assert run["status"] == "completed", run["failure"]
     assert run["update_schedule"]["total_gradient_steps"] == 8
+
+
+def test_the_temperature_learns_as_fast_as_the_policy_by_default():
+    recipe = load_recipe("sac", "sbx")
+    defaults = dataclasses.replace(recipe, policy_learning_rate=0.02)
+    for n_envs in (1, 4):
+        context = RunContext(load_task("Pendulum-v1"), 1000, seed=3, n_envs=n_envs)
+        found = SbxAdapter().get_library_defaults("sac", defaults, context)
+        assert found.temperature_learning_rate == found.policy_learning_rate == 0.02

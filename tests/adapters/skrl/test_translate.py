@@ -57,3 +57,12 @@ def test_the_target_moves_at_most_once_in_an_update_cycle():
     whole = translate("dqn", True, **burst, target_update_interval=128)
     assert not whole.patched_fields
     assert whole.update_schedule.target_updates == schedule.target_updates // 2
+
+
+@pytest.mark.parametrize(("noise", "name"), [(0.2, "GaussianNoise"), (0.0, None)])
+@pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+def test_exploration_noise_does_not_decay(algorithm, noise, name):
+    settings = translate(algorithm, False, exploration_noise=noise).settings
+    (scheduler,) = [key for key in settings if key.endswith(".exploration_scheduler")]
+    assert settings[scheduler] is None
+    assert settings[scheduler.replace("_scheduler", "_noise")] == name

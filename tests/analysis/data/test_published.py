@@ -1,4 +1,5 @@
 import collections
+import hashlib
 import itertools
 import math
 import shutil
@@ -193,3 +194,21 @@ def test_number_that_is_none_is_named_by_line_and_field(copied, text):
     file.write_text("\n".join([head, ",".join(cells), *rest]) + "\n")
     with pytest.raises(published.PublishedTableError, match=r"cleanrl\.csv, line 2: mean="):
         read_table.__wrapped__("cleanrl")
+
+
+def test_a_table_may_have_four_mebibytes_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    row = b"x" * 4093 + b",y\n"
+    whole = b"a,b\n" + row[4:] + row * 1023
+    assert len(whole) == 2**22
+    (tmp_path / "whole.csv").write_bytes(whole)
+    (tmp_path / "large.csv").write_bytes(whole.replace(b"a", b"aa", 1))
+    (tmp_path / "SHA256SUMS").write_text(
+        "".join(
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+            for path in sorted(tmp_path.glob("*.csv"))
+        )
+    )
+    assert len(published.read_csv_rows("whole")) == 1024
+    with pytest.raises(published.PublishedTableError, match=r"large.csv"):
+        published.read_csv_rows("large")

@@ -90,8 +90,8 @@ def pixels(png):
 
 @pytest.mark.parametrize("name", families.list_family_names())
 def test_every_family_draws_something(material, name):
-    found = sheets_of(material, name)
-    assert all(isinstance(sheet, FigureSpec) for sheet in found)
+    found = iterate_some(sheets_of(material, name))
+    assert {type(sheet) for sheet in found} == {FigureSpec}
     for sheet in found[1:][-1:]:  # the first is compared with a stored image
         assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05
 

@@ -110,3 +110,10 @@ def test_unknown_deviations_give_unknown_seeds():
 
 def test_intervals_of_hedges_g_use_the_quantile_of_the_normal_distribution():
     assert pytest.approx(stats.norm.ppf(0.975)) == effects._Z_975
+
+
+@pytest.mark.parametrize("n", [10**4, 10**6])
+def test_the_interval_of_large_samples_is_that_of_the_mann_whitney_statistic(n):
+    low, high = effects.compute_improvement_interval(0.5, n, n)
+    half = stats.norm.ppf(0.975) * math.sqrt((2 * n + 1) / (12 * n * n))
+    assert (float(low), float(high)) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-3 / n**0.5)

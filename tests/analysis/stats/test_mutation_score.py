@@ -129,3 +129,11 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_originals_that_do_as_well_as_their_mutants_are_not_weaker():
     result = evaluate_kill(runs(7, 7, 3), runs(7, 8, 3))
     assert (result.n, result.weaker) == (3, 1)
+
+
+def test_the_published_code_needs_a_p_value_below_the_level_for_a_weaker_original():
+    # Fisher's p of one failure against n successes is 1 / (n + 1).
+    at_the_level, below = ([runs(0, of=1), runs(n, of=n)] for n in (19, 20))
+    assert evaluate_kill(*at_the_level).weaker == evaluate_kill(*below).weaker == 1
+    assert evaluate_kill(*at_the_level, as_published_code=True).weaker == 0
+    assert evaluate_kill(*below, as_published_code=True).weaker == 1

@@ -1,5 +1,7 @@
 """What is said of runs that differ in more than their framework."""
 
+import types
+
 import pytest
 
 from parallax.analysis.verdicts import caveats
@@ -19,3 +21,22 @@ def test_only_values_that_are_not_named_are_counted_as_more(surplus):
 
 def test_values_that_are_all_equal_are_not_mentioned():
     assert caveats._format_differing("versions differ", {"numpy": {"2.0"}}) == ""
+
+
+def imported_group(framework, versions, unknown=("version",)):
+    runs = tuple(
+        types.SimpleNamespace(
+            imported=types.SimpleNamespace(unknown=unknown),
+            provenance=types.SimpleNamespace(packages={"numpy": version}, python="3.11.7"),
+            effective_hyperparameters={"gamma": 0.99},
+        )
+        for version in versions
+    )
+    seeds = tuple(range(len(runs)))
+    return types.SimpleNamespace(framework=framework, runs=runs, seeds=seeds, n=len(runs))
+
+
+def test_imported_runs_of_both_sides_are_named():
+    found = caveats.find_caveats(imported_group("a", ["2.0"]), imported_group("b", ["2.0", "2.0"]))
+    assert "1 of 1 runs of a were imported, version unknown" in found
+    assert "2 of 2 runs of b were imported, version unknown" in found

@@ -1,5 +1,6 @@
 """RQ2: different, equivalent or inconclusive."""
 
+import dataclasses
 import itertools
 import math
 
@@ -10,9 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.stats.moments import compute_moments, stack_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.verdicts.consistency import judge_consistency
+from parallax.analysis.verdicts.consistency import (
+    check_rounding_sensitivity,
+    judge_consistency,
+    run_tests,
+)
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import group_published_scores
@@ -201,3 +206,34 @@ def test_rounding_is_told_where_it_could_turn_a_verdict():
     )
     assert any(item.is_rounding_sensitive for item in items)
     assert not all(item.is_rounding_sensitive for item in items)
+
+
+def test_seeds_are_estimated_for_the_corrected_level_of_what_is_left_to_decide():
+    wide = [group(name, around(1000 + gap, 400)) for name, gap in (("a", 0), ("b", 0), ("c", 10))]
+    options = VerdictOptions()
+    alone = judge_consistency(wide[:2], options)
+    together = judge_consistency(wide, options)
+    assert {item.verdict for item in together} == {"inconclusive"}
+    assert together[0].seeds_needed > alone[0].seeds_needed
+
+
+@pytest.mark.parametrize("rounding", [0.05, 0.5])
+def test_a_printed_digit_matters_only_near_a_limit(rounding):
+    def published(framework, mean):
+        found = group(framework, around(mean, 50, MANY))
+        return dataclasses.replace(found, rounding=rounding)
+
+    def is_sensitive(gap):
+        pair = published("a", 1000 + gap), published("b", 1000)
+        margin = np.array([5.0])
+        p_unobserved = np.zeros(1)
+        sides = (stack_moments([side.moments]) for side in pair)
+        words, _ = run_tests(*sides, margin, p_unobserved).decide(np.full(1, np.nan), 0.05)
+        (found,) = check_rounding_sensitivity([pair], margin, p_unobserved, words, 0.05)
+        return found
+
+    assert not is_sensitive(0) and not is_sensitive(1000)
+    half = 50 * math.sqrt(2 / MANY)
+    border = stats.t.ppf(0.975, 2 * MANY - 2) * half  # the least that is significant
+    assert is_sensitive(border + rounding / 4)
+    assert not is_sensitive(border + 6 * rounding)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from loops import iterate_some
 
 from parallax.analysis.data.load import load_runs, read_runs
 from parallax.analysis.data.packed import write_packed
@@ -172,7 +173,7 @@ def test_a_report_says_once_per_section_how_failed_runs_count(failing):
 
 def test_numbers_of_runs_are_above_the_panels(failing):
     (spec,) = make_consistency_figure_specs(failing)
-    for axis in spec.draw().axes:
+    for axis in iterate_some(spec.draw().axes):
         (note,) = [text for text in axis.texts if "/" in text.get_text()]
         assert "SB3 3/5" in note.get_text() and "skrl 0/5" in note.get_text()
         box = note.get_window_extent()

@@ -17,6 +17,7 @@ from parallax.analysis.verdicts.replay import (
     HARMS,
     HELPS,
     INCONCLUSIVE,
+    _compute_human_scores,
     classify_effect,
     judge_replay,
 )
@@ -144,3 +145,17 @@ def test_steps_until_a_score_count_those_who_never_reach_it():
     found = compute_steps_to_threshold(curves, 5.0)
     assert (found.n_runs, found.n_reached, found.median) == (3, 2, 2.0)
     assert compute_steps_to_threshold(curves[2:], 5.0).median == float("inf")
+
+
+def test_scores_of_the_paper_are_in_the_table_of_human_scores():
+    found = {(one.framework, one.name): one for one in _compute_human_scores(())}
+    assert set(found) == {(imp_paper.IMP_SOURCE, name) for name in imp_paper.IMP_STRATEGIES}
+    for i, name in enumerate(imp_paper.IMP_STRATEGIES):
+        one = found[imp_paper.IMP_SOURCE, name]
+        shares = [
+            100 * (scores[i] - low) / (high - low)
+            for game, scores in imp_paper.IMP_ATARI_SCORES.items()
+            for low, high in [imp_paper.ATARI_RANDOM_HUMAN[game]]
+        ]
+        assert one.games == len(shares)
+        assert (one.median, one.mean) == pytest.approx((np.median(shares), np.mean(shares)))

@@ -22,19 +22,25 @@ from parallax.analysis.report.sections.consistency import (
 )
 from parallax.analysis.report.sections.headline import select_headline_findings
 from parallax.analysis.report.sections.suite import describe_suites
-from parallax.analysis.stats.moments import compute_moments
-from parallax.analysis.stats.two_sample import compute_fisher_p, compute_stratified_fisher_p
+from parallax.analysis.stats.moments import compute_moments, stack_moments
+from parallax.analysis.stats.two_sample import (
+    compute_contrast,
+    compute_fisher_p,
+    compute_stratified_fisher_p,
+)
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_options
-from parallax.analysis.verdicts.failures import count_failed_as_bottom
+from parallax.analysis.verdicts.failures import FailureComparison, count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN, judge_learning
 from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_DISTRIBUTION,
     DIFFERENT_IN_MEAN,
+    FISHER_SHARE,
     UNEQUAL_FAILURES,
     format_rate,
+    state_pairs,
 )
 from parallax.analysis.verdicts.study import judge_runs
 from parallax.analysis.verdicts.suite import (
@@ -502,3 +508,17 @@ def test_failures_that_are_not_known_have_no_counts():
     assert known.known and known.counts == ("1/5", "0/4")
     unknown = FailureComparison(0.0, (), (), *[0.0] * 5)
     assert not unknown.known and unknown.counts == ("-", "-")
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.99, DIFFERENT_IN_DISTRIBUTION), (1, "inconclusive")]
+)
+def test_failures_count_strictly_below_their_share_of_the_level(share, text):
+    pair = group("a", around(500, 90, 6)), group("b", around(520, 90, 6))
+    level = FISHER_SHARE * OPTIONS.alpha * share
+    failures = FailureComparison(100.0, (3, 0), (6, 6), level, level, 0.5, 0.1, 0.9)
+    first, second = (stack_moments([side.moments]) for side in pair)
+    contrast = compute_contrast([first], [second])
+    arguments = contrast, np.ones(1), np.full(1, 100.0), [failures], OPTIONS
+    (found,) = state_pairs([pair], ["inconclusive"], *arguments)
+    assert found.text == text

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from loops import iterate_some
 
 from parallax.harness.cli import bugs as command
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
@@ -36,9 +37,10 @@ CASES = list_bug_cases(FRAMEWORKS)
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_transplants_fit_the_installed_version(framework):
-    for bug in list_released_bugs(load_adapter(framework)):
-        if bug.source:
-            make_replacement([bug])
+    bugs = [bug for bug in list_released_bugs(load_adapter(framework)) if bug.source]
+    for bug in iterate_some(bugs):
+        with make_replacement([bug]).apply_replacement():
+            pass
 
 
 def test_every_bug_names_probes_that_exist_or_says_why_not():

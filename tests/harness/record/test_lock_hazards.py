@@ -76,7 +76,7 @@ def test_process_id_that_another_process_has_by_now_is_no_owner(sleeper, tmp_pat
 def test_process_id_that_no_process_can_have_is_no_owner(pid, tmp_path):
     change_owner(tmp_path, pid=pid)
     with RunLock.acquire(tmp_path):
-        pass
+        assert json.loads(owner_file(tmp_path).read_text())["pid"] == os.getpid()
 
 
 def test_process_that_the_system_hides_is_watched_and_not_taken_for_dead(tmp_path, monkeypatch):

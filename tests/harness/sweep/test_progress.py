@@ -56,3 +56,36 @@ def test_speed_is_steps_per_second_since_the_run_was_first_seen(monkeypatch):
     now.value += 50
     display._update_speed(folder, 600)
     assert display._speeds["sb3", "ppo"] == 10
+
+
+def make_record(**changes):
+    values = {
+        "final_score": 1234.56,
+        "update_schedule": {"total_gradient_steps": 2000, "target_updates": 50},
+        "hyperparameters": {"target_kl": None},
+        "spec": types.SimpleNamespace(algorithm="td3"),
+        "timings": types.SimpleNamespace(seconds=12.34),
+    }
+    return types.SimpleNamespace(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "final score 1,234.6, 2,000 gradient updates, 50 target updates, 12.3 s"),
+        (
+            {"final_score": None, "timings": types.SimpleNamespace(seconds=None)},
+            "2,000 gradient updates, 50 target updates",
+        ),
+        (
+            {"hyperparameters": {"target_kl": 0.1}, "spec": types.SimpleNamespace(algorithm="ppo")},
+            "final score 1,234.6, at most 2,000 gradient updates, 12.3 s",
+        ),
+        (None, ""),
+    ],
+)
+def test_the_result_of_a_run_is_score_updates_and_time(monkeypatch, changes, text):
+    record = None if changes is None else make_record(**changes)
+    reading = types.SimpleNamespace(record=record)
+    monkeypatch.setattr(progress, "read_run", lambda folder: reading)
+    assert progress.describe_run_result(Path("/nowhere")) == text

@@ -1,0 +1,13 @@
+"""Results of the statistics as values."""
+
+from records import find_changeable, find_incomparable
+
+import parallax.analysis.stats
+
+
+def test_results_cannot_be_changed():
+    assert find_changeable(parallax.analysis.stats) == set()
+
+
+def test_results_with_arrays_can_be_looked_up():
+    assert find_incomparable(parallax.analysis.stats) == set()

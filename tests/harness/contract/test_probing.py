@@ -1,0 +1,115 @@
+"""The scripted data of probes: what every implementation sees and draws."""
+
+import contextlib
+import inspect
+
+import numpy as np
+import pytest
+
+from parallax.harness.contract.algorithms import BUILTIN_ALGORITHMS
+from parallax.harness.contract.probing.environments import EpisodeScript, locate_source
+from parallax.harness.contract.probing.protocol import ProbeMonitor
+from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld
+from parallax.harness.probes.catalogue import PROBES
+
+
+def make_world(steps=6, **changes):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "observations": rng.normal(size=(steps + 1, 3)),
+        "resets": rng.normal(size=(steps + 1, 3)),
+        "rewards": rng.normal(size=steps),
+        "ends": np.zeros(steps, np.int64),
+        "random_actions": np.linspace(0, 0.9, 2 * steps).reshape(steps, 2),
+        "acting_noise": rng.normal(size=(steps, 2)),
+        "batch_noise": rng.normal(size=(8, 2)),
+        "low": (-2.0, 0.0),
+        "high": (2.0, 1.0),
+    }
+    return ScriptedWorld(ScriptedData(**(arrays | changes)))
+
+
+def test_after_its_end_the_script_stays_at_its_last_row():
+    world = make_world(6)
+    rows = []
+    for _ in range(9):
+        rows.append(world.row)
+        world.events.steps += 1
+    assert rows == [0, 1, 2, 3, 4, 5, 5, 5, 5]
+
+
+def test_random_actions_are_shares_of_the_range_from_its_low_end():
+    env = make_world(random_actions=np.array([[0.25, 0.75]] * 6)).make_env()
+    np.testing.assert_array_equal(env.action_space.sample(), np.float32([-1.0, 0.75]))
+
+
+def test_minibatches_are_the_same_unless_the_script_rotates_them():
+    plain, rotating = make_world(), make_world(rotates_draws=True)
+    assert [list(plain.draw_integers(0, 20, 3)) for _ in range(2)] == [[0, 1, 2], [0, 1, 2]]
+    assert [list(rotating.draw_integers(0, 20, 3)) for _ in range(2)] == [[0, 1, 2], [7, 8, 9]]
+
+
+def test_a_single_integer_is_the_first_and_rotates_nothing():
+    world = make_world(rotates_draws=True)
+    assert [int(world.draw_integers(5, 20, 1)[0]) for _ in range(3)] == [5, 5, 5]
+    assert list(world.draw_integers(0, 20, 2)) == [0, 1]
+
+
+def test_permutations_begin_with_the_integers_that_draws_give():
+    drawing, permuting = (make_world(minibatch_window=5) for _ in range(2))
+    for _ in range(4):
+        permutation = permuting.permute_as_draws(9)
+        assert sorted(permutation) == list(range(9))
+        assert list(permutation[:5]) == list(drawing.draw_integers(0, 9, 5))
+
+
+def test_rewards_differ_between_steps_episodes_and_copies_as_stored_answers_have_them():
+    rewards = {
+        place: EpisodeScript(copy=place[0]).compute_reward(*place[1:])
+        for place in [(0, 0, 1), (0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 2), (2, 1, 1)]
+    }
+    assert len({round(reward, 6) for reward in rewards.values()}) == len(rewards)
+    assert rewards[0, 0, 1] == pytest.approx(1.6967067, abs=1e-6)
+    assert rewards[1, 0, 1] == pytest.approx(1.4535961, abs=1e-6)
+    assert rewards[1, 1, 2] == pytest.approx(0.2626063, abs=1e-6)
+
+
+def test_the_monitor_has_each_report_as_it_was():
+    monitor, metrics = ProbeMonitor(), {"loss": 1.0}
+    monitor.record(metrics)
+    metrics["loss"] = 2.0
+    monitor.record(metrics)
+    assert monitor.metrics == [{"loss": 1.0}, {"loss": 2.0}]
+
+
+def test_a_wrapped_policy_acts_with_the_changes_and_only_then():
+    active = []
+
+    @contextlib.contextmanager
+    def change():
+        active.append(True)
+        yield
+        active.pop()
+
+    monitor = ProbeMonitor()
+    monitor.wrap_policy(change)  # nothing to wrap yet
+    assert monitor.policy is None
+    monitor.attach(lambda observations: observations + len(active), dict)
+    monitor.wrap_policy(change)
+    np.testing.assert_array_equal(monitor.predict_greedy(np.zeros(2)), [1, 1])
+    assert not active
+
+
+def test_source_lines_are_found_by_their_text():
+    here = inspect.getsourcelines(test_source_lines_are_found_by_their_text)[1]
+    found = locate_source(test_source_lines_are_found_by_their_text, "inspect.getsourcelines")
+    assert found == f"harness/contract/test_probing.py:{here + 1}"
+    assert locate_source(test_source_lines_are_found_by_their_text, "not " + "there") == (
+        f"harness/contract/test_probing.py:{here}"
+    )
+    assert locate_source(len, "") == ""
+
+
+def test_algorithms_with_probes_are_those_that_probes_name():
+    probed = {probe.algorithm for probe in PROBES}
+    assert {name for name, cls in BUILTIN_ALGORITHMS.items() if cls.has_probes} == probed
