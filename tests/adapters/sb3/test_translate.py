@@ -117,11 +117,3 @@ def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
 def test_all_refusals_are_told_at_once():
     with pytest.raises(SpecError, match=r"critic_learning_rate.*temperature.*policy_delay"):
         translate("sac", critic_learning_rate=1.0, temperature_learning_rate=1.0, policy_delay=3)
-
-
-@pytest.mark.parametrize("field", ["minibatch_size", "rollout_steps"])
-def test_single_transition_cannot_be_normalised(field):
-    with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=1: in sb3 it is at least 2"):
-        translate("ppo", **{field: 1})
-    translate("ppo", **{field: 1}, normalize_advantage=False)
-    translate("ppo", **{field: 2})

@@ -1,6 +1,6 @@
 """Specs, tasks and answers as values."""
 
-from records import find_changeable, find_incomparable
+from records import find_changeable
 
 import parallax.harness.contract
 
@@ -10,7 +10,3 @@ def test_results_cannot_be_changed():
         "OffPolicy",
         "PeriodicTargetUpdates",
     }  # bases
-
-
-def test_results_with_arrays_can_be_looked_up():
-    assert find_incomparable(parallax.harness.contract) == set()

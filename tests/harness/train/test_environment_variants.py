@@ -61,9 +61,9 @@ def test_copies_must_share_a_rollout_evenly(framework):
         prepare_run(spec, load_adapter(framework))
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "td3"])
-def test_framework_that_stores_resets_refuses_copies(algorithm):
-    with pytest.raises(SpecError, match=r"n_envs=2: skrl stores steps .*Use n_envs=1"):
+@pytest.mark.parametrize("algorithm", ["td3", "dqn"])
+def test_agents_of_skrl_with_a_replay_buffer_refuse_copies(algorithm):
+    with pytest.raises(SpecError, match=r"n_envs=2: skrl's agents .*Use n_envs=1, or ppo"):
         prepare_run(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
 
 

@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused_by_name():
         (spec("cleanrl", patches=False), r"conv_filters=\[16\]: in cleanrl it is fixed at \[32"),
         (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions leave nothing"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
-        (spec("skrl", n_envs=2), "n_envs=2: skrl stores"),
+        (spec("skrl", n_envs=3), "rollout_steps=.*a multiple of n_envs=3"),
     ]
     for asked, message in refusals:
         with pytest.raises(SpecError, match=message):
