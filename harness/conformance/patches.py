@@ -66,7 +66,7 @@ class ShownAnswer:
         changes = np.abs(np.asarray(self.result.axis and self.result.axis.values))
         due = np.where(self.expected, np.abs(self.expected), np.abs(self.value).max())
         clipped = changes[np.abs(self.value) < 1e-2 * due]
-        return float(clipped.min()) if len(clipped) else None
+        return None if self.meaning == "not clipped" or not len(clipped) else float(clipped.min())
 
     def read_minibatch_size(self) -> Any:
         """Return the size of all minibatches but the last, or all sizes if they are others."""
@@ -83,9 +83,11 @@ class ShownAnswer:
         return span / max(updates - 1, 1), updates / cycles
 
     def read_target_interval(self) -> float:
-        """Return the steps between two target updates."""
-        between = self.numbers.get("environment steps between two target updates")
-        return between or self.numbers["critic steps"] / max(self.numbers["target updates"], 1)
+        """Return the steps between two target updates, or up to the first if it is the last."""
+        if between := self.numbers.get("environment steps between two target updates"):
+            return between
+        first = self.numbers["critic steps at the first target update"]
+        return first if first > 1 else self.numbers["critic steps"] / self.numbers["target updates"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +165,7 @@ PATCH_PROBES: Mapping[str, PatchProbe] = {
         "counts", lambda shown: shown.numbers["critic steps at the first policy step"], (3,), (1,)
     ),
     "target_update_interval": PatchProbe(
-        "counts", ShownAnswer.read_target_interval, (5,), (9,), 0.2
+        "counts", ShownAnswer.read_target_interval, (7,), (9,), 0.3
     ),
     "tau": PatchProbe("target_update", ShownAnswer.read_common_number, (0.5,)),
     "huber_delta": PatchProbe("loss_numbers", lambda shown: shown.value[1] or None, (0.5,)),
