@@ -1,7 +1,7 @@
 """Values that probes measure without and with each patch of upstream's code.
 
-python benchmarks/patch_proofs.py cleanrl sb3 skrl tianshou torchrl sbx \\
-    --json docs/patch_proofs.jsonl --markdown docs/reference/patch-proofs.md
+FILES="--json docs/patch_proofs.jsonl --markdown docs/reference/patch-proofs.md"
+python benchmarks/patch_proofs.py cleanrl sb3 sbx skrl tianshou torchrl $FILES
 """
 
 import argparse

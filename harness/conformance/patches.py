@@ -83,9 +83,10 @@ class ShownAnswer:
         return span / max(updates - 1, 1), updates / cycles
 
     def read_target_interval(self) -> float:
-        """Return the steps between two target updates, or up to the first if it is the last."""
+        """Return the steps between two target updates, of the environment or of the critics."""
         if between := self.numbers.get("environment steps between two target updates"):
             return between
+        # A share of all steps cannot show whether an interval begins with the first of them.
         first = self.numbers["critic steps at the first target update"]
         return first if first > 1 else self.numbers["critic steps"] / self.numbers["target updates"]
 
