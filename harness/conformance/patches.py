@@ -166,7 +166,7 @@ PATCH_PROBES: Mapping[str, PatchProbe] = {
         "counts", lambda shown: shown.numbers["critic steps at the first policy step"], (3,), (1,)
     ),
     "target_update_interval": PatchProbe(
-        "counts", ShownAnswer.read_target_interval, (7,), (9,), 0.3
+        "counts", ShownAnswer.read_target_interval, (13,), (9,), 0.2
     ),
     "tau": PatchProbe("target_update", ShownAnswer.read_common_number, (0.5,)),
     "huber_delta": PatchProbe("loss_numbers", lambda shown: shown.value[1] or None, (0.5,)),
