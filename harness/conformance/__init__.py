@@ -16,10 +16,11 @@ import dataclasses
 import pytest
 
 # pytest explains failed assertions of these modules only if they are registered before import.
-_PARTS = ("hyperparameters", "resuming", "run_folders", "semantics", "spaces", "update_counts")
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+_PARTS = ("hyperparameters", "patches", "resuming", "run_folders", "semantics", "spaces")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (*_PARTS, "update_counts")))
 
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
+from parallax.harness.conformance.patches import PatchConformance  # noqa: E402
 from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E402
 from parallax.harness.conformance.run_folders import RunFolderConformance  # noqa: E402
 from parallax.harness.conformance.semantics import (  # noqa: E402
@@ -36,6 +37,7 @@ from parallax.harness.contract.algorithms.base import field_names  # noqa: E402
 
 class AdapterConformance(
     HyperparameterConformance,
+    PatchConformance,
     SemanticsConformance,
     TargetNoiseConformance,
     UpdateCountConformance,
@@ -64,6 +66,9 @@ class AdapterConformance(
             metafunc.parametrize(("algorithm", "field"), pairs)
         elif "algorithm" in names:
             metafunc.parametrize("algorithm", supported)
+        if "patched_field" in names:
+            patched = [(a, f) for a in supported for f in sorted(adapter.list_patchable_fields(a))]
+            metafunc.parametrize(("patched_algorithm", "patched_field"), patched)
         if "off_policy_algorithm" in names:
             off_policy = [a for a in supported if ALGORITHMS[a].family == "off-policy"]
             metafunc.parametrize("off_policy_algorithm", off_policy)

@@ -88,6 +88,7 @@ class ProbeRun:
         monitor: Reported metrics and the greedy policy.
         draws: Calls that drew random integers; see `ScriptedWorld`.
         thresholds: Environment steps taken before, and epsilon; see `ScriptedWorld`.
+        patched_fields: Hyperparameters that patches of upstream's code set.
         cached_values: Values that `get_or_compute` has computed.
     """
 
@@ -98,6 +99,7 @@ class ProbeRun:
     monitor: ProbeMonitor
     draws: tuple[IntegerDraw, ...] = ()
     thresholds: tuple[tuple[int, float], ...] = ()
+    patched_fields: tuple[str, ...] = ()
     cached_values: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
 
     def get_or_compute(self, key: Hashable, compute: Callable[[], CachedValue]) -> CachedValue:
@@ -160,6 +162,7 @@ class ExperimentCache:
         level: Alignment of the hyperparameters.
         script: The user's own copy of the framework's script, which is run instead of it.
         acceleration: How each run is accelerated, or `none`.
+        fixed: Hyperparameters that every run has, whatever its experiment sets.
     """
 
     def __init__(
@@ -170,6 +173,7 @@ class ExperimentCache:
         level: AlignmentLevel = OWN_DEFAULTS,
         script: OwnScript | None = None,
         acceleration: str = NO_ACCELERATION,
+        fixed: Mapping[str, Any] | None = None,
     ) -> None:
         self.adapter = adapter
         self.seed = seed
@@ -177,6 +181,7 @@ class ExperimentCache:
         self.level = level
         self.script = script
         self.acceleration = acceleration
+        self.fixed = fixed or {}
         self._runs: dict[str, ProbeRun] = {}
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
@@ -199,6 +204,10 @@ class ExperimentCache:
         if experiment.name not in self._runs:
             self._runs[experiment.name] = self._run_experiment(experiment)
         return self._runs[experiment.name]
+
+    def list_runs(self) -> list[ProbeRun]:
+        """Return all runs so far."""
+        return list(self._runs.values())
 
     def drop_other_algorithms(self, algorithm: str) -> None:
         """Drop the runs of all other algorithms, to free memory."""
@@ -242,7 +251,7 @@ class ExperimentCache:
         else:
             recipe = load_recipe(algorithm, self.adapter.name)
             base = self.adapter.get_library_defaults(algorithm, recipe, context)
-        hyperparameters = dataclasses.replace(base, **changes)
+        hyperparameters = dataclasses.replace(base, **{**changes, **self.fixed})
         native = self.adapter.translate(algorithm, hyperparameters, context)
         if self.level.name == UPSTREAM_LEVEL:
             native = restore_upstream_options(self.adapter, algorithm, native)
@@ -294,4 +303,5 @@ class ExperimentCache:
             monitor,
             tuple(world.draws),
             tuple(world.thresholds),
+            tuple(native.patched_fields),
         )

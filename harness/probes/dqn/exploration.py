@@ -256,7 +256,7 @@ def _compute_expected_counts(run: ProbeRun) -> Array:
     hp, asked = run.hyperparameters, len(run.experiment.scripted_data.rewards)
     update_schedule = hp.compute_update_schedule(asked)
     every = hp.train_freq
-    interval = hp.target_interval_in_updates()
+    interval = hp.target_interval_in_updates() or np.nan  # it may be no number of updates
     rounds_before = (interval - 1) // hp.gradient_steps
     return np.array(
         [

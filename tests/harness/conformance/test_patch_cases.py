@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from parallax.harness.conformance.hyperparameters import list_patch_cases
+from parallax.harness.conformance.patches import find_patch_probe
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 
@@ -31,3 +32,17 @@ def test_every_patch_has_a_case(framework, algorithm, field):
     assert changed, f"no value of the conformance suite needs the patch of {field}"
     for case in changed:
         assert dataclasses.asdict(case.hyperparameters)[field] == case.value
+
+
+# Probes see no images, and no sizes of DQN's networks: weights and counts alone prove these.
+UNMEASURED = {
+    ("cleanrl", "ppo", "conv_filters"),
+    ("cleanrl", "dqn", "hidden_sizes"),
+    ("sbx", "dqn", "hidden_sizes"),
+}
+
+
+@pytest.mark.parametrize(("framework", "algorithm", "field"), PATCHES)
+def test_every_patch_has_a_probe(framework, algorithm, field):
+    measured = find_patch_probe(algorithm, field) is not None
+    assert measured == ((framework, algorithm, field) not in UNMEASURED)
