@@ -1,6 +1,7 @@
 """Tests that each hyperparameter is declared and has the schema's meaning, or is refused."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,7 @@ _SURROUNDINGS: Sequence[Mapping[str, Any]] = (
 )
 
 
+@functools.cache
 def list_patch_cases(framework: str, algorithm: str) -> list[PatchCase]:
     """List cases for every hyperparameter that is a constant upstream or that a patch can set."""
     usual = make_base_hyperparameters(framework, algorithm)

@@ -26,7 +26,7 @@ KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What JAX compiles for images takes half a minute.
 ON_IMAGES = ("test_images_are_learned_from_or_refused", "test_conv_filters_reach_every_network")
-# Single updates of SAC take longest; all patches of other algorithms are measured each time.
+# Patches of SAC, and those of DDPG, whose code is mostly TD3's, are measured in the long run.
 MEASURED = "test_probe_measures_the_value_that_a_patch_sets"
 # What is tried is this project's own writing, with any framework.
 OURS = "test_full_disk_leaves_a_failed_run_that_says_so"
@@ -52,6 +52,6 @@ def waits(item):
     if item.originalname in RECORDED and parameters["algorithm"] == "ddpg":
         return framework != "torchrl"
     if item.originalname == MEASURED:
-        return parameters["patched_algorithm"] == "sac"
+        return parameters["patched_algorithm"] in ("sac", "ddpg")
     algorithms = {value for name, value in parameters.items() if name.endswith("algorithm")}
     return bool(algorithms & set(LATE.get(framework, WAITING))) and item.originalname not in SHOWN
