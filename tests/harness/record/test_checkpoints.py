@@ -2,10 +2,9 @@
 
 import errno
 import hashlib
-
-import msgspec
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 
