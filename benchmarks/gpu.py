@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -344,68 +344,68 @@ def select_pieces(
             yield words[1:], item
 
 
+def _render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = (f"| {' | '.join(row)} |" for row in (head, *rows))
+    return "\n".join([next(lines), f"|{'---|' * len(head)}", *lines])
+
+
 def render_trainings(trained: Mapping[str, Any]) -> str:
     """Return the table of trainings that were repeated, killed and resumed."""
-    lines = [
-        "| framework | algorithm | steps | trained again | killed and resumed "
-        "| returns of the saved policy on the CPU |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = (
+        *("framework", "algorithm", "steps", "trained again", "killed and resumed"),
+        "returns of the saved policy on the CPU",
+    )
+    rows = []
     for name, item in trained.items():
         _, framework, algorithm = name.split(",")
         resumed = "same bytes" if item["resume_equal"] else "**other bytes**"
         returns = f"differ by up to {item['cpu_returns_difference']:.1g}"
-        cells = (
-            framework,
-            algorithm,
-            str(item["steps"]),
-            "same bytes" if item["repeat_equal"] else "**other bytes**",
-            f"{resumed} (from step {item['resumed_from']})",
-            "the same" if item["cpu_returns_equal"] else returns,
+        rows.append(
+            (
+                framework,
+                algorithm,
+                str(item["steps"]),
+                "same bytes" if item["repeat_equal"] else "**other bytes**",
+                f"{resumed} (from step {item['resumed_from']})",
+                "the same" if item["cpu_returns_equal"] else returns,
+            )
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return _render_table(head, rows)
 
 
 def render_updates(stored: Mapping[str, Any]) -> str:
     """Return the table of updates that were compared with the CPU's."""
-    lines = ["| framework | algorithm | equality | rounding | probes |", "|---|---|---|---|---|"]
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    compared: dict[tuple[str, str], dict[str, Any]] = {}
     for kind in ("lockstep", "probe"):
         for (framework, algorithm), item in select_pieces(stored, kind, "equality"):
-            rows[framework, algorithm] = item["equality"]
-    for (framework, algorithm), found in rows.items():
+            compared[framework, algorithm] = item["equality"]
+    rows = []
+    for pair, found in compared.items():
         probes = found["probes"]
         asked = "not run"
         if probes:
             names = ", ".join(probes["changed"]) or "none"
             asked = f"of {probes['asked']} answers these change: {names}"
-        equality, rounding = describe_equality(found), f"{found['rounding']:.1g}"
-        lines.append(f"| {framework} | {algorithm} | {equality} | {rounding} | {asked} |")
-    return "\n".join(lines)
+        rows.append((*pair, describe_equality(found), f"{found['rounding']:.1g}", asked))
+    return _render_table(("framework", "algorithm", "equality", "rounding", "probes"), rows)
 
 
 def render_speeds(stored: Mapping[str, Any]) -> str:
     """Return the table of the times on CPU and GPU."""
-    lines = [
-        "| framework | algorithm | time on the CPU / time on the GPU: median of pairs [range] |",
-        "|---|---|---|",
-    ]
-    for (framework, algorithm), item in select_pieces(stored, "speed", "speed"):
-        lines.append(f"| {framework} | {algorithm} | {_format_ratio(item['speed'])} |")
-    return "\n".join(lines)
+    ratio = "time on the CPU / time on the GPU: median of pairs [range]"
+    speeds = select_pieces(stored, "speed", "speed")
+    rows = [(*pair, _format_ratio(item["speed"])) for pair, item in speeds]
+    return _render_table(("framework", "algorithm", ratio), rows)
 
 
 def render_accelerations(stored: Mapping[str, Any]) -> str:
     """Return the table of accelerated updates, both sides on the GPU."""
-    lines = [
-        "| framework | algorithm | acceleration | equality | speed: median of pairs [range] |",
-        "|---|---|---|---|---|",
+    head = ("framework", "algorithm", "acceleration", "equality", "speed: median of pairs [range]")
+    rows = [
+        (*pair, f"`{name}`", describe_equality(item["equality"]), _format_ratio(item["speed"]))
+        for (*pair, name), item in select_pieces(stored, "accelerate", "equality")
     ]
-    for (framework, algorithm, name), item in select_pieces(stored, "accelerate", "equality"):
-        equality, ratio = describe_equality(item["equality"]), _format_ratio(item["speed"])
-        lines.append(f"| {framework} | {algorithm} | `{name}` | {equality} | {ratio} |")
-    return "\n".join(lines)
+    return _render_table(head, rows)
 
 
 def _format_ratio(speed: Mapping[str, Any]) -> str:

@@ -168,8 +168,8 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
     t.set_conv_filters("models.conv_filters", context.task, "in a model of one's own, shared")
     translate_networks(t)
-    rounds = -(-context.steps // n_envs)
-    return t.finish(rounds * n_envs, framework_steps=rounds)
+    taken = -(-context.steps // n_envs)
+    return t.finish(taken * n_envs, framework_steps=taken)
 
 
 def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:

@@ -151,6 +151,8 @@ def _read_generator(generator: torch.Generator, read: ReadNested) -> State:
 
 
 def _write_generator(live: Any, state: State, write: WriteNested) -> Any:
+    if not isinstance(state, Mapping):  # of an old checkpoint
+        state = {"device": "cpu", "state": state}
     live = torch.Generator(state["device"]) if live is None else live
     live.set_state(torch.from_numpy(state["state"].copy()))
     return live

@@ -22,18 +22,13 @@ from parallax.harness.cli.arguments import (
     select_names,
     split_names,
 )
-from parallax.harness.contract.adapter import (
-    Adapter,
-    RunContext,
-    find_adapter_entry_points,
-    load_adapter,
-)
+from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS
-from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
+from parallax.harness.contract.translation import TranslatedSetting
 from parallax.harness.contract.upstream_options import list_upstream_options
 from parallax.harness.interventions.catalogue import make_patches
 from parallax.harness.train.prepare import resolve_hyperparameters, resolve_library_recipe
@@ -86,6 +81,23 @@ class FrameworkColumn:
     refusal: str = ""
 
 
+def make_example_context(algorithm: str, env: str | None) -> RunContext:
+    """Return the run that values are translated for.
+
+    Args:
+        algorithm: Name of the algorithm.
+        env: Name of the task; None for an example.
+
+    Raises:
+        SpecError: The task is not known.
+    """
+    try:
+        task = load_task(env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions])
+    except TaskError as error:
+        raise SpecError(str(error)) from error
+    return RunContext(task, steps=1_000_000, seed=0)
+
+
 def translate_recipe(
     algorithm: str,
     hps: str,
@@ -107,18 +119,12 @@ def translate_recipe(
     Raises:
         SpecError: A name is not known.
     """
-    try:
-        env = env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-        exact = alignment in (EXACT_ALIGNMENT, "lockstep")
-        context = RunContext(
-            task=load_task(env),
-            steps=1_000_000,
-            seed=0,
-            patch_constants=patches and exact,
-            converts_meanings=exact,
-        )
-    except TaskError as error:
-        raise SpecError(str(error)) from error
+    exact = alignment in (EXACT_ALIGNMENT, "lockstep")
+    context = dataclasses.replace(
+        make_example_context(algorithm, env),
+        patch_constants=patches and exact,
+        converts_meanings=exact,
+    )
     requested = load_recipe(algorithm, hps)
     result: list[FrameworkColumn] = []
     for name in frameworks:
@@ -261,13 +267,21 @@ def format_options(
         if not adapter.supports(algorithm):
             continue
         adapter.check_installed()
-        options = list_upstream_options(
-            adapter, algorithm, translate_library_defaults(adapter, algorithm, env)
-        )
-        others = [f"{o.name} {_shorten(o.default)}" for o in options if not o.is_overridden]
+        context = make_example_context(algorithm, env)
+        recipe = load_recipe(algorithm, framework)
+        own = resolve_library_recipe(adapter, algorithm, recipe, (), context)
+        native = adapter.translate(algorithm, own.resolve_for_task(context.task), context)
+        options = list_upstream_options(adapter, algorithm, native)
+        others = [f"{o.name} {_shorten_value(o.default)}" for o in options if not o.is_overridden]
         untouched.append((framework, algorithm, ", ".join(others) or "none declared"))
         overridden += [
-            (framework, algorithm, option.name, _shorten(option.default), _shorten(option.value))
+            (
+                framework,
+                algorithm,
+                option.name,
+                _shorten_value(option.default),
+                _shorten_value(option.value),
+            )
             for option in options
             if option.is_overridden
         ]
@@ -282,23 +296,7 @@ def format_options(
     )
 
 
-def translate_library_defaults(adapter: Adapter, algorithm: str, env: str | None) -> NativeConfig:
-    """Translate a framework's own hyperparameters for a task.
-
-    Raises:
-        SpecError: The task is not known, or the framework refuses it.
-    """
-    try:
-        task = load_task(env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions])
-    except TaskError as error:
-        raise SpecError(str(error)) from error
-    context = RunContext(task, steps=1_000_000, seed=0)
-    recipe = load_recipe(algorithm, adapter.name)
-    own = adapter.get_library_defaults(algorithm, recipe, context).resolve_for_task(task)
-    return adapter.translate(algorithm, own, context)
-
-
-def _shorten(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = format_value(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import gpu
 from parallax.adapters.torch_common import devices
-from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.adapters.torch_common.state import _write_generator, make_checkpointable
 from parallax.harness.cli.main import main
 from parallax.harness.contract.acceleration import split_device
 from parallax.harness.contract.adapter import Checkpointable, load_adapter
@@ -168,3 +168,11 @@ def test_measurements_without_a_gpu_are_skipped_with_the_reason():
     assert found == {
         "skipped": "device=cuda: PyTorch finds no cuda device on this machine. Use device=cpu."
     }
+
+
+def test_a_generator_of_an_old_checkpoint_is_that_of_the_cpu():
+    live = torch.Generator().manual_seed(3)
+    torch.rand(5, generator=live)
+    wanted = torch.rand(2, generator=torch.Generator().set_state(live.get_state()))
+    made = _write_generator(None, live.get_state().numpy(), lambda live, state: state)
+    assert torch.equal(torch.rand(2, generator=made), wanted)
