@@ -201,14 +201,16 @@ def _arrange_pairs(
         found[item.cell][_name_pair(item)] = _measure_difference(
             material, item, _name_pair(item), failed.get(_get_key(item))
         )
-    keys = [(env, hps) for env in tasks for hps in recipes]
+    # Recipes have columns of their own only if a task was run with several.
+    has_one_each = len(cells) == len(tasks)
+    keys = sorted(cells) if has_one_each else [(env, hps) for env in tasks for hps in recipes]
     shown = tuple(
         DifferencePanel(f"{env}\n{labels.get_recipe_label(hps)}", found[cells[env, hps]])
         if (env, hps) in cells
         else None
         for env, hps in keys
     )
-    columns = len(recipes) if len(recipes) > 1 else min(_COLUMNS, len(tasks))
+    columns = min(_COLUMNS, len(tasks)) if has_one_each else len(recipes)
     return DifferenceGrid(tuple(pairs), columns, shown)
 
 
