@@ -51,6 +51,12 @@ def run_environments(options: argparse.Namespace) -> int:
     if options.releases:
         return run_releases(options)
     libraries = find_requested_libraries(options)
+    names = [question.name for question in page.ALL_QUESTIONS]
+    if options.probe and not any(part in name for part in options.probe for name in names):
+        raise SpecError(
+            f"--probe {','.join(options.probe)} is no question about environments: "
+            "`parallax probe --environments --list` lists all."
+        )
     if options.answers:
         report = load_stored_report(options.answers)
     else:
@@ -58,10 +64,7 @@ def run_environments(options: argparse.Namespace) -> int:
             report = run_environment_probes(libraries, progress=progress.advance)
     report = select_questions(report, options.probe)
     if options.probe and not any(report.answers.values()):
-        raise SpecError(
-            f"--probe {','.join(options.probe)} is no question about environments: "
-            "`parallax probe --environments --list` lists all."
-        )
+        raise SpecError(f"Nothing answers --probe {','.join(options.probe)}: name another library.")
     print(*format_environment_report(report, options.all), sep="\n")
     changed = False
     if options.python:

@@ -132,6 +132,7 @@ def test_compiled_networks_train_to_the_end(tmp_path):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-3)
 
 
+@pytest.mark.long  # JAX compiles each operation by itself
 @pytest.mark.parametrize("framework", support.frameworks("sbx"))
 def test_training_without_jit_goes_to_the_end(framework, tmp_path):
     plain, other = (train(framework, tmp_path, name) for name in (NO_ACCELERATION, "eager"))
