@@ -111,6 +111,7 @@ def outcome_of(worker):
     return found[-1]
 
 
+@pytest.mark.long
 def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
     (trial, *_) = make_trials([support.spec("sb3", "td3")])
     folder = tmp_path / "a\nb"
@@ -217,6 +218,7 @@ def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
     assert "preflight" not in lab.python("parallax", "status", str(lab.results))
 
 
+@pytest.mark.long
 def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     lab.order("go", "td3-0")

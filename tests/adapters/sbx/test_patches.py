@@ -35,6 +35,7 @@ def test_compiled_code_is_patched_and_upstreams_own_afterwards():
     assert train_dqn() == plain
 
 
+@pytest.mark.long
 def test_the_last_evaluation_acts_with_patched_code(tmp_path):
     words = ["framework=sbx", "algorithm=dqn", "env=CartPole-v1", "hps=zoo", "alignment=exact"]
     words += ["hyperparameters.hidden_sizes=[16,8]", "hyperparameters.learning_starts=32"]
@@ -45,6 +46,7 @@ def test_the_last_evaluation_acts_with_patched_code(tmp_path):
     assert dispatch_command(["policy", "evaluate", str(folder)]) == 0
 
 
+@pytest.mark.long
 def test_probes_ask_a_patched_network_after_the_training():
     probe = next(probe for probe in PROBES if probe.name == "dqn.dueling_head")
     for name in ("sbx", "sb3", "torchrl"):

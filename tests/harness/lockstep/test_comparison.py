@@ -71,6 +71,7 @@ def test_what_ordinary_settings_do_not_show_is_seen_with_others(
     assert found.divergence is None and found.variant == variant and not found.is_equal
 
 
+@pytest.mark.long
 def test_sbx_is_equal_in_float64():
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, "dqn", LEVEL.name) for name in ("sb3", "sbx")
