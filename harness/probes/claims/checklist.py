@@ -18,6 +18,7 @@ import yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.claims.claims import (
     CLAIMS_FILE,
+    TEXTS,
     ClaimCheck,
     ClaimFinding,
     evaluate_check,
@@ -90,15 +91,13 @@ class Checklist:
     """Details of a family of algorithms, and the texts of their page.
 
     Attributes:
-        title: Title of the page.
-        introduction: Where the details are from, and the command that answers them.
+        introduction: Title, where the details are from, and the command that answers them.
         algorithms: Names of the algorithms whose probes answer them.
         details: The details.
         causes: Causes of different results that others found, checked like details.
         text_of_causes: Where the causes are from; the beginning of their section.
     """
 
-    title: str
     introduction: str
     algorithms: tuple[str, ...]
     details: tuple[ImplementationDetail, ...]
@@ -117,14 +116,12 @@ def load_checklist(algorithms: Sequence[str] = ()) -> Checklist:
         content = yaml.safe_load(path.read_text("utf-8"))
         names += content["algorithms"]
         if not algorithms or algorithms[0] in content["algorithms"]:
-            causes = content.get("causes", {"introduction": "", "details": {}})
             return Checklist(
-                content["title"],
                 content["introduction"],
                 tuple(content["algorithms"]),
                 _load_details(content["details"]),
-                _load_details(causes["details"]),
-                causes["introduction"],
+                _load_details(content.get("causes", {})),
+                content.get("text_of_causes", ""),
             )
     raise SpecError(f"--details: {algorithms[0]} has no checklist; use one of {', '.join(names)}.")
 
@@ -144,7 +141,7 @@ def _detail_from_dict(number: int, part: str, entry: Mapping[str, Any]) -> Imple
     given = entry.get("given", ["cleanrl"])
     places = [
         (name, place, status)
-        for key, status in (("contrary", ABSENT), ("settable", OPTION))
+        for key, status in (("contrary", ABSENT), ("settable", OPTION), ("users", LEFT))
         for name, place in entry.get(key, {}).items()
     ]
     places += [
@@ -285,9 +282,9 @@ def judge_details(
 
 def render_details_page(report: ProbeReport, checklist: Checklist) -> str:
     """Render a checklist as a Markdown page: a table of answers, causes, then the evidence."""
-    lines = [f"# {checklist.title}", "", checklist.introduction.rstrip(), "", _LEGEND]
+    lines = [checklist.introduction, TEXTS["details"]]
     answers = judge_details(report, checklist.details)
-    lines += ["", "## Answers", "", *_format_table(checklist.details, answers)]
+    lines += ["## Answers", "", *_format_table(checklist.details, answers)]
     lines += [
         f"| | **{label}** | {' | '.join(str(counts[name]) for name in IMPORT_NAMES)} |"
         for label, counts in count_answers(answers).items()
@@ -295,8 +292,7 @@ def render_details_page(report: ProbeReport, checklist: Checklist) -> str:
     evidence = ["", "## Evidence", "", *_format_evidence(checklist.details, answers)]
     if checklist.causes:
         answers = judge_details(report, checklist.causes)
-        lines += ["", checklist.text_of_causes.rstrip(), ""]
-        lines += [*_format_table(checklist.causes, answers), ""]
+        lines += ["", checklist.text_of_causes, *_format_table(checklist.causes, answers), ""]
         lines += _format_evidence(checklist.causes, answers)[:-1]
     versions = "; ".join(f"{n}: {', '.join(report.versions[n])}" for n in sorted(report.versions))
     return "\n".join([*lines, *evidence, f"Measured with {versions}.", ""])
@@ -330,13 +326,6 @@ def _format_evidence(
         ]
         lines.append("")
     return lines
-
-
-_LEGEND = """*By default*: users get it without asking. *As an option*: it has to be switched on, or
-set to another value. *As a component*: the framework ships it, and users put it together with the
-algorithm. *No*: another rule was measured, or stands in the file. *Left to users*: the framework
-has no part that decides it; what our recipe does stands in brackets. *Not checked*: the reason
-stands below. The last rows count the answers by how they were found."""
 
 
 def details_to_dict(report: ProbeReport, checklist: Checklist) -> list[dict[str, Any]]:
