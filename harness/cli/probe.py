@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--details",
         type=Path,
         metavar="FILE",
-        help="write the 37 implementation details of PPO, answered for each framework, to this "
-        "Markdown page, or as data to FILE.json",
+        help="write the implementation details of the first algorithm, answered for each "
+        "framework, to this Markdown page, or as data to FILE.json",
     )
     add(
         "--answers",
@@ -246,7 +246,7 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
     if options.claims:
         contents[options.claims] = text.render_claims_page(found, claims.load_claims())
     if options.details:
-        contents[options.details] = render_details(found, options.details)
+        contents[options.details] = render_details(found, options)
     if options.html or options.markdown:
         from parallax.harness.probes import report as page  # a plotting library takes a second
 
@@ -257,21 +257,21 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
     return contents
 
 
-def render_details(found: ProbeReport, path: Path) -> str:
-    """Return the checklist of PPO's details as a page, or as JSON where the name says so.
+def render_details(found: ProbeReport, options: argparse.Namespace) -> str:
+    """Return the checklist of details as a page, or as JSON where the name says so.
 
     Raises:
         SpecError: Answers are missing.
     """
-    details = checklist.load_details()
+    details = checklist.load_checklist(options.algorithms or ())
     try:
-        if path.suffix == ".json":
+        if options.details.suffix == ".json":
             return json.dumps(checklist.details_to_dict(found, details), indent=1) + "\n"
         return checklist.render_details_page(found, details)
     except KeyError as error:
         raise SpecError(
-            f"--details needs the answers to all probes of PPO; {error.args[0]} is missing: drop "
-            "--probe, and use --algorithms ppo."
+            f"--details needs the answers to all probes; {error.args[0]} is missing: drop "
+            f"--probe, and use --algorithms {','.join(details.algorithms)}."
         ) from error
 
 
@@ -314,6 +314,9 @@ def run(options: argparse.Namespace) -> int:
     if options.releases:
         raise SpecError("--releases needs --environments.")
     check_options(options)
+    if options.details and options.algorithms:  # a checklist is about a family of algorithms
+        family = checklist.load_checklist(options.algorithms).algorithms
+        options.algorithms = list(dict.fromkeys([*options.algorithms, *family]))
     probes = catalogue.select_probes(options.algorithms or [], options.probe)
     if options.list:
         lines = (f"{p.name:28} {format_resolution(p):>9}  {p.question}" for p in probes)

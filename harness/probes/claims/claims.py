@@ -31,6 +31,8 @@ from parallax.harness.probes.results import (
 )
 
 CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
+TEXTS: Mapping[str, str] = yaml.safe_load(CLAIMS_FILE.with_name("texts.yaml").read_text("utf-8"))
+"""Texts of the pages of claims and of implementation details."""
 NUMBER_SELECTIONS = ("all", "smallest", "largest", "first", "last")
 TEXT_CHECK_KINDS = ("text", "absent")
 CHECK_KINDS = (

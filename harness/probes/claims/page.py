@@ -8,6 +8,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.claims.claims import (
     CONFIRMED,
     REFUTED,
+    TEXTS,
     UNTESTABLE,
     ClaimVerdict,
     ImplementationClaim,
@@ -49,16 +50,8 @@ def format_other_findings(report: ProbeReport) -> Iterator[str]:
             for r, found in _list_differing_answers(report, algorithm, tuple(FRAMEWORK_LABELS))
         ]
         if rows:
-            label = ALGORITHMS[algorithm].label
-            yield f"## {label}"
-            yield ""
-            yield f"Where implementations of {label} differ from its paper, and no signature and no"
-            yield "command line documents it. Those that are not named do as it says, or lack what"
-            yield "the probe asks for; what is marked *our recipe* is this project's code there."
-            yield ""
-            yield FINDINGS_TABLE_HEAD
-            yield from rows
-            yield ""
+            yield TEXTS["findings"].format(label=ALGORITHMS[algorithm].label)
+            yield from (FINDINGS_TABLE_HEAD, *rows, "")
     of_thesis = [name for name in ALGORITHMS if is_in_thesis(name)]
     for one in OTHER_FRAMEWORKS:
         rows = [
@@ -67,15 +60,8 @@ def format_other_findings(report: ProbeReport) -> Iterator[str]:
             for pair in _list_differing_answers(report, name, (one,))
         ]
         if rows:
-            label = FRAMEWORK_LABELS[one]
-            yield f"## {label}"
-            yield ""
-            what = f"{label}'s implementations of the thesis' algorithms"
-            yield f"Where {what} differ from the papers."
-            yield ""
-            yield FINDINGS_TABLE_HEAD
-            yield from rows
-            yield ""
+            yield TEXTS["findings_of_framework"].format(label=FRAMEWORK_LABELS[one])
+            yield from (FINDINGS_TABLE_HEAD, *rows, "")
 
 
 def _list_differing_answers(
@@ -112,31 +98,6 @@ CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 
 CLAIM_FRAMEWORK_LABELS = {name: FRAMEWORK_LABELS[name] for name in CLAIM_FRAMEWORKS}
 
-PAGE_HEAD = """# What is said of the implementations, and what they do
-
-The thesis *How stable are baselines?* compares PPO, TD3 and SAC in Stable-Baselines3 (SB3),
-CleanRL and TorchRL by reading their code. Here is every statement on the code in its sections 5
-and 6 and its appendices C and D, in our words, with what
-[probes](explanation/probes.md) measured when they let that code take a step. No
-verdict is written by hand:
-
-    parallax probe --claims docs/differences.md
-
-computes each from the answers. *Confirmed*: every check of the statement holds. *Refuted*: one
-does not; what was found stands beside it. *Not testable*: no probe can tell, or the installed
-package does not have what the statement is about. Where a statement is about what stands in
-upstream's text, the text is read, and file and line stand beside the verdict. Notes in round
-brackets are ours. Square brackets say how an answer differs from the paper's: `x 2` a multiple,
-`+ 0.5` an offset, `f` another function, with the largest difference, `#` another count.
-
-TorchRL's wheel holds its training scripts, without their configuration files. What they do beside
-its components, such as initialisation and schedules, is rebuilt here
-([TorchRL recipes](reference/torchrl-recipes.md)) and marked *our recipe*; tests run the
-scripts themselves and find the same weights, bit for bit. No verdict rests on what a
-recipe does: the text of the scripts decides, and
-what it leaves to a configuration file is not testable.
-"""
-
 
 def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationClaim]) -> str:
     """Render the page of claims and their verdicts as Markdown.
@@ -147,7 +108,7 @@ def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationC
     results = {result.probe: result for result in report.results}
     check_answers_complete(list(report.versions), list(results), statements)
     verdicts = [judge_claim(statement, results) for statement in statements]
-    lines = [PAGE_HEAD, *_format_versions(report), "", *_format_summary(verdicts), ""]
+    lines = [TEXTS["claims"], *_format_versions(report), "", *_format_summary(verdicts), ""]
     for section in dict.fromkeys(statement.section for statement in statements):
         chosen = [v for v in verdicts if v.claim.section == section]
         lines += [f"## {section}", "", *format_verdict_table(chosen), ""]

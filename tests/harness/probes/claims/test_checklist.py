@@ -1,4 +1,4 @@
-"""The 37 details of PPO, answered by stored answers and by the installed frameworks' files."""
+"""Checklists of implementation details, answered by stored answers and the frameworks' files."""
 
 import dataclasses
 import json
@@ -6,6 +6,8 @@ import json
 import pytest
 
 from parallax.harness.cli import main
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import load_report
 from parallax.harness.probes.claims.checklist import (
     ABSENT,
@@ -13,17 +15,19 @@ from parallax.harness.probes.claims.checklist import (
     DEFAULT,
     IMPORT_NAMES,
     LEFT,
+    MEASURED,
     OPTION,
+    READ,
     UNKNOWN,
-    count_checked,
+    count_answers,
     judge_detail,
     judge_details,
-    load_details,
+    load_checklist,
 )
 from tests.support import ROOT
 
 STORED = ROOT / "docs" / "differences.json"
-DETAILS = load_details()
+FAMILIES = ("ppo", "td3", "sac", "dqn")
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +36,26 @@ def report():
 
 
 @pytest.fixture(scope="module")
-def answers(report):
-    return judge_details(report, DETAILS)
+def checklists():
+    return {name: load_checklist([name]) for name in FAMILIES}
 
 
-def test_there_are_as_many_details_as_the_paper_has():
-    parts = [detail.part for detail in DETAILS]
+@pytest.fixture(scope="module")
+def answers(report, checklists):
+    return {name: judge_details(report, found.details) for name, found in checklists.items()}
+
+
+def find_answer(checklists, answers, name, start, framework):
+    """The answer to the one detail whose text begins so."""
+    (number,) = [d.number for d in checklists[name].details if d.text.startswith(start)]
+    return answers[name][number][framework]
+
+
+def test_there_are_as_many_details_as_the_paper_has(checklists):
+    details = checklists["ppo"].details
+    parts = [detail.part for detail in details]
     assert [parts.count(part) for part in dict.fromkeys(parts)] == [13, 9, 9, 5, 1]
-    assert [detail.number for detail in DETAILS] == list(range(1, 38))
+    assert [detail.number for detail in details] == list(range(1, 38))
 
 
 # Read in the installed sources: file and line of each stand in the page.
@@ -51,8 +67,11 @@ def test_there_are_as_many_details_as_the_paper_has():
         (3, "skrl", ABSENT),  # torch.optim.Adam without eps
         (4, "cleanrl", DEFAULT),  # anneal_lr=True
         (4, "sb3", OPTION),  # a schedule as learning_rate
+        (4, "skrl", OPTION),  # learning_rate_scheduler
         (7, "skrl", ABSENT),  # compute_gae standardises the whole rollout
         (9, "sb3", ABSENT),  # the clipped error alone
+        (9, "sbx", ABSENT),  # clip_range_vf is not used
+        (9, "tianshou", OPTION),  # value_clip=False
         (11, "sbx", ABSENT),  # two optimizers, each clipped to 0.5
         (17, "torchrl", ABSENT),
         (27, "torchrl", ABSENT),  # TanhNormal
@@ -61,41 +80,109 @@ def test_there_are_as_many_details_as_the_paper_has():
     ],
 )
 def test_answers_are_those_of_the_sources(answers, number, framework, status):
-    assert answers[number][framework].status == status
+    assert answers["ppo"][number][framework].status == status
+
+
+# Read in the installed sources as well.
+@pytest.mark.parametrize(
+    ("name", "start", "framework", "status"),
+    [
+        ("td3", "Policy and critics have two hidden layers of 256", "sb3", OPTION),  # 400, 300
+        ("td3", "The next action with noise is cut", "tianshou", ABSENT),  # act_ += noise
+        ("td3", "The next action with noise is cut", "cleanrl", ABSENT),  # low[0], high[0]
+        ("td3", "The next action with noise is cut", "sb3", DEFAULT),  # .clamp(-1, 1)
+        ("td3", "The policy maximizes the first critic", "sbx", ABSENT),  # jnp.min(qf_pi)
+        ("td3", "The noise in targets", "torchrl", OPTION),  # policy_noise=0.2 of no range
+        ("td3", "The critic's loss has a weight decay", "sb3", OPTION),  # optimizer_kwargs
+        ("sac", "The correction of the log-prob", "sb3", ABSENT),  # epsilon = 1e-6
+        ("sac", "Log-probabilities are those", "sb3", DEFAULT),
+        ("sac", "Log-probabilities are those", "cleanrl", ABSENT),  # action_scale in the log
+        ("sac", "The log standard deviation", "cleanrl", ABSENT),  # from -5, by a tanh
+        ("sac", "Its loss multiplies the temperature itself", "sb3", ABSENT),  # log_ent_coef
+        ("sac", "Policy and temperature learn at each step", "cleanrl", ABSENT),
+        ("dqn", "Errors are clipped", "sb3", DEFAULT),  # smooth_l1_loss
+        ("dqn", "Errors are clipped", "skrl", ABSENT),  # mse_loss
+        ("dqn", "The norm of gradients is not clipped", "sb3", ABSENT),  # max_grad_norm=10
+        ("dqn", "It is copied every 10,000", "sb3", DEFAULT),
+        ("dqn", "Evaluations act at random", "cleanrl", DEFAULT),  # epsilon=0.05
+        ("dqn", "The optimizer is RMSProp", "skrl", ABSENT),  # torch.optim.Adam
+    ],
+)
+def test_answers_of_other_algorithms_are_those_of_the_sources(
+    checklists, answers, name, start, framework, status
+):
+    assert find_answer(checklists, answers, name, start, framework).status == status
 
 
 def test_what_the_users_bring_is_not_answered_by_our_recipe(answers):
     for name in ("torchrl", "tianshou", "skrl"):
-        assert answers[2][name].status == LEFT
-        assert "our recipe" in answers[2][name].evidence
+        assert answers["ppo"][2][name].status == LEFT
+        assert "our recipe" in answers["ppo"][2][name].evidence
+    for rows in answers.values():
+        found = [answer for row in rows.values() for answer in row.values()]
+        assert not any("our recipe" in a.evidence for a in found if a.is_measured)
 
 
-def test_every_answer_has_evidence(answers):
-    for row in answers.values():
+def test_a_default_that_upstream_does_not_declare_answers_nothing(checklists, answers):
+    # Tianshou's class of SAC has a tau, its trainers have no batch size.
+    assert find_answer(checklists, answers, "sac", "Targets move", "tianshou").status == DEFAULT
+    answer = find_answer(checklists, answers, "sac", "The buffer has a million", "tianshou")
+    assert (answer.status, answer.is_measured) == (LEFT, False)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_answer_has_evidence(checklists, answers, name):
+    for row in answers[name].values():
         assert set(row) == set(IMPORT_NAMES)
         assert all(answer.evidence for answer in row.values())
-    assert count_checked(answers)["sb3"] == len(DETAILS)
+    counts = count_answers(answers[name])
+    total = len(checklists[name].details)
+    assert {sum(found[n] for found in counts.values()) for n in IMPORT_NAMES} == {total}
+    assert counts[MEASURED]["sb3"] + counts[READ]["sb3"] == total
 
 
-def test_a_component_that_moved_is_not_checked(report):
-    detail = next(d for d in DETAILS if d.number == 14)
-    moved = dataclasses.replace(detail, code={"sb3": ("stable_baselines3/ppo/ppo.py", "Noop")})
+def test_checks_name_probes_of_their_algorithms(checklists):
+    for found in checklists.values():
+        known = {probe.name for probe in catalogue.select_probes(found.algorithms, [])}
+        for detail in (*found.details, *found.causes):
+            assert set(detail.list_probes()) <= known
+
+
+def test_causes_are_answered_by_probes(report, checklists):
+    causes = judge_details(report, checklists["ppo"].causes)
+    assert causes[1]["cleanrl"].status == ABSENT and causes[1]["sb3"].status == DEFAULT
+    assert causes[2]["sb3"].status == ABSENT and causes[2]["cleanrl"].status == DEFAULT
+    assert {answer.status for answer in causes[4].values()} == {UNKNOWN}
+
+
+def test_a_component_that_moved_is_not_checked(checklists):
+    detail = next(d for d in checklists["ppo"].details if d.number == 14)
+    place = ("stable_baselines3/ppo/ppo.py", "Noop", COMPONENT)
+    moved = dataclasses.replace(detail, code={"sb3": place})
     assert judge_detail(moved, "sb3", {}).status == UNKNOWN
     denied = dataclasses.replace(detail, code={"sb3": None}, words={"sb3": "class NoopReset"})
     assert "which the checklist does not know" in judge_detail(denied, "sb3", {}).evidence
 
 
-def test_the_published_page_is_that_of_the_stored_answers(tmp_path, capsys):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_published_page_is_that_of_the_stored_answers(tmp_path, checklists, name):
     page, data = tmp_path / "page.md", tmp_path / "data.json"
     for path in (page, data):
-        words = ["probe", "--algorithms", "ppo", "--answers", str(STORED), "--details", str(path)]
+        words = ["probe", "--algorithms", name, "--answers", str(STORED), "--details", str(path)]
         assert main.dispatch_command(words) == 0
-    assert page.read_text() == (ROOT / "docs" / "reference" / "ppo-details.md").read_text()
-    assert len(json.loads(data.read_text())) == len(DETAILS)
+    assert page.read_text() == (ROOT / "docs" / "reference" / f"{name}-details.md").read_text()
+    found = checklists[name]
+    assert len(json.loads(data.read_text())) == len(found.details) + len(found.causes)
 
 
 def test_answers_to_other_questions_are_refused(tmp_path, capsys):
     words = ["probe", "--probe", "sac.tau", "--answers", str(STORED)]
     assert main.dispatch_command([*words, "--details", str(tmp_path / "page.md")]) == 2
-    assert "--details needs the answers to all probes of PPO" in capsys.readouterr().err
+    assert "--details needs the answers to all probes" in capsys.readouterr().err
     assert not (tmp_path / "page.md").exists()
+
+
+def test_an_algorithm_without_a_checklist_is_refused():
+    assert load_checklist(["ddpg"]).algorithms == ("td3", "ddpg")
+    with pytest.raises(SpecError, match="r2d2 has no checklist; use one of ppo, td3, ddpg"):
+        load_checklist(["r2d2"])
