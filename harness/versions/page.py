@@ -250,7 +250,6 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
         if history is None or not versions:
             lines.append(f"| {library.name} | none | | | | | | |")
             continue
-        pairs = library.control_pairs
         seconds = [history.releases[v].cpu_seconds for v in measured]
         recorded = [number for number in seconds if number]
         counts = [
@@ -259,8 +258,8 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
         ]
         lines.append(
             f"| {library.name} | {len(measured)} | {versions[0]}, {versions[-1]} | "
-            f"{max(counts, default=0)} | {len(library.list_changes())} | {len(pairs)} | "
-            f"{sum(len(pair.changed) for pair in pairs)} | "
+            f"{max(counts, default=0)} | {len(library.list_changes())} | {len(library.control_pairs)} | "
+            f"{sum(len(p.changed) for p in library.control_pairs)} | "
             f"{f'{statistics.mean(recorded):.0f} s' if recorded else 'not recorded'} |"
         )
     return [*lines, *_list_refused_releases(libraries)]
