@@ -246,20 +246,20 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for library in libraries:
-        history, versions, measured = library.history, library.versions, library.measured
+        history, versions, pairs = library.history, library.versions, library.control_pairs
         if history is None or not versions:
             lines.append(f"| {library.name} | none | | | | | | |")
             continue
-        seconds = [history.releases[v].cpu_seconds for v in measured]
+        seconds = [history.releases[v].cpu_seconds for v in library.measured]
         recorded = [number for number in seconds if number]
         counts = [
             sum(v in r.answers and not r.answers[v].unmeasured for r in history.report.results)
-            for v in measured
+            for v in library.measured
         ]
         lines.append(
-            f"| {library.name} | {len(measured)} | {versions[0]}, {versions[-1]} | "
-            f"{max(counts, default=0)} | {len(library.list_changes())} | {len(library.control_pairs)} | "
-            f"{sum(len(p.changed) for p in library.control_pairs)} | "
+            f"| {library.name} | {len(library.measured)} | {versions[0]}, {versions[-1]} | "
+            f"{max(counts, default=0)} | {len(library.list_changes())} | {len(pairs)} | "
+            f"{sum(len(pair.changed) for pair in pairs)} | "
             f"{f'{statistics.mean(recorded):.0f} s' if recorded else 'not recorded'} |"
         )
     return [*lines, *_list_refused_releases(libraries)]
