@@ -8,7 +8,7 @@ import torch
 
 from parallax.adapters.sb3 import train
 from parallax.adapters.sb3.networks import DuelingPolicy
-from parallax.adapters.sb3_common.model import read_stored_data
+from parallax.adapters.sb3_common.model import read_stored_data, reload_settings
 from parallax.adapters.torch_common.recording import (
     TensorLocation,
     TorchRecorder,
@@ -67,7 +67,8 @@ def probe_training(
         with recorder.record_training():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # SB3 reports an update at the end of the next rollout
-    return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
+    reloaded = reload_settings(models[0]) if script.world.scripted_data.own_rng else {}
+    return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))}, reloaded)
 
 
 def _list_dueling_layers(sequence: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Conversion of settings, which are plain data, to keyword arguments of SB3's classes."""
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,6 +77,19 @@ def read_replay_buffer(buffer: Any) -> Mapping[str, NDArray[Any]]:
         name: array[:size].reshape(size * array.shape[1], *array.shape[2:]).astype(float)
         for name, array in arrays.items()
     }
+
+
+def reload_settings(model: Any) -> dict[str, tuple[float, float]]:
+    """Save and load a model, and return its numbers before and after.
+
+    Loading seeds the global random generators.
+    """
+    file = io.BytesIO()
+    model.save(file)
+    loaded = vars(type(model).load(file, env=model.get_env()))
+    # Flags are left out: a model that was given a logger has one that says so.
+    numbers = {name: x for name, x in vars(model).items() if type(x) in (int, float)}
+    return {name: (float(x), float(loaded.get(name, np.nan))) for name, x in numbers.items()}
 
 
 class MonitorWriter(KVWriter):

@@ -11,7 +11,7 @@ from parallax.adapters.jax_common.recording import (
     JaxRecorder,
     locate_linear_layers,
 )
-from parallax.adapters.sb3_common.model import read_stored_data
+from parallax.adapters.sb3_common.model import read_stored_data, reload_settings
 from parallax.adapters.sbx import train
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.fields import SpecError
@@ -59,7 +59,8 @@ def probe_training(
         with recorder.record_training():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # an update is reported at the end of the next rollout
-    return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
+    reloaded = reload_settings(models[0]) if script.world.scripted_data.own_rng else {}
+    return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))}, reloaded)
 
 
 def has_dueling_heads(algorithm: str, model: Any) -> bool:

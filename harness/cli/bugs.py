@@ -97,9 +97,10 @@ def run(options: argparse.Namespace) -> int:
     )
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
     outcomes = [item for item in outcomes if get_key(item) in chosen]
-    print(render_table(outcomes))
+    table = render_table(outcomes)
+    print(table)
     if options.markdown:
-        write_texts_atomically({options.markdown: render_page(outcomes)})
+        write_texts_atomically({options.markdown: f"# Outcomes of released bugs\n\n{table}\n"})
     good = {NAMED, FOUND, SILENT, NOT_DRIVEN}
     return 0 if all(item.outcome in good for item in outcomes) else 1
 
@@ -173,8 +174,3 @@ def format_counts(outcomes: Sequence[BugOutcome]) -> str:
     driven = found + counts.get(MISSED, 0) + counts.get(FAILED, 0)
     text = ", ".join(f"{number} {name}" for name, number in counts.items())
     return f"{found} of {driven} driven bugs are found, {counts.get(NAMED, 0)} named ({text})."
-
-
-def render_page(outcomes: Sequence[BugOutcome]) -> str:
-    """Return the Markdown page of outcomes."""
-    return f"# Outcomes of released bugs\n\n{render_table(outcomes)}\n"

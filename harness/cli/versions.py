@@ -228,15 +228,11 @@ def run_bisection(options: argparse.Namespace) -> int:
         result = next(r for r in history.report.results if r.probe == name)
         return describe_change(result, result.answers[versions[0]], result.answers[version])
 
-    def is_changed(version: str) -> bool | None:
-        found = describe(version)
-        return None if found is None else bool(found)
-
     # At most the first and the last release, and one for each halving of the rest.
     with CommandProgress(2 + (len(versions) - 2).bit_length()) as progress:
-        if is_changed(versions[0]) is None:
+        if describe(versions[0]) is None:
             raise SpecError(f"--bisect: {versions[0]} cannot be measured. Name a later release.")
-        found = bisect_releases(versions, is_changed)
+        found = bisect_releases(versions, describe)
     if found is None:
         print(f"{name}: {versions[-1]} answers as {versions[0]}.")
     else:

@@ -7,6 +7,7 @@ adapter). Probes are measured without and with it. A bug is *found* if any answe
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
@@ -146,6 +147,8 @@ def measure_bugs(
             report = run_probes(probes, _make_targets(framework, driven), on_answer)
             share = report.seconds / len(driven)
             yield from (judge_bug(case, report, share) for case in driven)
+        else:
+            yield from (_make_outcome(case, MISSED, reason=case.release.blind) for case in driven)
 
 
 def select_bug_probes(
@@ -185,7 +188,8 @@ def judge_bug(case: BugCase, report: ProbeReport, seconds: float = 0.0) -> BugOu
     expected = set(case.expected_probes)
     changed.sort(key=lambda name: name not in expected)
     outcome, reason = _judge_change(case, changed, failed)
-    return _make_outcome(case, outcome, tuple(changed), reason, compared, seconds)
+    found = {"reason": reason, "compared": compared, "seconds": round(seconds, 1)}
+    return _make_outcome(case, outcome, changed=tuple(changed), **found)
 
 
 def _judge_change(case: BugCase, changed: Sequence[str], failed: str) -> tuple[str, str]:
@@ -200,28 +204,9 @@ def _judge_change(case: BugCase, changed: Sequence[str], failed: str) -> tuple[s
     return MISSED, case.release.blind or "no answer changes"
 
 
-def _make_outcome(
-    case: BugCase,
-    outcome: str,
-    changed: tuple[str, ...] = (),
-    reason: str = "",
-    compared: int = 0,
-    seconds: float = 0.0,
-) -> BugOutcome:
-    release = case.release
-    return BugOutcome(
-        case.framework,
-        case.algorithm,
-        case.bug.name,
-        release.last_bad,
-        release.first_good,
-        release.reference,
-        outcome,
-        changed,
-        reason,
-        compared,
-        round(seconds, 1),
-    )
+def _make_outcome(case: BugCase, outcome: str, **found: Any) -> BugOutcome:
+    facts = case.release.last_bad, case.release.first_good, case.release.reference
+    return BugOutcome(case.framework, case.algorithm, case.bug.name, *facts, outcome, **found)
 
 
 _ORDER = (MISSED, FALSE_ALARM, FAILED, FOUND, NAMED, SILENT, NOT_DRIVEN)

@@ -35,7 +35,7 @@ from parallax.harness.probes.runner import ProbeTargets, ReportAnswer, make_prob
 from parallax.harness.versions.environments import build_environment, find_packages_folder
 
 RELEASE_DATES_FILE = "release_dates.yaml"
-IsChanged = Callable[[str], bool | None]
+IsChanged = Callable[[str], Sequence[str] | bool | None]
 """Whether a release's answer differs from the first one's; None if it cannot be measured."""
 
 

@@ -1,6 +1,7 @@
 """The page of all stored histories: changed answers by release, and lifetimes of bugs."""
 
 import dataclasses
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -14,6 +15,7 @@ from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifeti
 from parallax.harness.versions.figures import draw_history
 from parallax.harness.versions.history import (
     AnswerChange,
+    ControlPair,
     ReleaseHistory,
     list_answer_changes,
     list_control_pairs,
@@ -34,6 +36,16 @@ _INTRODUCTION = """\
 # A history of PPO, SAC, TD3 and DQN in six libraries
 
 > Written by `parallax versions --page docs/history` from the stored answers in this folder.
+
+A [probe](../explanation/probes.md) asks one question about an algorithm's update or its data, such
+as the target at a time limit. Its *answer* is what a release computes there.
+"""
+_LEGEND = """\
+In each figure, the upper rows are questions: one row per question whose answer changed, and one for
+the others of each algorithm. Grey is the answer of the first release, another colour is another
+answer. A bar marks the release in which it changed; hatched releases were not measured. The lower
+rows are bugs, from the release that introduced them to the one that fixed them; a dotted line
+begins at a release that has the bug, but may not be the first.
 """
 _METHOD = """\
 ## How it was measured
@@ -96,9 +108,19 @@ class LibraryHistory:
         return [change for change in changes if change.follows_paper == follows_paper]
 
     @property
+    def measured(self) -> list[str]:
+        """Releases with answers."""
+        return [v for v in self.versions if self.history and v in self.history.report.versions]
+
+    @property
+    def control_pairs(self) -> Sequence[ControlPair]:
+        """Consecutive releases with the same update code of an algorithm."""
+        return list_control_pairs(self.history, self.versions) if self.history else []
+
+    @property
     def has_figure(self) -> bool:
         """Return whether there are releases to compare."""
-        return self.history is not None and len(self.history.report.versions) > 1
+        return len(self.measured) > 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +207,7 @@ def render_page(
         commands: The commands of these trainings.
     """
     parts = [_INTRODUCTION, *_list_headlines(libraries, today), "", *_render_overview(libraries)]
+    parts += ["", _LEGEND.rstrip()]
     for library in libraries:
         if library.has_figure:
             parts += ["", *_render_library(library)]
@@ -196,26 +219,13 @@ def render_page(
 
 
 def _list_headlines(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
-    releases = sum(
-        len(library.history.report.versions)
-        for library in libraries
-        if library.history is not None and library.has_figure
-    )
+    releases = sum(len(library.measured) for library in libraries if library.has_figure)
     changes = sum(len(library.list_changes()) for library in libraries)
-    pairs = [
-        pair
-        for library in libraries
-        if library.history is not None
-        for pair in list_control_pairs(library.history, library.versions)
-    ]
+    pairs = [pair for library in libraries for pair in library.control_pairs]
     compared = sum(pair.compared for pair in pairs)
     wrong = sum(len(pair.changed) for pair in pairs)
-    months = [
-        found
-        for library in libraries
-        for bug in library.bugs
-        if (found := bug.count_months(today)) is not None
-    ]
+    lifetimes = [bug.count_months(today) for library in libraries for bug in library.bugs]
+    months = [found for found in lifetimes if found is not None]
     lines = [
         f"**{changes} answers changed from one release to the next, in {releases} releases.** "
         f"In {len(pairs)} pairs of releases with the same update code of an algorithm, {wrong} of "
@@ -236,22 +246,19 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for library in libraries:
-        history, versions = library.history, library.versions
+        history, versions, pairs = library.history, library.versions, library.control_pairs
         if history is None or not versions:
             lines.append(f"| {library.name} | none | | | | | | |")
             continue
-        measured = [v for v in versions if v in history.report.versions]
-        pairs = list_control_pairs(history, versions)
-        seconds = [history.releases[v].cpu_seconds for v in measured]
+        seconds = [history.releases[v].cpu_seconds for v in library.measured]
         recorded = [number for number in seconds if number]
         counts = [
             sum(v in r.answers and not r.answers[v].unmeasured for r in history.report.results)
-            for v in measured
+            for v in library.measured
         ]
-        changed = len(library.list_changes())
         lines.append(
-            f"| {library.name} | {len(measured)} | {versions[0]}, {versions[-1]} | "
-            f"{max(counts, default=0)} | {changed} | {len(pairs)} | "
+            f"| {library.name} | {len(library.measured)} | {versions[0]}, {versions[-1]} | "
+            f"{max(counts, default=0)} | {len(library.list_changes())} | {len(pairs)} | "
             f"{sum(len(pair.changed) for pair in pairs)} | "
             f"{f'{statistics.mean(recorded):.0f} s' if recorded else 'not recorded'} |"
         )
@@ -259,13 +266,9 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
 
 
 def _list_refused_releases(libraries: Sequence[LibraryHistory]) -> list[str]:
-    known = [library for library in libraries if library.supported]
-    lines = ["", "Other releases are refused before anything is installed:", ""]
-    for library in known:
-        assert library.supported is not None
-        reason = f" {library.supported.why_not_older}" if library.supported.why_not_older else ""
-        lines.append(f"- {library.name}: `{library.supported}` is driven.{reason}")
-    return lines if known else []
+    known = [(library.name, library.supported) for library in libraries if library.supported]
+    lines = [f"- {name}: `{it}` is driven. {it.why_not_older}".rstrip() for name, it in known]
+    return ["", "Other releases are refused before anything is installed:", "", *lines]
 
 
 def _render_library(library: LibraryHistory) -> list[str]:
@@ -274,12 +277,6 @@ def _render_library(library: LibraryHistory) -> list[str]:
     lines = [
         f"## {library.name}",
         f"![Answers of {library.name}'s releases over time]({library.framework}.svg)",
-        "",
-        "Above: one row per question whose answer changed, and one for the others of each "
-        "algorithm. Grey is the answer of the first release; another colour is another answer, and "
-        "a bar marks the release in which it changed. Hatched: not measured. Below: bugs "
-        "with the releases in which they were introduced and fixed; dotted where the first is not "
-        "known.",
         "",
     ]
     changes = library.list_changes()
@@ -316,17 +313,14 @@ def _render_bugs(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
     for library in libraries:
         for bug in library.bugs:
             release, months = bug.release, bug.count_months(today)
-            introduced = (
-                f"{release.first_bad} ({bug.introduced})" if bug.introduced else "not known"
-            )
+            since = f"{release.first_bad} ({bug.introduced})" if bug.introduced else "not known"
             good = f"{release.first_good} ({bug.fixed or 'no date'})"
             until = good if release.first_good else "open"
-            months_open = (
-                "" if months is None else f"{'' if release.first_good else 'over '}{months:.0f}"
-            )
+            over = "" if release.first_good else "over "
+            stayed = "" if months is None else f"{over}{months:.0f}"
             lines.append(
                 f"| {library.name} | {', '.join(bug.algorithms)} | {_format_cell(bug.does)} | "
-                f"{introduced} | {until} | {months_open} |"
+                f"{since} | {until} | {stayed} |"
             )
     lines += ["", "[Released bugs](../reference/released-bugs.md) says which of them probes see."]
     return lines
@@ -371,5 +365,7 @@ def _render_effects(
 
 
 def _format_cell(text: str) -> str:
-    short = text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]} ..."
+    # A long text ends with its last whole part.
+    cut = re.sub(r"\s*[;,(][^;,(]*$", "", text[:MAX_CELL_CHARACTERS])
+    short = text if len(text) <= MAX_CELL_CHARACTERS else f"{cut}; and more"
     return short.replace("|", "\\|").replace("[", "\\[").replace("*", "\\*").replace("<", "&lt;")

@@ -140,6 +140,8 @@ class ProbeRecord:
         metrics: Metrics that upstream reported, in order.
         rollouts: The same as `stored` for each rollout of PPO, read before its updates.
         upstream_settings: Settings in upstream's own objects at the end, by unified name.
+        reloaded_settings: Numbers of a model before and after upstream's own functions saved and
+            loaded it, by upstream's name; only of trainings with the framework's random numbers.
         source_lines: Upstream's files and lines, by event: `action`, `action drawn`,
             `minibatch drawn`, `loss of <network>`, `step of <network>`.
         substitute_networks: Networks of the shape that probes know which replace the recipe's
@@ -158,6 +160,7 @@ class ProbeRecord:
     metrics: tuple[Mapping[str, float], ...]
     rollouts: tuple[Mapping[str, NDArray[Any]], ...] = ()
     upstream_settings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    reloaded_settings: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     source_lines: Mapping[str, str] = dataclasses.field(default_factory=dict)
     substitute_networks: tuple[str, ...] = ()
     saved_weights: Mapping[int, Parameters] = dataclasses.field(default_factory=dict)

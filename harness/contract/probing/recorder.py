@@ -207,12 +207,12 @@ class TrainingRecorder(abc.ABC):
         subscribe(LayerForward, self._observe)
         subscribe(LossBackward, self._note_loss)
 
-    def record(self, upstream_settings: Mapping[str, float] | None = None) -> ProbeRecord:
-        """Return the recording.
-
-        Args:
-            upstream_settings: Settings in upstream's own objects, by unified name.
-        """
+    def record(
+        self,
+        upstream_settings: Mapping[str, float] | None = None,
+        reloaded_settings: Mapping[str, tuple[float, float]] | None = None,
+    ) -> ProbeRecord:
+        """Return the recording; `ProbeRecord` says what the settings are."""
         self._targets.look()
         self._save_weights()
         return ProbeRecord(
@@ -225,6 +225,7 @@ class TrainingRecorder(abc.ABC):
             metrics=tuple(self._monitor.metrics),
             rollouts=tuple(self._rollouts),
             upstream_settings=upstream_settings or {},
+            reloaded_settings=reloaded_settings or {},
             source_lines={
                 **(self._get_draw_lines() if self._script.traces_lines else {}),
                 **self._source_lines,

@@ -1,4 +1,4 @@
-"""Probes of random numbers that frameworks draw themselves, where nothing is scripted."""
+"""Probes of a training without scripted random numbers: its draws, and the saved model."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,13 @@ from parallax.harness.probes.measurements import (
     find_transition_rows,
     list_critic_updates,
 )
-from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
+from parallax.harness.probes.probe import (
+    LOOP,
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    make_entry_description,
+)
 
 N_ENVS = 4
 WARM_UP_STEPS, STEPS = 16, 48
@@ -42,7 +48,7 @@ SettingsMaker = Callable[[ExperimentCache], Mapping[str, Any]]
 
 
 def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequence[Probe]:
-    """Return the probes of the random numbers that an algorithm's implementations draw."""
+    """Return the probes of an implementation's own random numbers, and of its saved model."""
 
     def seeding(cache: ExperimentCache) -> ProbeMeasurement:
         run = run_own_randomness(cache, algorithm, make_settings)
@@ -79,7 +85,27 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         )
         return ProbeMeasurement(value, np.zeros_like(value))
 
+    def reloading(cache: ExperimentCache) -> ProbeMeasurement:
+        settings = run_own_randomness(cache, algorithm, make_settings).record.reloaded_settings
+        if not settings:
+            raise UnmeasuredError("its models are not saved and loaded with their settings")
+        changed = {name: pair for name, pair in settings.items() if pair[0] != pair[1]}
+        words = (f"{name} {before:g} -> {after:g}" for name, (before, after) in changed.items())
+        return ProbeMeasurement(
+            np.array([float(len(changed))]), np.zeros(1), meaning=f"changed: {', '.join(words)}"
+        )
+
     return (
+        Probe(
+            f"{algorithm}.reloaded_settings",
+            "Does a model have the same settings after it was saved and loaded?",
+            "a loaded model trains on as the saved one would",
+            "settings of the model that change",
+            reloading,
+            make_entry_description(("settings that change",)),
+            counts=True,
+            part=LOOP,
+        ),
         Probe(
             f"{algorithm}.generators",
             "Is a random generator seeded, made anew or set back once training has begun?",

@@ -7,7 +7,15 @@ import numpy as np
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, MINIBATCH_DRAWN
 from parallax.harness.contract.probing.scripted_env import TERMINATED
-from parallax.harness.probes.experiment_setups import BOUND_NAMES
+from parallax.harness.probes.experiment_setups import (
+    BATCH_ROWS,
+    BOUND_NAMES,
+    WIDE_HIGH,
+    WIDE_LOW,
+    build_off_policy_experiment,
+    make_continuous_data,
+    make_weights,
+)
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import check_recipe_networks
 from parallax.harness.probes.probe import (
@@ -77,7 +85,8 @@ def make_storage_probes(
 
     def actions(cache: ExperimentCache) -> ProbeMeasurement:
         assert wide is not None
-        fits = np.ravel([fit_action_unit(wide(cache), dimension) for dimension in (0, 1)])
+        runs = wide(cache), _run_wide_warm_up(cache, algorithm)
+        fits = np.ravel([fit_action_unit(runs, dimension) for dimension in (0, 1)])
         return ProbeMeasurement(fits, np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
 
     return (
@@ -290,7 +299,15 @@ def count_wrong_entries(run: ProbeRun) -> Array:
     return np.array([float(a.reshape(len(a), -1).any(axis=1).sum()) for a in apart])
 
 
-def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]:
+def _run_wide_warm_up(cache: ExperimentCache, algorithm: str) -> ProbeRun:
+    # Random actions may be stored in other units than those of the policy.
+    data = make_continuous_data(cache, BATCH_ROWS + 1, WIDE_LOW, WIDE_HIGH, ends=False)
+    weights = make_weights(cache, algorithm)
+    name = f"{algorithm} wide warm-up"
+    return cache.run(build_off_policy_experiment(name, algorithm, data, weights))
+
+
+def fit_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[float, float, float]:
     """Return scale and shift from actions taken to actions stored, and the largest deviation.
 
     Actions that were taken at a bound may be stored without clipping.
@@ -298,8 +315,9 @@ def fit_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float, float]
     Raises:
         UnmeasuredError: The map is not linear within the bounds.
     """
-    stored, taken = run.record.stored["actions"][:, dimension], run.get_actions()[:, dimension]
-    d = run.experiment.scripted_data
+    stored = np.concatenate([run.record.stored["actions"][:, dimension] for run in runs])
+    taken = np.concatenate([run.get_actions()[:, dimension] for run in runs])
+    d = runs[0].experiment.scripted_data
     low, high = d.low[dimension] + BOUND_MARGIN, d.high[dimension] - BOUND_MARGIN
     inside = (taken > low) & (taken < high)
     scale, shift = np.polyfit(taken[inside], stored[inside], 1)

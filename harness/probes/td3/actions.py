@@ -121,7 +121,7 @@ def read_next_actions(cache: ExperimentCache, dimension: int) -> Array:
     run = experiments.run_target_smoothing(cache, dimension)
     shown = read_critics(run, list_critic_updates(run)[0]).target / run.hyperparameters.gamma
     # Critics receive actions in the unit in which they are stored.
-    scale, shift, _ = fit_action_unit(run, dimension)
+    scale, shift, _ = fit_action_unit([run], dimension)
     return np.asarray((shown - shift) / scale)
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 from loops import iterate_some
@@ -48,6 +49,24 @@ def test_every_bug_names_probes_that_exist_or_says_why_not():
     for case in CASES:
         assert set(case.release.seen_by) <= known, case
         assert case.expected_probes or case.release.blind, case
+
+
+def test_settings_of_a_loaded_model_show_an_interval_that_is_divided_again():
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    from parallax.adapters.sb3_common.model import reload_settings
+
+    def reload_model():
+        envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 4)
+        return reload_settings(DQN("MlpPolicy", envs, target_update_interval=1000, buffer_size=8))
+
+    settings = reload_model()
+    assert settings["target_update_interval"] == (1000, 1000)
+    assert all(before == after for before, after in settings.values())
+    bug = find_case("bug.interval-divided-at-load", "dqn").bug
+    with make_replacement([bug]).apply_replacement():
+        assert reload_model()["target_update_interval"] == (250, 62)
 
 
 def test_bugs_are_found_by_name_and_are_no_ordinary_interventions():
@@ -111,4 +130,4 @@ def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
 def test_the_command_lists_bugs_of_every_framework():
     assert set(FRAMEWORKS) <= set(find_adapter_entry_points())
     lines = [command.format_case(case) for case in CASES]
-    assert any("not driven: No probe saves" in line for line in lines)
+    assert any("not driven: The schema has no setting" in line for line in lines)
