@@ -563,7 +563,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float, stop: bool = True)
     Args:
         tree: Copy of the project.
         tests: Names of tests, or a file.
-        limit: Seconds of work; four times as long on the clock, as others may use the processor.
+        limit: Seconds of work; eight times as long on the clock, as others may use the processor.
         stop: Whether to stop at the first failure.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -571,7 +571,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float, stop: bool = True)
         child = os.fork()
         if child == 0:
             run_forked_tests(tree, tests, log, int(limit), stop)
-        deadline = time.monotonic() + 4 * limit
+        deadline = time.monotonic() + 8 * limit
         status = None
         while status is None and time.monotonic() < deadline:
             ended, code = os.waitpid(child, os.WNOHANG)
