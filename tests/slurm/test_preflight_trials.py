@@ -217,12 +217,16 @@ def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch)
     answers, duplicated = io.StringIO(), []
     answers.close = lambda: None
     questions = io.StringIO('"/a"\n"/b"\n')
-    monkeypatch.setattr(preflight_worker.os, "dup", lambda number: number + 10)
-    monkeypatch.setattr(
-        preflight_worker.os, "fdopen", lambda number, mode="r": {10: questions, 11: answers}[number]
+    files = {10: questions, 11: answers}
+    system = types.SimpleNamespace(
+        dup=lambda number: number + 10,
+        fdopen=lambda number, mode="r": files[number],
+        open=lambda path, flags: 20,
+        dup2=lambda *pair: duplicated.append(pair),
+        devnull="/dev/null",
+        O_RDONLY=0,
     )
-    monkeypatch.setattr(preflight_worker.os, "open", lambda path, flags: 20)
-    monkeypatch.setattr(preflight_worker.os, "dup2", lambda *pair: duplicated.append(pair))
+    monkeypatch.setattr(preflight_worker, "os", system)
     monkeypatch.setattr(preflight_worker, "_try_run", lambda folder: f"tried {folder}")
     preflight_worker.main()
     # Standard input is empty, and what is printed goes to the errors.
