@@ -20,8 +20,8 @@ from parallax.harness.record.files import UnusableError
 
 
 def test_the_command_writes_the_file_that_it_is_given(monkeypatch, tmp_path):
-    asked, written = [], []
-    monkeypatch.setattr(packed_rows, "read_rows", lambda path: asked.append(path) or iter(()))
+    requested, written = [], []
+    monkeypatch.setattr(packed_rows, "read_rows", lambda path: requested.append(path) or iter(()))
     monkeypatch.setattr(
         packed_rows, "write_rows", lambda rows, path: written.append((list(rows), path))
     )
@@ -29,7 +29,7 @@ def test_the_command_writes_the_file_that_it_is_given(monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(reference_runs.__file__, run_name="__main__")
     assert ended.value.code == 0
-    assert asked == [Path("first")]
+    assert requested == [Path("first")]
     assert written == [([], reference_runs.REFERENCE_FILE)]
 
 

@@ -312,15 +312,15 @@ def test_sizes_are_allowed_up_to_their_limit(found, fits):
 
 
 def test_git_is_waited_for_for_ten_seconds_and_its_answer_is_stripped(monkeypatch):
-    asked = []
+    requested = []
 
     def run(command, **options):
-        asked.append((command, options["timeout"], options["check"]))
+        requested.append((command, options["timeout"], options["check"]))
         return types.SimpleNamespace(stdout=" abc\n")
 
     monkeypatch.setattr(provenance.subprocess, "run", run)
     assert provenance._run_git(Path("/a"), "status") == "abc"
-    assert asked == [(["git", "-C", "/a", "status"], 10, True)]
+    assert requested == [(["git", "-C", "/a", "status"], 10, True)]
 
 
 EVALUATIONS = RunEvaluations(

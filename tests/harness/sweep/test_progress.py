@@ -188,7 +188,7 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
     ("is_terminal", "mode", "draws", "looks"),
     [(True, "off", True, True), (False, "on", False, True), (False, "off", False, False)],
 )
-def test_the_display_draws_on_terminals_and_looks_at_watched_runs(
+def test_the_display_draws_on_terminals_and_watches_watched_runs(
     monkeypatch, is_terminal, mode, draws, looks
 ):
     display, _, _ = make_display(monkeypatch)
@@ -200,13 +200,13 @@ def test_the_display_draws_on_terminals_and_looks_at_watched_runs(
         start=lambda: calls.append("start"), stop=lambda: calls.append("stop")
     )
     display._thread = types.SimpleNamespace(
-        start=lambda: calls.append("look"),
+        start=lambda: calls.append("watch"),
         is_alive=lambda: looks,
         join=lambda: calls.append("join"),
     )
     with display as entered:
         assert entered is display
-        assert calls == ["start"] * draws + ["look"] * looks
+        assert calls == ["start"] * draws + ["watch"] * looks
         assert not display._closing.is_set()
     assert display._closing.is_set()
     assert calls[draws + looks :] == ["join"] * looks + ["stop"] * draws

@@ -53,12 +53,12 @@ def test_a_status_is_written_without_interruption():
 def test_another_thread_blocks_no_signals():
     seen = []
 
-    def look():
+    def read_handler():
         with block_stop_signals():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     stop_on_signals()
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read_handler)
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGTERM)] and callable(seen[0])
@@ -91,7 +91,7 @@ class Poll:
     ("answers", "parents", "parent", "polls"),
     [
         ([[], [], [1]], [7, 7, 7], 7, 3),
-        ([[], [], [1]], [7, 8, 8], 7, 2),  # the parent is another one at the second look
+        ([[], [], [1]], [7, 8, 8], 7, 2),  # the parent is another one at the second check
         ([[], [], [1]], [7, 8, 8], None, 3),
     ],
 )
