@@ -98,6 +98,7 @@ def test_the_result_of_a_run_is_score_updates_and_time(monkeypatch, changes, tex
         ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 1, 110),
         ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 2, 55),
         ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 8, 55),  # only two runs are left
+        ([("sb3", "ppo", 100)], 4, 10),  # one run has no use for the others' processes
         ([("new", "ppo", 100)], 1, 20),  # as the slowest of its algorithm
         ([("new", "sac", 100)], 1, 100),  # as the slowest of all
         ([], 4, 0),
