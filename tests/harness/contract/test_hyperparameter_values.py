@@ -6,6 +6,7 @@ import typing
 from pathlib import Path
 
 import pytest
+from loops import iterate_some
 
 from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -139,7 +140,7 @@ def test_targets_are_updated_after_whole_update_cycles_in_short_trainings(kind):
 
 @pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
 def test_some_other_value_of_each_field_differs_from_that_of_the_first_short_training(kind):
-    for name, values in kind.alternatives.items():
+    for name, values in iterate_some(kind.alternatives.items()):
         assert len(set(values)) == len(values)
         assert any(value != kind.conformance_values.get(name) for value in values), name
 

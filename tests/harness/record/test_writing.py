@@ -99,7 +99,9 @@ def test_a_write_that_fails_leaves_no_temporary_file(folder):
 
 
 def test_undoing_is_possible_where_nothing_was_written(tmp_path):
-    files._make_restore(tmp_path / "never written")()
+    path = tmp_path / "never written"
+    files._make_restore(path)()
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("size", [0, 5, 6])
