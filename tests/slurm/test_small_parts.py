@@ -204,3 +204,10 @@ def test_a_preflight_has_four_times_its_time_and_at_least_half_an_hour(monkeypat
     assert launch._estimate_minutes([10], settings, 1) == 40
     settings.time = {"preflight": 5}
     assert launch._estimate_minutes([10], settings, 1) == 5
+
+
+def test_scripts_are_written_where_there_is_no_slurm(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    executor = submit._ArrayExecutor(folder=tmp_path)
+    assert "#SBATCH --array=0-2" in executor.render_script(3)
+    assert "--array" not in submit._ArrayExecutor(folder=tmp_path).render_script(1)
