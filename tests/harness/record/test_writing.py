@@ -93,8 +93,9 @@ def test_a_write_that_fails_leaves_no_temporary_file(folder):
     def vanish(file):
         for entry in folder.iterdir():
             entry.unlink()
+        raise ValueError("the disk was cleaned")
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match="the disk was cleaned"):
         files.write_atomically(path, vanish)
 
 
