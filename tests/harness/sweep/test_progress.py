@@ -89,3 +89,149 @@ def test_the_result_of_a_run_is_score_updates_and_time(monkeypatch, changes, tex
     reading = types.SimpleNamespace(record=record)
     monkeypatch.setattr(progress, "read_run", lambda folder: reading)
     assert progress.describe_run_result(Path("/nowhere")) == text
+
+
+@pytest.mark.parametrize(
+    ("left", "jobs", "seconds"),
+    [
+        ([("sb3", "ppo", 100)], 1, 10),  # as measured
+        ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 1, 110),
+        ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 2, 55),
+        ([("sb3", "ppo", 100), ("sb3", "td3", 100)], 8, 55),  # only two runs are left
+        ([("sb3", "ppo", 100)], 4, 10),  # one run has no use for the others' processes
+        ([("new", "ppo", 100)], 1, 20),  # as the slowest of its algorithm
+        ([("new", "sac", 100)], 1, 100),  # as the slowest of all
+        ([], 4, 0),
+    ],
+)
+def test_the_time_left_is_that_of_the_slowest_framework_where_none_is_measured(left, jobs, seconds):
+    speeds = {("sb3", "ppo"): 10.0, ("slow", "ppo"): 5.0, ("sb3", "td3"): 1.0}
+    assert progress.estimate_remaining_seconds(left, speeds, jobs) == pytest.approx(seconds)
+    assert progress.estimate_remaining_seconds(left, {}, jobs) is None
+
+
+def make_display(monkeypatch, runs=2, beats=(), jobs=1):
+    now = types.SimpleNamespace(value=1e6)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now.value)
+    beats = dict(beats)
+    monkeypatch.setattr(progress, "read_heartbeat", lambda folder: beats.get(folder.name))
+    spec = types.SimpleNamespace(
+        title="a run", framework="sb3", algorithm="ppo", diagnosis={"mode": "off"}
+    )
+    run = types.SimpleNamespace(spec=spec, native=types.SimpleNamespace(total_steps=1000))
+    display = progress.SweepDisplay({Path(str(i)): run for i in range(runs)}, jobs)
+    display._console = Console(width=200, record=True, file=io.StringIO())
+    return display, now, beats
+
+
+def make_beat(step, resumed_from=None):
+    return types.SimpleNamespace(step=step, resumed_from=resumed_from, describe_resumption="")
+
+
+def show(display):
+    display._console.print(display._draw())
+    return display._console.export_text()
+
+
+def test_running_runs_have_a_line_and_a_share_of_the_time_left(monkeypatch):
+    display, now, beats = make_display(monkeypatch, 2, {"0": make_beat(100)})
+    assert "100 / 1,000 steps" in show(display)
+    now.value += 10
+    beats["0"] = make_beat(300)  # 20 steps a second, and 1,700 are left
+    shown = show(display)
+    assert "300 / 1,000 steps" in shown and "0 of 2 runs" in shown and "0 failed" in shown
+    assert "00:10 elapsed" in shown and "01:25 left" in shown
+    display.print_outcome(Path("1"), "failed", None)
+    shown = show(display)
+    assert "1 of 2 runs" in shown and "1 failed" in shown and "00:35 left" in shown
+
+
+@pytest.mark.parametrize(("later", "known"), [(2.9, False), (3.0, True)])
+def test_a_speed_needs_three_seconds_and_steps(monkeypatch, later, known):
+    display, now, _ = make_display(monkeypatch)
+    display._update_speed(Path("0"), 100)
+    now.value += later
+    display._update_speed(Path("0"), 100)
+    assert display._speeds == {}
+    display._update_speed(Path("0"), 101)
+    assert bool(display._speeds) == known
+
+
+def test_a_resumed_run_has_no_speed_until_its_checkpoint_is_loaded(monkeypatch):
+    display, _, beats = make_display(monkeypatch, 1, {"0": make_beat(0, 500)})
+    show(display)
+    assert display._first == {}
+    beats["0"] = make_beat(500, 500)
+    show(display)
+    assert display._first == {Path("0"): (500, 1e6)}
+
+
+def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypatch, tmp_path):
+    display, _, _ = make_display(monkeypatch, 3)
+    monkeypatch.setattr(progress, "describe_run_result", lambda folder: "final score 5.0")
+    monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "")
+    display.print_outcome(Path("0"), "completed", None)
+    display.print_outcome(Path("1"), "failed", "it broke")
+    monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "resumed once")
+    display.print_outcome(Path("2"), "skipped", None)
+    lines = display._console.export_text().splitlines()
+    assert lines == [
+        "[1/3] completed   a run",
+        "        final score 5.0",
+        "[2/3] failed      a run",
+        "        it broke",
+        "        see 1/log.txt",
+        "[3/3] skipped     a run (resumed once)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "mode", "draws", "looks"),
+    [(True, "off", True, True), (False, "on", False, True), (False, "off", False, False)],
+)
+def test_the_display_draws_on_terminals_and_watches_watched_runs(
+    monkeypatch, is_terminal, mode, draws, looks
+):
+    display, _, _ = make_display(monkeypatch)
+    for run in display._runs.values():
+        run.spec.diagnosis["mode"] = mode
+    calls = []
+    display._console = types.SimpleNamespace(is_terminal=is_terminal)
+    display._live = types.SimpleNamespace(
+        start=lambda: calls.append("start"), stop=lambda: calls.append("stop")
+    )
+    display._thread = types.SimpleNamespace(
+        start=lambda: calls.append("watch"),
+        is_alive=lambda: looks,
+        join=lambda: calls.append("join"),
+    )
+    with display as entered:
+        assert entered is display
+        assert calls == ["start"] * draws + ["watch"] * looks
+        assert not display._closing.is_set()
+    assert display._closing.is_set()
+    assert calls[draws + looks :] == ["join"] * looks + ["stop"] * draws
+
+
+def test_findings_of_running_runs_are_looked_for_every_second(monkeypatch):
+    display, _, _ = make_display(monkeypatch, 2)
+    waited, looked, drawn = [], [], []
+    answers = iter([False, True])
+    display._closing = types.SimpleNamespace(wait=lambda s: waited.append(s) or next(answers))
+    display._ended = {Path("1"): "completed"}
+    monkeypatch.setattr(display, "_print_findings", looked.append)
+    display._console = types.SimpleNamespace(is_terminal=True)
+    display._live = types.SimpleNamespace(update=drawn.append)
+    monkeypatch.setattr(display, "_draw", lambda: "drawn")
+    display._refresh()
+    assert (waited, looked, drawn) == ([1.0, 1.0], [Path("0")], ["drawn"])
+
+
+def test_resumptions_of_a_run_that_ended_are_those_of_its_record(monkeypatch):
+    record = types.SimpleNamespace(resumed_from=300, resumptions=2)
+    readings = iter([record, None])
+    monkeypatch.setattr(
+        progress, "read_run", lambda folder: types.SimpleNamespace(record=next(readings))
+    )
+    assert "300" in progress.describe_run_resumptions(Path("0"))
+    assert progress.describe_run_resumptions(Path("0")) == ""

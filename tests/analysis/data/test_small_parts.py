@@ -1,0 +1,205 @@
+"""Parts of packed studies, and names of replay strategies."""
+
+import dataclasses
+import json
+import runpy
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parallax.analysis.data import packed, reference_runs, replay_metrics
+from parallax.analysis.data.packed import exclude_copies_and_short_runs, parse_settings
+from parallax.analysis.data.replay_metrics import RecurrentStateStrategy, read_staleness
+from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.harness.record import packed as packed_rows
+from parallax.harness.record import trace
+from parallax.harness.record.files import UnusableError
+
+
+def test_the_command_writes_the_file_that_it_is_given(monkeypatch, tmp_path):
+    requested, written = [], []
+    monkeypatch.setattr(packed_rows, "read_rows", lambda path: requested.append(path) or iter(()))
+    monkeypatch.setattr(
+        packed_rows, "write_rows", lambda rows, path: written.append((list(rows), path))
+    )
+    monkeypatch.setattr(sys, "argv", ["reference_runs", "first", "second"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(reference_runs.__file__, run_name="__main__")
+    assert ended.value.code == 0
+    assert requested == [Path("first")]
+    assert written == [([], reference_runs.REFERENCE_FILE)]
+
+
+def test_reference_runs_are_the_used_ones_at_equal_hyperparameters_without_interventions():
+    def make(variant, reason=None):
+        return {"variant": variant, "not_used_because": reason}
+
+    chosen = [make("steps=5,alignment=exact"), make("alignment=exact,seed=1")]
+    others = [
+        make("alignment=exact", "it failed"),
+        make("alignment=exact,intervention=huber-loss"),
+        make("alignment=exactly"),
+        make("steps=5"),
+    ]
+    assert list(reference_runs.select_reference_rows(chosen + others)) == chosen
+
+
+def test_anonymous_records_have_no_host_and_no_folders():
+    record = {
+        "host": "far",
+        "attempts": [{"host": "far", "status": "failed"}],
+        "provenance": {
+            "host": "far",
+            "executable": "/home/me/python",
+            "command": ["/home/me/parallax", "train", "seed=1"],
+            "preloaded": "",
+            "git": "/not/stripped",
+        },
+    }
+    assert json.loads(packed._anonymize_record(json.dumps(record))) == {
+        "attempts": [{"status": "failed"}],
+        "provenance": {
+            "executable": "python",
+            "command": ["parallax", "train", "seed=1"],
+            "preloaded": "",
+            "git": "/not/stripped",
+        },
+    }
+    for damaged in (None, "", "[1]", "{", '{"attempts": 5}'):
+        assert packed._anonymize_record(damaged) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("{}", {}),
+        ('{"n_timesteps": 1, "zoo_seed": -3}', {"n_timesteps": 1, "zoo_seed": -3}),
+        (json.dumps({"n_timesteps": packed._MAX_STEPS}), {"n_timesteps": packed._MAX_STEPS}),
+    ],
+)
+def test_settings_of_other_tools_are_whole_numbers(text, settings):
+    assert parse_settings(text) == settings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(None, "", "{", "[]", '{"n_timesteps": 0}', '{"n_timesteps": 1.5}', '{"other": 1}'),
+        json.dumps({"n_timesteps": packed._MAX_STEPS + 1}),
+    ],
+)
+def test_other_settings_are_refused(text):
+    with pytest.raises(UnusableError, match="corrupted row: column spec"):
+        parse_settings(text)
+
+
+def make_run(name, steps, results=None, cell="A-v0"):
+    steps = np.array(steps)
+    results = np.arange(len(steps), dtype=float)[:, None] if results is None else results
+    run_id = RunId(StudyCell("s", cell, "ppo", "own", ""), "sb3", None)
+    return CompletedRun(run_id, Path(name), steps, results, np.ones_like(results, dtype=int), {})
+
+
+def reasons(*runs):
+    return [getattr(item, "reason", "") for item in exclude_copies_and_short_runs(runs)]
+
+
+def test_a_run_is_short_if_another_went_on_for_an_evaluation():
+    first, second = make_run("a", [100, 200]), make_run("b", [100, 200, 300])
+    short = "too short: last evaluation at step 200; another run reached 300"
+    assert reasons(first, second) == [short, ""]
+    assert reasons(make_run("a", [100, 201]), second) == ["", ""]
+    assert reasons(first, make_run("b", [100, 200, 300], cell="B-v0")) == ["", ""]
+    assert reasons(make_run("a", [150]), second) == [short.replace("200", "150"), ""]
+    assert reasons(make_run("a", [151]), second) == ["", ""]
+    assert reasons(make_run("a", [100, 150, 220]), second) == [short.replace("200", "220"), ""]
+
+
+def test_the_second_of_two_copies_is_left_out_unless_returns_never_vary():
+    first, copy = make_run("a", [100, 200]), make_run("b", [100, 200])
+    assert reasons(first, copy) == ["", "same evaluations as a, which is used"]
+    assert exclude_copies_and_short_runs([first, copy])[1].completed
+    constant = np.full((2, 1), 5.0)
+    solved = [make_run(name, [100, 200], constant) for name in "ab"]
+    assert reasons(*solved) == ["", ""]
+    wide = np.array([[0.0], [1.0]])
+    assert reasons(*(make_run(name, [100, 200], wide) for name in "ab"))[1] != ""
+    longer = dataclasses.replace(copy, ep_lengths=copy.ep_lengths + 1)
+    assert reasons(first, longer) == ["", ""]
+
+
+def test_folders_in_a_packed_file_are_relative_or_the_name():
+    assert packed._format_folder(Path("/a/b/c"), Path("/a")) == "b/c"
+    assert packed._format_folder(Path("/a/b"), Path("/a/b")) == "b"
+
+
+def test_packed_rows_of_other_tools_have_their_settings_in_order(tmp_path):
+    run = make_run(str(tmp_path / "a"), [100, 200])
+    foreign = dataclasses.replace(run, spec={"zoo_seed": 1, "n_timesteps": 5})
+    row = packed._run_to_row(foreign, tmp_path)
+    assert row["spec"] == '{"n_timesteps": 5, "zoo_seed": 1}' and row["run_json"] is None
+    assert (row["seconds"], row["completed"], row["failed"]) == (None, True, False)
+    assert (row["final_score"], row["timesteps"], row["folder"]) == (1.0, [100, 200], "a")
+    own = dataclasses.replace(run, record="{}", seconds=2.5)
+    assert packed._run_to_row(own, tmp_path)["spec"] is None
+    assert packed._run_to_row(own, tmp_path)["seconds"] == 2.5
+
+
+def test_strategies_of_one_name_are_named_by_what_differs():
+    names = replay_metrics._name_strategies(
+        [
+            {"name": "uniform"},
+            {"name": "per", "alpha": 0.6, "beta": 0.4},
+            {"name": "per", "alpha": 0.7, "beta": 0.4},
+        ]
+    )
+    assert names == ["uniform", "per, alpha=0.6", "per, alpha=0.7"]
+    assert replay_metrics._get_strategy({}) == {"name": "uniform"}
+    assert replay_metrics._get_strategy({"replay": {"alpha": 1}})["name"] == "?"
+
+
+def make_item(variant):
+    cell = StudyCell("s", "A-v0", "dqn", "own", variant)
+    return types.SimpleNamespace(id=types.SimpleNamespace(cell=cell))
+
+
+def test_strategies_share_the_variant_of_uniform_replay():
+    variants = ["steps=5,replay=per,replay.alpha=1", "steps=5", "steps=7,replay=per"]
+    specs = [{"steps": 5, "replay": {"name": "per"}}, {"steps": 5}, {"steps": 7}]
+    found = replay_metrics._find_shared_variants(
+        [make_item(text) for text in variants], specs, ["per", "uniform", "per"]
+    )
+    assert found == ["steps=5", "steps=5", "steps=7"]
+    hashed = replay_metrics._find_shared_variants(
+        [make_item("a=1"), make_item("steps=5")], [{}, {}], ["per", "uniform"]
+    )
+    assert hashed == ["steps=5", "steps=5"]
+
+
+def test_recurrent_states_are_read_of_runs_that_recorded_them(monkeypatch):
+    def make(name, **values):
+        return types.SimpleNamespace(effective_hyperparameters=values, path=Path(name))
+
+    recorded = {"stale": ([100], [0.5]), "never": ([], [])}
+
+    def read(path, metric):
+        name = path.parent.name
+        if name == "damaged":
+            raise UnusableError("damaged")
+        assert metric in ("discrepancy/first", "discrepancy/last")
+        return tuple(map(np.array, recorded[name]))
+
+    monkeypatch.setattr(trace, "read_metric", read)
+    values = {"stored_state": 1, "burn_in": 2.0}
+    runs = [make("stale", **values), make("never", **values), make("damaged", **values)]
+    runs += [make("stale", burn_in=2), make("stale", stored_state=True), make("stale")]
+    found, without = read_staleness(runs)
+    assert without == runs[1:] and [item.run for item in found] == runs[:1]
+    assert found[0].strategy == RecurrentStateStrategy(True, 2)
+    assert list(found[0].discrepancies) == ["first", "last"]
+    assert RecurrentStateStrategy(True, 2).title == "stored state, burn-in 2"
+    assert RecurrentStateStrategy(False, 0).title == "zero state, burn-in 0"
+    assert RecurrentStateStrategy(False, 5) < RecurrentStateStrategy(True, 0)

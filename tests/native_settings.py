@@ -1,0 +1,85 @@
+"""What frameworks receive for small trainings, as text; run it to write the stored file again."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+import support
+
+from parallax.envs.tasks import load_task
+from parallax.harness.conformance.trainings import make_base_hyperparameters, replace_hyperparameter
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import load_recipe
+
+FRAMEWORKS = ("cleanrl", "sb3", "sbx", "skrl", "tianshou", "torchrl")
+FILE = Path(__file__).with_name("native_settings.json")
+CONTEXTS = {
+    "plain": {},
+    "exact": {"patch_constants": True, "converts_meanings": True},
+    "parallel": {"n_envs": 4, "converts_meanings": True},
+}
+
+
+def list_variations(framework, algorithm, own):
+    """Return the framework's own recipe, small trainings, and each other value by itself."""
+    kind = type(own)
+    first = make_base_hyperparameters(framework, algorithm)
+    second = first
+    for name, value in kind.conformance_variation.items():
+        second = replace_hyperparameter(framework, algorithm, second, name, value) or second
+    yield "own", own
+    yield "original", load_recipe(algorithm, "original")
+    yield "first", first
+    yield "second", second
+    for name, values in kind.alternatives.items():
+        for value in values:
+            yield f"{name}={value}", dataclasses.replace(first, **{name: value})
+
+
+def describe(adapter, algorithm, hyperparameters, context):
+    """Return settings and the table of alignment, or why the values are refused."""
+    try:
+        native = adapter.translate(algorithm, hyperparameters, context)
+    except SpecError as error:
+        return str(error)
+    rows = [
+        [row.field, row.kind, row.native_name, row.native_value, row.note]
+        for row in native.alignment
+    ]
+    counts = [native.total_steps, native.framework_steps]
+    return [dict(native.settings), rows, counts, dataclasses.asdict(native.update_schedule)]
+
+
+def collect(framework):
+    """Return what a framework receives, a short digest of each by algorithm, context and values."""
+    adapter = load_adapter(framework)
+    found = {}
+    for algorithm in support.algorithms_of(framework):
+        own = load_recipe(algorithm, framework)
+        for name, options in CONTEXTS.items():
+            task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+            context = RunContext(task, 10_003, seed=3, **options)
+            for label, values in list_variations(framework, algorithm, own):
+                content = describe(adapter, algorithm, values, context)
+                text = json.dumps(content, default=repr)
+                found[f"{algorithm} {name} {label}"] = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return found
+
+
+def compare_with_stored(framework):
+    """Return the values for which a framework now receives something else than is stored."""
+    stored, now = json.loads(FILE.read_text())[framework], collect(framework)
+    return sorted(name for name in stored.keys() | now.keys() if stored.get(name) != now.get(name))
+
+
+def main():
+    """Write the stored file."""
+    content = {framework: collect(framework) for framework in FRAMEWORKS}
+    FILE.write_text(json.dumps(content, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
