@@ -235,6 +235,8 @@ def make_step_probe(
 
 STEP_TOLERANCE = 1e-3
 """Deviation of a step, as a share of its largest entry, that counts as rounding."""
+ROUNDING = 1e-5
+"""Share of the largest entry of a gradient below which an entry may be rounding."""
 
 
 def measure_adam_shares(run: ProbeRun, network: str, penalty: float = 0.0) -> Array:
@@ -265,6 +267,10 @@ def _measure_adam_share(
         [adam.step(n, pull, step.settings[network]).ravel() for n, pull in pulls.items()]
     )
     taken = np.concatenate([(step.after[n] - step.before[n]).ravel() for n in names])
+    # The direction of a step along a gradient of nearly 0 is a matter of rounding.
+    sizes = np.abs(np.concatenate([pull.ravel() for pull in pulls.values()]))
+    is_sure = (sizes == 0) | (sizes > ROUNDING * sizes.max())
+    line, taken = line[is_sure], taken[is_sure]
     share = float(taken @ line / (line @ line))
     rest = np.abs(taken - share * line).max() / np.abs(line).max()
     return share if rest < STEP_TOLERANCE * max(1.0, abs(share)) else np.nan

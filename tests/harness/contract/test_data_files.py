@@ -1,0 +1,69 @@
+"""Files of users: sizes, damage and JSON."""
+
+import json
+
+import numpy as np
+import pytest
+
+from parallax.harness.contract import data_files
+from parallax.harness.contract.fields import SpecError
+
+
+def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch):
+    file = tmp_path / "a.yaml"
+    monkeypatch.setattr(data_files, "_MAX_BYTES", 10)
+    file.write_text("a: 1".ljust(10))
+    assert data_files.load_yaml(file, "recipe") == {"a": 1}
+    file.write_text("a: 1".ljust(11))
+    with pytest.raises(SpecError, match="the recipe has more than 10 bytes"):
+        data_files.load_yaml(file, "recipe")
+    monkeypatch.setattr(data_files, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(data_files, "_MAX_VALUES", 4)
+    file.write_text("[1, 2, 3]")  # with the list itself
+    assert data_files.load_yaml(file, "recipe") == [1, 2, 3]
+    for text in ("[1, 2, 3, 4]", "{a: &x [1], b: *x}", "&x [*x]"):
+        file.write_text(text)
+        with pytest.raises(SpecError, match="stands for more than 4 values by its aliases"):
+            data_files.load_yaml(file, "recipe")
+
+
+def test_damaged_yaml_is_named_with_its_line(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("a: 1\nb: [\n")
+    with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is no YAML"):
+        data_files.load_yaml(file, "recipe")
+    file.write_text("a: 2000-99-99\n")
+    with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe cannot be read"):
+        data_files.load_yaml(file, "recipe")
+    with pytest.raises(SpecError, match=r"cannot be read .No such file"):
+        data_files.load_yaml(tmp_path / "missing.yaml", "recipe")
+
+
+def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
+    file = tmp_path / "a.json"
+    content = json.dumps([1, 2])
+    file.write_text(content)
+    monkeypatch.setattr(data_files, "_MAX_JSON_BYTES", len(content))
+    assert data_files.load_json(file, list[int], "numbers") == [1, 2]
+    monkeypatch.setattr(data_files, "_MAX_JSON_BYTES", len(content) - 1)
+    with pytest.raises(SpecError, match=r"a\.json .over 5 bytes. holds no numbers"):
+        data_files.load_json(file, list[int], "numbers")
+    with pytest.raises(SpecError, match=r"no file. holds no numbers"):
+        data_files.load_json(tmp_path / "b.json", list[int], "numbers")
+    with pytest.raises(SpecError, match=r"no regular file. holds no numbers"):
+        data_files.load_json(tmp_path, list[int], "numbers")
+
+
+def test_lines_of_json_are_read_one_by_one_and_a_wrong_one_is_numbered(tmp_path):
+    file = tmp_path / "a.jsonl"
+    assert data_files.load_json_lines(file, int, "numbers") == []
+    file.write_text("1\n\n2\n")
+    assert data_files.load_json_lines(file, int, "numbers") == [1, 2]
+    file.write_text("NaN\n")
+    assert np.isnan(data_files.load_json_lines(file, float, "numbers")).tolist() == [True]
+    file.write_text('1\n"b"\n')
+    with pytest.raises(SpecError, match=r"value 2: .* holds no numbers"):
+        data_files.load_json_lines(file, int, "numbers")
+    assert data_files._describe(OSError(2, "No such file")) == "No such file"
+    assert data_files._describe(ValueError("a\nb" + "c" * 300)) == "ab" + "c" * 198
+    assert data_files._describe(ValueError()) == "ValueError"
