@@ -25,6 +25,7 @@ REASONS = (
     (r"counts", "step of the first update, and number of updates before it"),
     (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),
     (r"tau_unit", "unit of a setting, which the adapter converts"),
+    (r"reloaded_settings", "a fault of sbx's loading, which trainings here do not use"),
     (r"approximate_kl", "metric that is only reported"),
     (r"early_stopping", "sbx undoes the step that exceeds the limit; the weights are the same"),
     (r"action|log_prob|exploration", "actions in the environment"),
