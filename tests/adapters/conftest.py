@@ -6,7 +6,7 @@ import pytest
 WAITING = ("sac", "ddpg", "dqn", "r2d2")
 # Its agents are put together in one way, and the fidelity test makes a run of each.
 LATE = {"skrl": ("ppo", "td3", *WAITING)}
-# Three processes each: those of PPO, TD3 and DQN stand for the other algorithms.
+# Those of PPO, TD3 and DQN, and TorchRL's of DDPG, stand for the others.
 IN_A_FRESH_PROCESS = "test_recorded_run_in_a_fresh_process_ends_in_the_same_weights"
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
@@ -17,7 +17,8 @@ SHOWN = (
     "test_learning_rates_reach_their_networks",
     "test_targets_start_equal_to_their_networks",
 )
-# Most frameworks train DDPG in the loop of their TD3, and fidelity tests make a run of it.
+# They share a run. Most frameworks train DDPG in the loop of their TD3, and SAC in a similar one;
+# fidelity tests make a run of each.
 RECORDED = (IN_A_FRESH_PROCESS, "test_learned_policy_plays_its_last_evaluation_again")
 # Three processes each; normalising wrappers are kept in the same way with every algorithm.
 KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
@@ -48,7 +49,7 @@ def waits(item):
         return True
     if item.originalname == KILLED and parameters["wrappers"] == "normalized":
         return True
-    if item.originalname == IN_A_FRESH_PROCESS and parameters["algorithm"] in ("sac", "r2d2"):
+    if item.originalname in RECORDED and parameters["algorithm"] in ("sac", "r2d2"):
         return True
     if item.originalname in RECORDED and parameters["algorithm"] == "ddpg":
         return framework != "torchrl"

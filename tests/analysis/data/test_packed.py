@@ -261,7 +261,14 @@ def test_a_row_passes_the_checks_of_a_run_folder(packed, attack, reason, schema,
     assert any(reason in item.reason for item in loaded.excluded), loaded.excluded
     assert main(["study", "verdicts", str(packed)]) == 0
     assert reason in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", [math.nan, 1e308])
+def test_a_comparison_goes_on_without_excluded_rows(packed, value, capsys):
+    edit(packed, lambda row: set_return(row, value), PACKED_SCHEMA)
     assert main(["compare", str(packed)]) == 0
+    text = capsys.readouterr().out
+    assert "nan" not in text.lower() and "e+30" not in text
 
 
 def test_an_edited_row_is_found_by_its_hash(packed):

@@ -1,9 +1,11 @@
-"""What numbers that are another function have in common with the paper's."""
+"""Words for numbers that are not the paper's."""
 
 import numpy as np
 import pytest
 
+from parallax.harness.probes.probe import ProbeMeasurement, make_entry_description
 from parallax.harness.probes.relation import describe_relation
+from parallax.harness.probes.results import AnswerComparison
 
 E = np.random.default_rng(0).normal(size=24)
 FIRST = np.arange(24) < 9
@@ -62,3 +64,22 @@ def test_numbers_that_differ_may_be_a_sum_of_known_terms():
     assert describe_relation(found, due, terms, kinds).endswith("for 9 of 10 at time limits")
     kinds[0] = "at terminations"
     assert describe_relation(found, due, terms, kinds).endswith("for 9 of 24")
+
+
+def describe_entries(value, expected):
+    describe = make_entry_description(("weight of the entropy", "of the critic"))
+    measurement = ProbeMeasurement(np.array(value), np.array(expected))
+    return describe(AnswerComparison("function", 1.0), measurement)
+
+
+def test_entries_that_repeat_in_each_update_are_named():
+    paper = [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
+    found = [[-1.0, 1.0], [-1.00001, 1.0], [-1.0, 1.0]]
+    assert describe_entries(found, paper) == "weight of the entropy is -1, not 1"
+    absent = [[1.0, 3e-8], [1.0, -2e-8], [1.0, 1e-8]]
+    assert describe_entries(absent, paper) == "of the critic is 0, not 1"
+
+
+def test_entries_of_unequal_updates_are_listed():
+    text = describe_entries([[-1.0, 1.0], [-0.5, 1.0]], [[1.0, 1.0], [1.0, 1.0]])
+    assert text == "[-1, 1, -0.5, 1], not [1, 1, 1, 1]"
