@@ -111,6 +111,20 @@ def solve_output_gradient(
     return solution
 
 
+def find_solvable_rows(
+    weights: Parameters, network: str, inputs: Array, activation: Activation
+) -> Array:
+    """Return for each row whether the last layer's gradient determines its own, bool[rows].
+
+    It does not where rows have proportional features, as with a single active ReLU unit. Equal
+    rows share one gradient.
+    """
+    rows, places = np.unique(inputs, axis=0, return_inverse=True)
+    system = np.vstack([compute_features(weights, network, rows, activation).T, np.ones(len(rows))])
+    shares = np.diag(np.linalg.pinv(system, rcond=1e-6) @ system)
+    return np.asarray((shares > 0.999)[places.ravel()])
+
+
 def backpropagate_gradients(
     weights: Parameters,
     network: str,

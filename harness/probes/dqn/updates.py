@@ -33,7 +33,7 @@ from parallax.harness.probes.probe import (
     make_entry_description,
     make_relation_description,
 )
-from parallax.harness.probes.reference_networks import RELU, compute_output
+from parallax.harness.probes.reference_networks import RELU, compute_output, find_solvable_rows
 from parallax.harness.probes.results import AnswerAxis
 
 LINEAR_PART_START = 0.999
@@ -199,13 +199,14 @@ def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> A
 
 
 def _solve_targets(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
-    # Targets of the predictions; NaN where the loss is linear.
+    # Targets of the predictions; NaN where the loss is linear, or gradients cannot be solved.
     slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
     predictions, pulls = solve_predictions_and_gradients(run, step)
-    read = predictions - pulls / slope
-    return (
-        np.where(np.abs(pulls) < LINEAR_PART_START * slope * bend, read, np.nan) if bend else read
-    )
+    inputs = find_minibatch(run, step).observations
+    is_known = find_solvable_rows(step.before, "critic1", inputs, RELU)
+    if bend:
+        is_known &= np.abs(pulls) < LINEAR_PART_START * slope * bend
+    return np.where(is_known, predictions - pulls / slope, np.nan)
 
 
 def _compute_slopes(run: ProbeRun, step: OptimizerStepRecord) -> Array:

@@ -83,3 +83,19 @@ def test_gradients_by_outputs_are_found_from_those_of_the_last_layer():
     }
     found = networks.solve_output_gradient(gradients, weights, "policy", x, networks.TANH)
     np.testing.assert_allclose(found, out.grad, atol=1e-9)
+
+
+def test_rows_with_proportional_features_cannot_be_solved():
+    unit = np.zeros((3, 1))
+    unit[0] = 1.0  # the first unit alone is active where the input is above 0
+    weights = {
+        "critic1.0.weight": unit,
+        "critic1.0.bias": np.array([0.0, 1.0, -1.0]),
+        "critic1.1.weight": np.eye(3),
+        "critic1.1.bias": np.zeros(3),
+    }
+    inputs = np.array([[1.0], [2.0], [3.0]])
+    assert not networks.find_solvable_rows(weights, "critic1", inputs, networks.RELU).any()
+    assert networks.find_solvable_rows(
+        weights, "critic1", inputs[[0, 1, 0]], networks.RELU
+    ).all()  # equal rows
