@@ -6,6 +6,7 @@ All functions take weights in the canonical layout of `parallax.harness.contract
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from parallax.harness.contract.adapter import Array
@@ -113,7 +114,7 @@ def solve_output_gradient(
 
 def find_solvable_rows(
     weights: Parameters, network: str, inputs: Array, activation: Activation
-) -> Array:
+) -> NDArray[np.bool_]:
     """Return for each row whether the last layer's gradient determines its own, bool[rows].
 
     It does not where rows have proportional features, as with a single active ReLU unit. Equal

@@ -205,7 +205,7 @@ def _solve_targets(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRec
     inputs = find_minibatch(run, step).observations
     is_known = find_solvable_rows(step.before, "critic1", inputs, RELU)
     if bend:
-        is_known &= np.abs(pulls) < LINEAR_PART_START * slope * bend
+        is_known = is_known & (np.abs(pulls) < LINEAR_PART_START * slope * bend)
     return np.where(is_known, predictions - pulls / slope, np.nan)
 
 
