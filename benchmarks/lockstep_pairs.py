@@ -84,6 +84,11 @@ Further settings are compared if all updates are equal; the table says which sho
         --updates 12 --algorithms ppo
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 10 --algorithms sac,td3,ddpg --frameworks sbx
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity --missing \\
+        --updates 2 --float64 --algorithms td3 --frameworks sbx
+
+The last is for `critic-loss-x1`: Adam cancels a factor of the loss in the weights, and in float32
+chance decides whether weights of sbx's TD3 then differ by more than rounding.
 """
 
 
