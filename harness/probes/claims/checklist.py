@@ -7,6 +7,7 @@ for it. No answer is written by hand.
 
 import collections
 import dataclasses
+import functools
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ def load_checklist(algorithms: Sequence[str] = ()) -> Checklist:
     """
     names: list[str] = []
     for path in DETAILS_FILES:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = _read_checklist_file(path)
         names += content["algorithms"]
         if not algorithms or algorithms[0] in content["algorithms"]:
             return Checklist(
@@ -124,6 +125,12 @@ def load_checklist(algorithms: Sequence[str] = ()) -> Checklist:
                 content.get("text_of_causes", ""),
             )
     raise SpecError(f"--details: {algorithms[0]} has no checklist; use one of {', '.join(names)}.")
+
+
+@functools.cache  # a command needs its checklist to choose probes, and again to write the page
+def _read_checklist_file(path: Path) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return content
 
 
 def _load_details(
