@@ -21,7 +21,7 @@ demo: install
 	$(BIN)/parallax compare results/demo || exit; exit $$code
 
 test: install
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 # Ten minutes of sweeps that race each other, thousands of damaged run folders, a cluster where all
 # goes wrong, all plants, and the checks of the slowest adapters that the tests leave out.

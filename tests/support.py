@@ -29,13 +29,16 @@ NAMES = sorted(PROJECT["entry-points"]["parallax.adapters"])
 ENVS = {"continuous": "InvertedPendulum-v4", "discrete": "CartPole-v1"}
 
 
-def frameworks(*names):
-    """Parameters for tests: the frameworks named, or all; skipped where they are not installed."""
+def frameworks(*names, quick=None):
+    """Parameters for tests: the frameworks named, or all; skipped where they are not installed.
+
+    If some are quick, the others wait for the long run.
+    """
     params = []
     for name in names or NAMES:
         try:
             load_adapter(name).check_installed()
-            marks = ()
+            marks = () if quick is None or name in quick else pytest.mark.long
         except SpecError as error:
             marks = pytest.mark.skip(reason=str(error))
         params.append(pytest.param(name, marks=marks))

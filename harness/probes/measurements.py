@@ -262,15 +262,18 @@ class TargetShares:
         names: Canonical names of the target's arrays.
         shares: By array and move: 0 if the array does not move, infinite if it moves in another
             direction than to the online network, NaN if it is already equal to it.
+        roundings: What the rounding of float32 may change in each share.
     """
 
     names: tuple[str, ...]
     shares: Array
+    roundings: Array
 
     def find_furthest_from(self, tau: float) -> Array:
         """Return, for each array, the share that is furthest from `tau`; NaN if it has none."""
-        distance = np.nan_to_num(np.abs(self.shares - tau), nan=-1.0, posinf=np.inf)
-        found: Array = self.shares[np.arange(len(self.names)), distance.argmax(axis=1)]
+        shares = np.where(np.abs(self.shares - tau) <= self.roundings, tau, self.shares)
+        distance = np.nan_to_num(np.abs(shares - tau), nan=-1.0, posinf=np.inf)
+        found: Array = shares[np.arange(len(self.names)), distance.argmax(axis=1)]
         return found
 
 
@@ -290,7 +293,7 @@ def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
     if not learns:
         raise UnmeasuredError(f"its optimizers took no step on {network}")
     shares = [[_measure_target_share(run, name, n) for n in moves or learns] for name in names]
-    return TargetShares(names, np.array(shares))
+    return TargetShares(names, *np.moveaxis(np.array(shares), -1, 0))
 
 
 def _read_after_move(run: ProbeRun, number: int) -> Parameters:
@@ -310,15 +313,18 @@ MAX_DETOUR = 1e-2
 """Largest share of a target's move that may be in another direction, due to rounding."""
 
 
-def _measure_target_share(run: ProbeRun, name: str, number: int) -> float:
+def _measure_target_share(run: ProbeRun, name: str, number: int) -> tuple[float, float]:
+    # Also returns its rounding: that of a weight, over a way along which those of many average out.
     step, after = run.record.steps[number], _read_after_move(run, number)
     way = (step.after[name.replace("_target", "")] - step.before[name]).ravel()
     moved = (after[name] - step.before[name]).ravel()
     if not way.any():
-        return float("inf") if moved.any() else float("nan")
+        return (float("inf") if moved.any() else float("nan")), 0.0
     share = float(way @ moved / (way @ way))
+    size = float(np.sqrt(np.mean(np.square(after[name]))))
+    rounding = float(np.finfo(np.float32).eps * size / np.linalg.norm(way))
     detour = np.linalg.norm(moved - share * way)
-    return share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")
+    return (share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")), rounding
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:

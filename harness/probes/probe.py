@@ -40,7 +40,7 @@ LOOP, GREEDY, UPDATE, SEQUENCES = "loop", "greedy", "update", "sequences"
 
 
 def compare_arrays(
-    value: Array, expected: Array, tolerance: float, counts: bool = False
+    value: Array, expected: Array, tolerance: float | Array, counts: bool = False
 ) -> AnswerComparison:
     """Return the simplest relation that explains `value`.
 
@@ -51,7 +51,7 @@ def compare_arrays(
         value: The measured numbers.
         expected: The formula's numbers; same shape.
         tolerance: Largest difference that counts as rounding, as a share of the largest
-            expected magnitude (at least 1e-6 of a unit).
+            expected magnitude (at least 1e-6 of a unit); of each number, if an array.
         counts: Whether the numbers are integer counts.
     """
     if value.shape != expected.shape:
@@ -64,17 +64,17 @@ def compare_arrays(
     if not np.isfinite(largest):
         return AnswerComparison(FUNCTION, largest)
     margin = tolerance * max(float(np.max(np.abs(expected), initial=0.0)), 1e-6)
-    if largest <= margin:
+    if np.all(np.abs(difference) <= margin):
         return AnswerComparison(AGREES)
     if value.size == 1:
         return AnswerComparison(NUMBER, _compute_largest_share(value, expected))
     # Least squares of value = factor * expected, then of value = expected + offset.
     norm = float(np.sum(expected**2))
     factor = float(np.sum(value * expected)) / norm if norm > 0 else np.nan
-    if np.max(np.abs(value - factor * expected)) <= margin * max(1.0, abs(factor)):
+    if np.all(np.abs(value - factor * expected) <= margin * max(1.0, abs(factor))):
         return AnswerComparison(FACTOR, factor)
     offset = float(np.mean(difference))
-    if np.max(np.abs(difference - offset)) <= margin:
+    if np.all(np.abs(difference - offset) <= margin):
         return AnswerComparison(OFFSET, offset)
     return AnswerComparison(FUNCTION, largest)
 
@@ -125,6 +125,7 @@ class Probe:
         measure: Measures one framework.
         describe: Describes a comparison that is not `agrees`.
         tolerance: Largest relative difference that counts as rounding: the probe's resolution.
+        tolerances: That of each number, if some are known better than others.
         counts: Whether the numbers are integer counts.
         has_own_units: Whether each number has its own unit, so that differences are shares of it;
             NaN stands for numbers that were not measured.
@@ -140,6 +141,7 @@ class Probe:
     measure: Callable[[ExperimentCache], ProbeMeasurement]
     describe: Callable[[AnswerComparison, ProbeMeasurement], str]
     tolerance: float = 2e-4
+    tolerances: tuple[float, ...] = ()
     counts: bool = False
     has_own_units: bool = False
     part: str = UPDATE
@@ -262,11 +264,14 @@ def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
 
 def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> AnswerComparison:
     """Compare two arrays with the tolerance and the units of a probe."""
+    tolerance: float | Array = np.array(probe.tolerances) if probe.tolerances else probe.tolerance
     if value.shape == expected.shape:  # NaN on both sides stands for a number that does not exist
         there = ~(np.isnan(value) & np.isnan(expected))
-        value, expected = (a if there.all() else a[there] for a in (value, expected))
+        if not there.all():
+            value, expected = value[there], expected[there]
+            tolerance = tolerance if isinstance(tolerance, float) else tolerance[there]
     if not probe.has_own_units or value.shape != expected.shape:
-        return compare_arrays(value, expected, probe.tolerance, probe.counts)
+        return compare_arrays(value, expected, tolerance, probe.counts)
     known = ~np.isnan(value) & ~np.isnan(expected)
     share = _compute_largest_share(value[known], expected[known])
     return AnswerComparison(AGREES) if share <= probe.tolerance else AnswerComparison(NUMBER, share)

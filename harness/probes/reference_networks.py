@@ -112,18 +112,24 @@ def solve_output_gradient(
     return solution
 
 
+MAX_CONDITION = 1e4
+"""Gradients of rows that are worse conditioned are mostly the amplified rounding of float32."""
+
+
 def find_solvable_rows(
     weights: Parameters, network: str, inputs: Array, activation: Activation
 ) -> NDArray[np.bool_]:
     """Return for each row whether the last layer's gradient determines its own, bool[rows].
 
-    It does not where rows have proportional features, as with a single active ReLU unit. Equal
-    rows share one gradient.
+    It does not where rows have proportional features, as with a single active ReLU unit, or nearly
+    so. Equal rows share one gradient.
     """
     rows, places = np.unique(inputs, axis=0, return_inverse=True)
     system = np.vstack([compute_features(weights, network, rows, activation).T, np.ones(len(rows))])
-    shares = np.diag(np.linalg.pinv(system, rcond=1e-6) @ system)
-    return np.asarray((shares > 0.999)[places.ravel()])
+    inverse = np.linalg.pinv(system, rcond=1e-6)
+    condition = np.linalg.norm(inverse, axis=1) * np.linalg.norm(system, 2)
+    is_known = (np.diag(inverse @ system) > 0.999) & (condition < MAX_CONDITION)
+    return np.asarray(is_known[places.ravel()])
 
 
 def backpropagate_gradients(

@@ -6,7 +6,6 @@ import pytest
 WAITING = ("sac", "ddpg", "dqn", "r2d2")
 # Its agents are put together in one way, and the fidelity test makes a run of each.
 LATE = {"skrl": ("ppo", "td3", *WAITING)}
-# Those of PPO, TD3 and DQN, and TorchRL's of DDPG, stand for the others.
 IN_A_FRESH_PROCESS = "test_recorded_run_in_a_fresh_process_ends_in_the_same_weights"
 # Of an algorithm that waits only this is shown, and that its weights are those of upstream alone.
 SHOWN = (
@@ -17,11 +16,25 @@ SHOWN = (
     "test_learning_rates_reach_their_networks",
     "test_targets_start_equal_to_their_networks",
 )
+# Three processes each; normalising wrappers are kept in the same way with every algorithm.
+KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 # They share a run. Most frameworks train DDPG in the loop of their TD3, and SAC in a similar one;
 # fidelity tests make a run of each.
 RECORDED = (IN_A_FRESH_PROCESS, "test_learned_policy_plays_its_last_evaluation_again")
-# Three processes each; normalising wrappers are kept in the same way with every algorithm.
-KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
+# These cost most. One of both loops of each framework is tried, and the other in the long run.
+COSTLY = (
+    *RECORDED,
+    KILLED,
+    "test_patch_changes_its_constant_and_nothing_else",
+    "test_hyperparameter_is_honoured_or_refused",
+    "test_updates_are_as_many_as_announced",
+)
+TRIED = {"sb3": "ppo", "cleanrl": "td3", "torchrl": "td3", "tianshou": "ppo", "skrl": "dqn"}
+# Two frameworks stand for the others: they put their networks and actors together in two ways.
+IN_TWO_FRAMEWORKS = (
+    "test_run_with_further_actions_is_learned_from_and_played_again",
+    "test_images_are_learned_from_or_refused",
+)
 # The states of other frameworks are told in the same way with images, which only buffers notice.
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What JAX compiles for images takes half a minute.
@@ -49,11 +62,11 @@ def waits(item):
         return True
     if item.originalname == KILLED and parameters["wrappers"] == "normalized":
         return True
-    if item.originalname in RECORDED and parameters["algorithm"] in ("sac", "r2d2"):
-        return True
-    if item.originalname in RECORDED and parameters["algorithm"] == "ddpg":
-        return framework != "torchrl"
+    algorithms = {value for name, value in parameters.items() if name.endswith("algorithm")}
+    if item.originalname in COSTLY and framework in TRIED:
+        return TRIED[framework] not in algorithms
+    if item.originalname in IN_TWO_FRAMEWORKS:
+        return framework not in ("sb3", "torchrl")
     if item.originalname == MEASURED:
         return parameters["patched_algorithm"] in ("sac", "ddpg")
-    algorithms = {value for name, value in parameters.items() if name.endswith("algorithm")}
     return bool(algorithms & set(LATE.get(framework, WAITING))) and item.originalname not in SHOWN

@@ -44,6 +44,7 @@ def processes_of(lab, key):
     return [int(file.name.rpartition("-")[2]) for file in lab.orders.glob(f"beats-{key}-*")]
 
 
+@pytest.mark.long
 def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "ppo-0")
@@ -60,6 +61,7 @@ def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
     assert processes_of(lab, "ppo-0") != processes_of(lab, "sac-0")
 
 
+@pytest.mark.long
 def test_setting_that_kills_its_process_is_named_alone(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "td3-0")

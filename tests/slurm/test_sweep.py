@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from slurm_lab import SWEEP, Lab, wait_until
 
 RUNS = ["algorithm=ppo,td3", "seed=0,1,2"]  # two runs in a job, and one that is left
@@ -32,6 +33,7 @@ def check_dry_run(text):
     assert "Dry run: 4 jobs in 2 arrays would be submitted" in text
 
 
+@pytest.mark.long
 def test_runs_that_wait_or_run_are_not_sent_twice(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     runs = ["algorithm=ppo", "seed=0,1,2,3,4,5,6,7,8,9", "hydra.launcher.parallelism=4"]

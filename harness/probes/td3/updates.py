@@ -129,8 +129,24 @@ def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> Prob
     run = td3_experiments.run_update(cache, algorithm)
     step = list_network_steps(run, "policy")[0]
     earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
-    misfits = [fit_policy_terms(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
+    misfits = [_compute_policy_misfit(run, step, seen) for seen in (earlier.before, earlier.after)]
+    if min(misfits) > MAX_MISFIT * max(misfits):
+        raise UnmeasuredError("its gradient fits critics from neither before nor after their step")
     return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+
+
+MAX_MISFIT = 0.5
+"""Largest misfit of the critics that the policy uses, as a share of the others' misfit."""
+
+
+def _compute_policy_misfit(run: ProbeRun, step: OptimizerStepRecord, critics: Parameters) -> float:
+    # The policy may maximize each critic, or the smaller one.
+    found = _solve_policy_gradient(step)
+    return min(
+        _fit_terms(terms, found)[1]
+        for terms in _compute_objective_gradients(run, step, critics)
+        if terms
+    )
 
 
 def fit_policy_terms(

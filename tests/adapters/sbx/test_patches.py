@@ -27,6 +27,7 @@ def train_dqn(**changes):
     return train_uncached("sbx", "dqn", patched, around).digest
 
 
+@pytest.mark.long
 def test_compiled_code_is_patched_and_upstreams_own_afterwards():
     plain = train_dqn()
     # Two values of one constant: compiled code of the first must not stand for the second.

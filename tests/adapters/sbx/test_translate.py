@@ -75,6 +75,7 @@ def test_steps_are_counted_per_copy():
         translate("ppo", n_envs=3)
 
 
+@pytest.mark.long
 def test_ppo_takes_discrete_actions(tmp_path):
     small = {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2}
     spec = support.spec(

@@ -253,12 +253,17 @@ ATTACKS = [
 
 @pytest.mark.parametrize("schema", [OLD, PACKED_SCHEMA], ids=["without hashes", "hashed again"])
 @pytest.mark.parametrize(("attack", "reason"), ATTACKS)
-def test_a_row_passes_the_checks_of_a_run_folder(packed, attack, reason, schema, capsys):
+def test_a_row_passes_the_checks_of_a_run_folder(packed, attack, reason, schema):
     usable = load_runs(packed).used
     edit(packed, attack, schema)
     loaded = load_runs(packed)
     assert loaded.used == usable - 1
     assert any(reason in item.reason for item in loaded.excluded), loaded.excluded
+
+
+@pytest.mark.parametrize(("attack", "reason"), ATTACKS[::9])
+def test_a_command_names_the_reason_of_an_excluded_row(packed, attack, reason, capsys):
+    edit(packed, attack, PACKED_SCHEMA)
     assert main(["study", "verdicts", str(packed)]) == 0
     assert reason in capsys.readouterr().out
 

@@ -208,6 +208,7 @@ def test_tasks_of_users_are_composed_as_hydra_does(text, found, conf, tmp_path):
         check(loader, master, product(["env=Ant-v4", "env=Hopper-v4"], ["seed=0", "seed=1"])[:3])
 
 
+@pytest.mark.long
 def test_the_study_of_the_thesis_is_composed_a_dozen_times(monkeypatch):
     with sweep(overrides=["study=thesis"]) as (loader, master):
         swept = OmegaConf.to_container(master.hydra.sweeper.params)

@@ -59,6 +59,7 @@ def check_red(lines, last, folder, recipes, fewest=60):
         assert any(re.search(expression, line) for expression in known), line
 
 
+@pytest.mark.long
 def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     assert main(["new", "adapter", "stranger", "--in", str(checkout)]) == 0
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]

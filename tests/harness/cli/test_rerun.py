@@ -45,6 +45,7 @@ def rerun(folder, *arguments):
     return forked.run("parallax", "run", "reproduce", folder, *arguments)
 
 
+@pytest.mark.long
 def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
     file = tmp_path / "study.parquet"
     assert main(["study", "pack", str(done), "--output", str(file)]) == 0

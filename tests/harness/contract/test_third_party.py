@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import forked
+import pytest
 
 PROJECT = """
 [build-system]
@@ -49,6 +50,7 @@ def run(*command, **options):
     return result.stdout
 
 
+@pytest.mark.long
 def test_installed_package_is_a_framework_like_any_other(tmp_path):
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()

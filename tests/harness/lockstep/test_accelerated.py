@@ -63,6 +63,7 @@ def test_comparisons_that_make_no_sense_are_refused(frameworks, acceleration, wo
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_probes_list_the_answers_that_change(capsys):
     command = ["probe", "--frameworks", "sb3", "--probe", "ddpg.critic_target"]
     assert main([*command, "--acceleration", "bfloat16"]) == 0

@@ -53,10 +53,15 @@ def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
 @pytest.mark.parametrize(
     ("framework", "algorithm", "left_out", "variant"),
     [
-        ("skrl", "ppo", "larger-value-loss", "clipped values"),
+        pytest.param(
+            *("skrl", "ppo", "larger-value-loss", "clipped values"), marks=pytest.mark.long
+        ),
         ("cleanrl", "ppo", "kl-stop-before-step", "a limit of the divergence"),
         ("sb3", "sac", "targets-after-whole-interval", "delayed updates"),
-        ("cleanrl", "sac", "one-policy-update-per-delay", "delayed updates"),
+        pytest.param(
+            *("cleanrl", "sac", "one-policy-update-per-delay", "delayed updates"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_ordinary_settings_do_not_show_is_seen_with_others(

@@ -99,3 +99,16 @@ def test_rows_with_proportional_features_cannot_be_solved():
     assert networks.find_solvable_rows(
         weights, "critic1", inputs[[0, 1, 0]], networks.RELU
     ).all()  # equal rows
+
+
+def test_nearly_proportional_features_are_not_solvable():
+    weights = {
+        "critic1.0.weight": np.eye(2),
+        "critic1.0.bias": np.zeros(2),
+        "critic1.1.weight": np.eye(2),
+        "critic1.1.bias": np.zeros(2),
+    }
+    near = np.array([[1.0, 0.0], [2.0, 1e-5], [3.0, 0.0]])
+    apart = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    assert not networks.find_solvable_rows(weights, "critic1", near, networks.RELU).any()
+    assert networks.find_solvable_rows(weights, "critic1", apart, networks.RELU).all()

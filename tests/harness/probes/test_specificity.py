@@ -46,6 +46,21 @@ def test_no_probe_fires_on_other_numbers(seed):
         assert steady(name, unplanted(framework, name), answer(cache, name)), name
 
 
+@pytest.mark.parametrize(
+    ("framework", "name", "seed"),
+    [
+        ("sb3", "sac.target_update", 12),  # its one bias is large beside its step
+        ("torchrl", "dqn.target_with_copies", 13),  # some features are nearly proportional
+        ("skrl", "dqn.initial_biases", 1),  # its last layer has four biases
+        ("sbx", "td3.critics_seen_by_policy", 3),  # the policy maximizes the smaller critic
+    ],
+)
+def test_numbers_that_once_changed_an_answer_no_longer_do(framework, name, seed):
+    pytest.importorskip({"sb3": "stable_baselines3"}.get(framework, framework))
+    cache = ExperimentCache(load_adapter(framework), seed)
+    assert steady(name, unplanted(framework, name), answer(cache, name))
+
+
 def test_targets_of_uncut_actions_are_named_whatever_the_numbers():
     cache = ExperimentCache(load_adapter("tianshou"), seed=7)
     for part in ("critic_target", "target_weights"):

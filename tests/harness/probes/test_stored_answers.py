@@ -139,6 +139,7 @@ def test_nothing_is_reused_with_other_folders_on_the_path(
     assert open_answer_store(make_adapter(), LEVEL, 0) is None
 
 
+@pytest.mark.long
 def test_the_second_measurement_reuses_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(stored_answers._PROJECT.parent))

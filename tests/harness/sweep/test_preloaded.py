@@ -134,7 +134,9 @@ def test_runs_go_on_without_their_server_and_not_without_their_sweep(sweep, lab)
     assert "or was killed" in record["failure"]
 
 
-@pytest.mark.parametrize("count", [1, 2], ids=["own process", "forked"])
+@pytest.mark.parametrize(
+    "count", [pytest.param(1, marks=pytest.mark.long), 2], ids=["own process", "forked"]
+)
 def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count):
     lab.environment["STANDIN_RESUMES"] = "yes"
     keys = KEYS[:count]

@@ -37,6 +37,7 @@ def files(folder):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
+@pytest.mark.long
 def test_what_another_sweep_completed_is_not_touched(lab):
     lab.order("go", *KEYS[1:])
     slow = start(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from parallax.harness.probes.measurements import TargetShares
+from parallax.harness.probes.probe import compare_arrays
+from parallax.harness.probes.results import AGREES, FUNCTION
+
+NAMES = ("critic1_target.0.weight", "critic1_target.out.bias")
+
+
+def test_a_share_within_its_rounding_is_tau():
+    shares = np.array([[0.005, 0.00501], [0.00502, 0.00495]])
+    found = TargetShares(NAMES, shares, np.array([[1e-7, 1e-7], [1e-4, 1e-4]]))
+    assert found.find_furthest_from(0.005) == pytest.approx([0.00501, 0.005], rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, np.inf])
+def test_a_share_beyond_its_rounding_is_reported(share):
+    found = TargetShares(NAMES[1:], np.array([[0.005, share]]), np.full((1, 2), 1e-4))
+    assert found.find_furthest_from(0.005) == share
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [([1.1, 1.6], AGREES), ([1.6, 0.9], FUNCTION), ([1.1, 1.8], FUNCTION)]
+)
+def test_each_number_has_its_tolerance(value, kind):
+    expected = np.ones(2)
+    assert compare_arrays(np.array(value), expected, np.array([0.2, 0.7])).kind == kind
