@@ -70,9 +70,8 @@ Each implementation in the reference form beside itself without one of the inter
 it. Where the scripted training shows no difference, all probes of the algorithm were asked, which
 vary what this training fixes, such as the bounds of actions, the schedule of the learning rate and
 the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl ships no networks, and
-all are given those of the probes.
-`target-update-after-policy` of sbx shows in float64 only: without it the targets of DDPG's policy
-differ by 5e-6 after one update, which float32 counts as rounding.
+all are given those of the probes. With equal weights, its policy is that of Stable-Baselines3 with
+this intervention, and another one without it (`tests/adapters/skrl/test_agents.py`).
 Further settings are compared if all updates are equal; the table says which showed the difference.
 `kl-stop-ends-rollout` of skrl needs a minibatch beyond the limit before one within it;
 `tests/harness/lockstep/test_unusual_values.py` measures it.
@@ -83,12 +82,9 @@ Further settings are compared if all updates are equal; the table says which sho
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 12 --algorithms ppo
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
-        --updates 10 --algorithms sac,td3,ddpg --frameworks sbx
+        --updates 10 --algorithms sac --frameworks sbx
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity --missing \\
-        --updates 2 --float64 --algorithms td3 --frameworks sbx
-
-The last is for `critic-loss-x1`: Adam cancels a factor of the loss in the weights, and in float32
-chance decides whether weights of sbx's TD3 then differ by more than rounding.
+        --updates 4 --float64 --algorithms td3,ddpg --frameworks sbx
 """
 
 

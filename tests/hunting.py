@@ -1,7 +1,6 @@
 """Puts the probes to planted and unplanted implementations, and tells what they found.
 
-`python -m tests.hunting` plants everything and prints the score. `python -m tests.hunting
-seeds 20` asks all implementations on 20 further seeds and prints which answers changed.
+`python -m tests.hunting` plants everything and prints the score.
 `python -m tests.hunting misses`, `... fresh` and `... fresh later` plant what stands in those
 modules of `tests/plants`, and say whether the probe meant for each finds it, another one, or none.
 """
@@ -9,7 +8,6 @@ modules of `tests/plants`, and say whether the probe meant for each finds it, an
 import dataclasses
 import fnmatch
 import functools
-import itertools
 import sys
 
 import numpy as np
@@ -208,23 +206,6 @@ def score() -> int:
     return 0 if right == len(plants) else 1
 
 
-def seeds(count) -> int:
-    """Asks everything on several seeds; prints answers that are not those of the first."""
-    asked = changed = 0
-    for framework, algorithm in itertools.product(FRAMEWORKS, ALGORITHMS):
-        for seed in range(1, count + 1):
-            lab = ExperimentCache(load_adapter(framework), seed)
-            for name in every(algorithm):
-                asked += 1
-                now = answer(lab, name)
-                if steady(name, unplanted(framework, name), now):
-                    continue
-                changed += 1
-                print(f"{framework} {name} seed {seed}: {now.comparison} {now.meaning}", flush=True)
-    print(f"{changed} of {asked} answers on {count} further seeds are not those of the first")
-    return 0 if not changed else 1
-
-
 def steady(name, first: ProbeAnswer, other: ProbeAnswer) -> bool:
     """Whether answers on two seeds agree on whether there is a difference."""
     if first.unmeasured or other.unmeasured:
@@ -236,8 +217,6 @@ def steady(name, first: ProbeAnswer, other: ProbeAnswer) -> bool:
 def main(arguments) -> int:
     """What the command line asks for."""
     match arguments:
-        case ["seeds", count]:
-            return seeds(int(count))
         case ["misses"]:
             return tally(misses.PLANTS)
         case ["blind", *subjects]:

@@ -273,8 +273,7 @@ class TargetShares:
         """Return, for each array, the share that is furthest from `tau`; NaN if it has none."""
         shares = np.where(np.abs(self.shares - tau) <= self.roundings, tau, self.shares)
         distance = np.nan_to_num(np.abs(shares - tau), nan=-1.0, posinf=np.inf)
-        found: Array = shares[np.arange(len(self.names)), distance.argmax(axis=1)]
-        return found
+        return np.asarray(shares[np.arange(len(self.names)), distance.argmax(axis=1)])
 
 
 def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
@@ -321,10 +320,10 @@ def _measure_target_share(run: ProbeRun, name: str, number: int) -> tuple[float,
     if not way.any():
         return (float("inf") if moved.any() else float("nan")), 0.0
     share = float(way @ moved / (way @ way))
-    size = float(np.sqrt(np.mean(np.square(after[name]))))
-    rounding = float(np.finfo(np.float32).eps * size / np.linalg.norm(way))
+    size = np.linalg.norm(after[name]) / np.sqrt(way.size)
     detour = np.linalg.norm(moved - share * way)
-    return (share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")), rounding
+    share = share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")
+    return share, float(np.finfo(np.float32).eps * size / np.linalg.norm(way))
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:

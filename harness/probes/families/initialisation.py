@@ -19,8 +19,6 @@ from parallax.harness.probes.reference_networks import NETWORK_NAMES, POLICY_HEA
 N_SEEDS = 5
 ORTHOGONALITY_TOLERANCE = 1e-3
 """Largest spread of singular values, as a share, that counts as orthogonal."""
-BIAS_TOLERANCE, LAST_BIAS_TOLERANCE = 0.2, 0.7
-"""Largest deviations of initial biases. A last layer has few, so their spread is uncertain."""
 RunDefaults = Callable[[ExperimentCache, int], ProbeRun]
 ComputeGain = Callable[[str, tuple[int, ...]], float]
 
@@ -136,11 +134,9 @@ def make_initialization_probes(
             "root mean square per layer times the root of its inputs: " + ", ".join(layers),
             biases,
             make_entry_description(layers),
-            tolerance=BIAS_TOLERANCE,
-            tolerances=tuple(
-                BIAS_TOLERANCE if layer.split(".")[1] in "01" else LAST_BIAS_TOLERANCE
-                for layer in layers
-            ),
+            tolerance=0.2,
+            # A last layer has few biases, so their spread is uncertain.
+            tolerances=tuple(0.2 if layer.split(".")[1] in "01" else 0.7 for layer in layers),
             part=NETWORKS,
         ),
         Probe(

@@ -119,9 +119,13 @@ def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> P
 
 def _compute_policy_gradient_scale(run: ProbeRun) -> float:
     step = list_network_steps(run, "policy")[0]
-    each, by_size = _compute_objective_gradients(run, step, step.before)
-    fits = [_fit_terms(terms, _solve_policy_gradient(step)) for terms in (each, by_size) if terms]
-    return float(np.abs(min(fits, key=lambda fit: fit[1])[0]).sum())
+    return float(np.abs(_fit_best(run, step, step.before)[0]).sum())
+
+
+def _fit_best(run: ProbeRun, step: OptimizerStepRecord, then: Parameters) -> tuple[Array, float]:
+    # The policy may maximize each critic, or the smaller one.
+    found, objectives = _solve_policy_gradient(step), _compute_objective_gradients(run, step, then)
+    return min((_fit_terms(terms, found) for terms in objectives if terms), key=lambda fit: fit[1])
 
 
 def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
@@ -129,7 +133,7 @@ def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> Prob
     run = td3_experiments.run_update(cache, algorithm)
     step = list_network_steps(run, "policy")[0]
     earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
-    misfits = [_compute_policy_misfit(run, step, seen) for seen in (earlier.before, earlier.after)]
+    misfits = [_fit_best(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
     if min(misfits) > MAX_MISFIT * max(misfits):
         raise UnmeasuredError("its gradient fits critics from neither before nor after their step")
     return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
@@ -139,23 +143,9 @@ MAX_MISFIT = 0.5
 """Largest misfit of the critics that the policy uses, as a share of the others' misfit."""
 
 
-def _compute_policy_misfit(run: ProbeRun, step: OptimizerStepRecord, critics: Parameters) -> float:
-    # The policy may maximize each critic, or the smaller one.
-    found = _solve_policy_gradient(step)
-    return min(
-        _fit_terms(terms, found)[1]
-        for terms in _compute_objective_gradients(run, step, critics)
-        if terms
-    )
-
-
-def fit_policy_terms(
-    run: ProbeRun, step: OptimizerStepRecord, critics_then: Parameters | None = None
-) -> tuple[Array, float]:
+def fit_policy_terms(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, float]:
     """Fit the weights of all critics in the policy's gradient; also return the residual."""
-    each, _ = _compute_objective_gradients(
-        run, step, step.before if critics_then is None else critics_then
-    )
+    each, _ = _compute_objective_gradients(run, step, step.before)
     return _fit_terms(each, _solve_policy_gradient(step))
 
 
