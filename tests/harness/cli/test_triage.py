@@ -88,6 +88,22 @@ def test_lockstep_in_other_processes_finds_the_first_difference():
     assert not is_equal and "weights of the critic1_target" in lines[0]
 
 
+def test_rounding_is_no_change_of_the_update():
+    # Stable-Baselines3 2.3.2 and 2.4.0 differ in the last bits of PPO, and in no rule.
+    assert triage.describe_lockstep(False, None, 20) == (
+        True,
+        ["Equal to rounding over 20 updates."],
+    )
+    assert "to the last bit" in triage.describe_lockstep(True, None, 20)[1][0]
+
+
+def test_sides_that_lockstep_cannot_train_are_not_called_changed(tmp_path):
+    sides = [triage.TriageSide(name, "sb3", python=str(tmp_path / "python")) for name in "ab"]
+    (tmp_path / "python").symlink_to("/bin/false")
+    is_equal, lines = triage.compare_in_lockstep(sides, "td3")
+    assert is_equal is None and lines[0].startswith("Not compared")
+
+
 @pytest.mark.long
 def test_lockstep_in_other_processes_finds_no_difference_between_equal_sides():
     sides = [triage.TriageSide(name, "sb3") for name in ("a", "b")]
