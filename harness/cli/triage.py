@@ -22,6 +22,7 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec, spec_from_dict
 from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.lockstep.interpreter import (
     SideTraining,
     compare_recordings,
@@ -168,14 +169,14 @@ def run(options: argparse.Namespace) -> int:
     print(f"{sides[0].text} (A) and {sides[1].text} (B), {algorithm}")
     changes = list_changed_answers(sides, algorithm)
     _print_step("One update (probes)", changes or ["No answer changed."], started)
-    is_bit_equal, lines = compare_in_lockstep(sides, algorithm)
+    is_equal, lines = compare_in_lockstep(sides, algorithm)
     _print_step("Lockstep", lines, started)
     if reference is None:
-        return EXIT_CODES[INCONCLUSIVE if changes or not is_bit_equal else SAME]
+        return EXIT_CODES[INCONCLUSIVE if changes or not is_equal else SAME]
     print(f"\nTrainings: {_describe_setting(reference)}")
     verdict, lines = compare_trainings(sides, reference, schedule, options)
     _print_step("Returns", lines, started)
-    is_changed = bool(changes) or not is_bit_equal
+    is_changed = bool(changes) or is_equal is False
     print(f"\n{conclude(verdict, is_changed)}")
     return EXIT_CODES[INCONCLUSIVE if verdict == SAME and is_changed else verdict]
 
@@ -323,8 +324,14 @@ def shorten_change(line: str) -> str:
     return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("before: ") else line
 
 
-def compare_in_lockstep(sides: Sequence[TriageSide], algorithm: str) -> tuple[bool, list[str]]:
-    """Train both on identical weights and data; return whether they are bit-equal, and words."""
+def compare_in_lockstep(
+    sides: Sequence[TriageSide], algorithm: str
+) -> tuple[bool | None, list[str]]:
+    """Train both on identical weights and data.
+
+    Returns:
+        Whether they are equal at least to rounding, or None if they cannot be compared; and words.
+    """
     updates = round_up_updates(algorithm, LOCKSTEP_UPDATES)
     try:
         recordings = [
@@ -334,13 +341,18 @@ def compare_in_lockstep(sides: Sequence[TriageSide], algorithm: str) -> tuple[bo
             for side in sides
         ]
     except SpecError as error:
-        return False, [f"Not compared: {error}"]
-    is_bit_equal, point = compare_recordings(*recordings)
-    if is_bit_equal:
-        return True, [f"Equal to the last bit over {updates} updates."]
-    if point is None:
-        return False, [f"Equal to rounding over {updates} updates."]
-    return False, [f"The first difference is at {point}."]
+        return None, [f"Not compared: {error}"]
+    return describe_lockstep(*compare_recordings(*recordings), updates)
+
+
+def describe_lockstep(
+    is_bit_equal: bool, point: DivergencePoint | None, updates: int
+) -> tuple[bool, list[str]]:
+    """Return whether two recordings are equal at least to rounding, and words."""
+    if point is not None:
+        return False, [f"The first difference is at {point}."]
+    degree = "to the last bit" if is_bit_equal else "to rounding"
+    return True, [f"Equal {degree} over {updates} updates."]
 
 
 def compare_trainings(
@@ -410,11 +422,14 @@ def make_training_spec(side: TriageSide, spec: RunSpec, seed: int) -> RunSpec:
 
 
 def _are_bit_equal(first: Path, second: Path) -> bool:
-    runs = [read_run(folder) for folder in (first, second)]
-    if not all(run.complete for run in runs):
-        return False
-    digests = {run.content.get("weights_sha256") for run in runs}
-    return len(digests) == 1 and None not in digests
+    ends = []
+    for run in (read_run(folder, with_evaluations=True) for folder in (first, second)):
+        digest = run.content.get("weights_sha256")
+        if not run.complete or digest is None or run.evaluations is None:
+            return False
+        # A change of how actions are predicted shows in evaluations, and not in weights.
+        ends.append((digest, run.evaluations.results.tobytes()))
+    return ends[0] == ends[1]
 
 
 def _score_run(folder: Path, reference: ReferenceSetting) -> float:

@@ -81,11 +81,52 @@ def test_changed_trainings_are_judged_by_the_spread(short, tmp_path):
     assert "inside" in lines[1] and "3 frameworks" in lines[1]
 
 
+def test_equal_weights_with_other_evaluations_are_not_equal_trainings(tmp_path):
+    # sbx 0.19.0 stretched the actions of predict, which only evaluations use.
+    found = triage.find_reference(options(env="Pendulum-v1"), "ppo")
+    hyperparameters = dataclasses.replace(
+        found.spec.hyperparameters, rollout_steps=32, minibatch_size=32, epochs=1
+    )
+    spec = dataclasses.replace(
+        *(found.spec,),
+        steps=256,
+        eval_every=128,
+        eval_episodes=2,
+        hyperparameters=hyperparameters,
+        overridden=("epochs", "minibatch_size", "rollout_steps"),
+    )
+    short = dataclasses.replace(found, spec=spec, spread=compute_reference_spread(FAR_APART))
+    sides = [
+        triage.TriageSide("sbx", "sbx"),
+        triage.TriageSide("stretched", "sbx", "bug.prediction-stretched"),
+    ]
+    verdict, lines = triage.compare_trainings(
+        sides, short, SequentialSchedule(2, 2), argparse.Namespace(results=tmp_path, jobs=1)
+    )
+    assert verdict != triage.SAME and "0 pairs are equal" in lines[0]
+
+
 def test_lockstep_in_other_processes_finds_the_first_difference():
     changed = triage.TriageSide("changed", "sb3", "target-update-every-step")
     sides = [triage.TriageSide("sb3", "sb3"), changed]
     is_equal, lines = triage.compare_in_lockstep(sides, "td3")
     assert not is_equal and "weights of the critic1_target" in lines[0]
+
+
+def test_rounding_is_no_change_of_the_update():
+    # Stable-Baselines3 2.3.2 and 2.4.0 differ in the last bits of PPO, and in no rule.
+    assert triage.describe_lockstep(False, None, 20) == (
+        True,
+        ["Equal to rounding over 20 updates."],
+    )
+    assert "to the last bit" in triage.describe_lockstep(True, None, 20)[1][0]
+
+
+def test_sides_that_lockstep_cannot_train_are_not_called_changed(tmp_path):
+    sides = [triage.TriageSide(name, "sb3", python=str(tmp_path / "python")) for name in "ab"]
+    (tmp_path / "python").symlink_to("/bin/false")
+    is_equal, lines = triage.compare_in_lockstep(sides, "td3")
+    assert is_equal is None and lines[0].startswith("Not compared")
 
 
 @pytest.mark.long

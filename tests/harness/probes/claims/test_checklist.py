@@ -10,6 +10,7 @@ from parallax.harness.cli import main
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import load_report
+from parallax.harness.probes.claims import checklist
 from parallax.harness.probes.claims.checklist import (
     ABSENT,
     COMPONENT,
@@ -69,14 +70,21 @@ def test_there_are_as_many_details_as_the_paper_has(checklists):
         (4, "cleanrl", DEFAULT),  # anneal_lr=True
         (4, "sb3", OPTION),  # a schedule as learning_rate
         (4, "skrl", OPTION),  # learning_rate_scheduler
+        (6, "torchrl", COMPONENT),  # buffers draw with replacement by default
         (7, "skrl", ABSENT),  # compute_gae standardises the whole rollout
+        (7, "torchrl", OPTION),  # normalize_advantage=False
         (9, "sb3", ABSENT),  # the clipped error alone
         (9, "sbx", ABSENT),  # clip_range_vf is not used
         (9, "tianshou", OPTION),  # value_clip=False
+        (10, "sbx", ABSENT),  # one loss for the policy, one for the value
         (11, "sbx", ABSENT),  # two optimizers, each clipped to 0.5
+        (11, "skrl", DEFAULT),  # grad_norm_clip=0.5
         (17, "torchrl", ABSENT),
-        (27, "torchrl", ABSENT),  # TanhNormal
+        (23, "skrl", COMPONENT),  # GaussianMixin
+        (27, "torchrl", COMPONENT),  # ClipTransform(in_keys_inv=["action"])
         (28, "skrl", COMPONENT),
+        (30, "torchrl", ABSENT),  # VecNorm knows no discount
+        (34, "tianshou", COMPONENT),  # the collector resets them
         (37, "cleanrl", ABSENT),  # ppo_multidiscrete.py is not in the wheel
     ],
 )
@@ -94,18 +102,37 @@ def test_answers_are_those_of_the_sources(answers, number, framework, status):
         ("td3", "The next action with noise is cut", "sb3", DEFAULT),  # .clamp(-1, 1)
         ("td3", "The policy maximizes the first critic", "sbx", ABSENT),  # jnp.min(qf_pi)
         ("td3", "The noise in targets", "torchrl", OPTION),  # policy_noise=0.2 of no range
-        ("td3", "The critic's loss has a weight decay", "sb3", OPTION),  # optimizer_kwargs
+        ("td3", "The critic's loss has a weight decay", "sb3", ABSENT),  # the policy gets it, too
+        ("td3", "The critic's loss has a weight decay", "torchrl", LEFT),  # torch.optim.Adam
+        ("td3", "Both critics start differently", "torchrl", DEFAULT),  # expanded, drawn anew
+        ("td3", "The critics' losses are two mean squared", "torchrl", OPTION),  # smooth_l1
+        ("td3", "Evaluations act without noise", "skrl", ABSENT),  # act() adds it
+        ("td3", "Minibatches are drawn with replacement", "skrl", OPTION),  # replacement=False
+        ("td3", "Exploration noise is an Ornstein", "sb3", COMPONENT),  # dt=1
+        ("td3", "The buffer has a million", "tianshou", OPTION),  # batch_size=64
         ("sac", "The correction of the log-prob", "sb3", ABSENT),  # epsilon = 1e-6
         ("sac", "Log-probabilities are those", "sb3", DEFAULT),
         ("sac", "Log-probabilities are those", "cleanrl", ABSENT),  # action_scale in the log
         ("sac", "The log standard deviation", "cleanrl", ABSENT),  # from -5, by a tanh
         ("sac", "Its loss multiplies the temperature itself", "sb3", ABSENT),  # log_ent_coef
-        ("sac", "Policy and temperature learn at each step", "cleanrl", ABSENT),
+        (
+            "sac",
+            "Policy and temperature learn at each step",
+            "cleanrl",
+            OPTION,
+        ),  # --policy-frequency
+        ("sac", "Evaluations act with the mean", "skrl", DEFAULT),  # stochastic_evaluation=False
+        ("sac", "The target entropy", "tianshou", COMPONENT),  # AutoAlpha takes a number
         ("dqn", "Errors are clipped", "sb3", DEFAULT),  # smooth_l1_loss
         ("dqn", "Errors are clipped", "skrl", ABSENT),  # mse_loss
         ("dqn", "The norm of gradients is not clipped", "sb3", ABSENT),  # max_grad_norm=10
         ("dqn", "It is copied every 10,000", "sb3", DEFAULT),
         ("dqn", "Evaluations act at random", "cleanrl", DEFAULT),  # epsilon=0.05
+        ("dqn", "Evaluations act at random", "sb3", OPTION),  # predict(deterministic=False)
+        ("dqn", "All actions are random until", "skrl", OPTION),  # random_timesteps
+        ("dqn", "Epsilon falls linearly", "torchrl", COMPONENT),  # EGreedyModule
+        ("dqn", "Epsilon begins to fall", "tianshou", COMPONENT),  # env_step of the trainer
+        ("dqn", "The network has three convolutions", "skrl", LEFT),  # conv2d in a definition
         ("dqn", "The optimizer is RMSProp", "skrl", ABSENT),  # torch.optim.Adam
     ],
 )
@@ -125,9 +152,9 @@ def test_what_the_users_bring_is_not_answered_by_our_recipe(answers):
 
 
 def test_a_default_that_upstream_does_not_declare_answers_nothing(checklists, answers):
-    # Tianshou's class of SAC has a tau, its trainers have no batch size.
+    # Tianshou's class of SAC has a tau, TorchRL's loss has none.
     assert find_answer(checklists, answers, "sac", "Targets move", "tianshou").status == DEFAULT
-    answer = find_answer(checklists, answers, "sac", "The buffer has a million", "tianshou")
+    answer = find_answer(checklists, answers, "sac", "Targets move", "torchrl")
     assert (answer.status, answer.is_measured) == (LEFT, False)
 
 
@@ -149,9 +176,34 @@ def test_checks_name_probes_of_their_algorithms(checklists):
             assert set(detail.list_probes()) <= known
 
 
+def test_a_component_with_a_remark_that_it_does_otherwise_is_none(checklists, answers):
+    for name in iterate_some(FAMILIES):
+        for detail in iterate_some(checklists[name].details):
+            for framework, note in detail.notes.items():
+                if any(word in note for word in (" not ", "without ", "keeps ")):
+                    assert answers[name][detail.number][framework].status != COMPONENT, note
+
+
+def test_words_that_show_absence_are_not_those_of_one_script(checklists):
+    # CleanRL's variables, such as mbenvinds, are in no other package, whatever it does.
+    folders = [
+        checklist._find_package(name) for key, name in IMPORT_NAMES.items() if key != "cleanrl"
+    ]
+    patterns = {
+        detail.words[framework]
+        for found in checklists.values()
+        for detail in found.details
+        for framework, place in detail.code.items()
+        if place is None
+    }
+    for pattern in iterate_some(sorted(patterns)):
+        assert any(checklist._find_pattern(folder, pattern) for folder in folders), pattern
+
+
 def test_causes_are_answered_by_probes(report, checklists):
     causes = judge_details(report, checklists["ppo"].causes)
     assert causes[1]["cleanrl"].status == ABSENT and causes[1]["sb3"].status == DEFAULT
+    assert causes[1]["skrl"].status == OPTION  # time_limit_bootstrap=False
     assert causes[2]["sb3"].status == ABSENT and causes[2]["cleanrl"].status == DEFAULT
     assert {answer.status for answer in causes[4].values()} == {UNKNOWN}
 
