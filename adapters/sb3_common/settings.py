@@ -90,10 +90,14 @@ def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
     Args:
         start: The value at the beginning.
         schedule: `constant` or `linear`.
-        lag: Share of the run by which the fall is delayed.
+        lag: Length of a rollout as a share of the run, if the value falls after each rollout, to 0
+            after the last whole one. 0 if it falls from the start.
     """
     if schedule == "constant":
         return start
+    whole = int(1 / lag + 1e-9) if lag else 1
+    if lag and whole * lag < 1 - 1e-9:  # upstream's last rollout ends after the run's steps
+        return {"LinearSchedule": [start * (1 + 1 / whole), 0.0, (whole + 1) * lag]}
     return {"LinearSchedule": [start * (1 + lag), start * lag, 1.0]}
 
 

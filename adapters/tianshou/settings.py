@@ -123,7 +123,10 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     total = math.ceil(context.steps / hp.rollout_steps) * hp.rollout_steps
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     linear = hp.learning_rate_schedule == "linear"
-    factory = {"LRSchedulerFactoryLinear": [1, total, hp.rollout_steps]} if linear else None
+    fall = total  # the schema's schedules reach 0 after the last whole rollout
+    if context.converts_meanings:
+        fall = context.steps // hp.rollout_steps * hp.rollout_steps
+    factory = {"LRSchedulerFactoryLinear": [1, fall, hp.rollout_steps]} if linear else None
     note = "lowered after each rollout" if linear else ""
     t.set_option("learning_rate_schedule", "with_lr_scheduler_factory", factory, note)
     require_divisible_by_envs(t, "rollout_steps", hp.rollout_steps, context)
@@ -144,7 +147,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "constant",
         "training_fn.clip_range_steps",
         allowed=context.patch_constants,
-        native=total,
+        native=fall,
         note="through training_fn, lowered after each rollout",
     )
     falls = hp.clip_range_schedule == "linear"

@@ -27,7 +27,8 @@ from parallax.harness.contract.translation import NativeConfig
 
 NETWORKS = ("actor_network", "value_network", "target_actor_network", "target_value_network")
 ANNEALING_STEPS = 1_000_000
-"""Environment steps over which the process' noise shrinks to a tenth, in upstream's script."""
+ANNEALED_SHARE = 0.1
+"""Environment steps over which the process' noise shrinks to this share, in upstream's script."""
 
 NoiseModule: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModule"
 
@@ -94,7 +95,10 @@ def _build_noise(settings: Mapping[str, Any], spec: Bounded) -> NoiseModule:
     if sigma is None:
         std = settings["AdditiveGaussianModule.std"]
         return AdditiveGaussianModule(spec, sigma_init=1.0, sigma_end=1.0, std=std)
-    return OrnsteinUhlenbeckProcessModule(spec, sigma=sigma, annealing_num_steps=ANNEALING_STEPS)
+    end = settings.get("OrnsteinUhlenbeckProcessModule.eps_end", ANNEALED_SHARE)
+    return OrnsteinUhlenbeckProcessModule(
+        spec, sigma=sigma, eps_end=end, annealing_num_steps=ANNEALING_STEPS
+    )
 
 
 def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:

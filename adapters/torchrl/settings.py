@@ -275,6 +275,9 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     translate_to_action_units(t, context, "exploration_noise", name)
     process = hp.exploration_noise_kind == "ornstein-uhlenbeck"
     note = "shrinks to a tenth over the first 1,000,000 steps" if process else ""
+    if process and context.converts_meanings:
+        note = "of constant size"
+        t.set_extra_options(**{"OrnsteinUhlenbeckProcessModule.eps_end": 1.0})
     t.share_option("exploration_noise_kind", name, note)
     emulate_in_loop(t, context, "policy_delay", 1)
     translate_soft_targets(t)

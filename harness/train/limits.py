@@ -156,6 +156,12 @@ def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
             f"steps={steps}: learning begins after {warm_up:,} steps. Raise steps above {warm_up}, "
             f"or begin earlier, for example hyperparameters.learning_starts={steps // 10}."
         )
+    batch = getattr(hyperparameters, "batch_size", 0)
+    if batch > (stored := getattr(hyperparameters, "buffer_size", batch)):
+        raise SpecError(
+            f"hyperparameters.buffer_size={stored} stores less than a minibatch: use "
+            f"{batch} or more, or hyperparameters.batch_size={stored} or less."
+        )
     if rollout > steps:
         shorter = f", or hyperparameters.rollout_steps={steps} or less"
         raise SpecError(

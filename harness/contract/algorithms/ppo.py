@@ -23,7 +23,8 @@ class PPO(Hyperparameters):
     Attributes:
         learning_rate: Adam step size of policy and value network, at the start of the run.
         learning_rate_schedule: `constant`, or `linear`: the start value in the first rollout's
-            updates, then lower by equal steps after each rollout, to 0 after the last.
+            updates, then lower by equal steps after each rollout, to 0 after the last whole
+            rollout of the run.
         rollout_steps: Environment transitions per rollout, all environments together.
         minibatch_size: Transitions per gradient step.
         epochs: Passes over each rollout.
