@@ -145,7 +145,7 @@ ENTROPY_SEGMENTS: dict[tuple[str, str], tuple[str, str, str, str]] = {
     ),
     ("torchrl", "sac"): (
         "torchrl.objectives.sac",
-        "SACLoss._actor_loss",
+        "SACLoss.actor_loss",
         "self._alpha * log_prob - min_q_logprob",
         "-self._alpha * log_prob - min_q_logprob",
     ),
@@ -225,8 +225,12 @@ def measure_training(key: Key, folder: Path) -> None:
     task = TASKS["discrete" if algorithm == "dqn" else "continuous"][0]
     begun = time.process_time()
     content: dict[str, Any] = {"findings": {}, "refusal": "", "failure": ""}
-    plant = plant_entropy_sign(framework, algorithm) if name == "entropy-sign" else None
-    with tempfile.TemporaryDirectory() as results, plant or contextlib.nullcontext():
+    plant: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if name == "entropy-sign":
+        plant = plant_entropy_sign(framework, algorithm)
+    elif fault and fault.setting:
+        plant = leave_warm_up()
+    with tempfile.TemporaryDirectory() as results, plant:
         try:
             run, report = watched_run(
                 *(framework, algorithm, task, seed, Path(results), "on"),
@@ -264,6 +268,19 @@ def plant_entropy_sign(framework: str, algorithm: str) -> Iterator[None]:
         yield
     finally:
         run.make_replacement = before
+
+
+@contextlib.contextmanager
+def leave_warm_up() -> Iterator[None]:
+    """Leave a warm-up as long as it is set, which short trainings otherwise shorten."""
+    import support
+
+    before = support.shorten_warm_up
+    support.shorten_warm_up = lambda requested, steps: requested
+    try:
+        yield
+    finally:
+        support.shorten_warm_up = before
 
 
 def print_report(folder: Path) -> None:
