@@ -249,8 +249,8 @@ def measure_training(key: Key, folder: Path) -> None:
     content["seconds"] = round(time.process_time() - begun, 1)
     path.write_text(json.dumps(content, indent=1) + "\n")
     loud = [n for n, (level, *_) in content["findings"].items() if level != "note"]
-    end = content["refusal"] or content["failure"]
-    print(*key, f"{content['seconds']} s:", ", ".join(loud), "|", end.split("\n")[0][:120], flush=True)
+    end = (content["refusal"] or content["failure"]).partition("\n")[0][:120]
+    print(*key, f"{content['seconds']} s:", ", ".join(loud), "|", end, flush=True)
 
 
 @contextlib.contextmanager
