@@ -3,6 +3,7 @@
 `python -m tests.hunting` plants everything and prints the score.
 `python -m tests.hunting misses`, `... fresh` and `... fresh later` plant what stands in those
 modules of `tests/plants`, and say whether the probe meant for each finds it, another one, or none.
+`... blind` and `... skrl` do so for faults that have words which name them.
 """
 
 import dataclasses
@@ -137,11 +138,11 @@ def find(plant) -> Find:
         if name not in PROBES:
             continue
         before = unplanted(plant.framework, name)
-        try:
-            with plant.planted():
+        with plant.planted():  # a text that cannot be planted is an error, not a find
+            try:
                 after = answer(lab, name)
-        except Exception as error:
-            return Find(name, f"{type(error).__name__}: {error}")
+            except Exception as error:
+                return Find(name, f"{type(error).__name__}: {error}")
         if not unchanged(name, before, after):
             return Find(name, after.unmeasured or after.meaning)
     return Find("", "")
@@ -223,6 +224,10 @@ def main(arguments) -> int:
             from tests.plants import blind_spots
 
             return tally_named(blind_spots.PLANTS, subjects)
+        case ["skrl", *subjects]:
+            from tests.plants import skrl_copies
+
+            return tally_named(skrl_copies.PLANTS, subjects)
         case ["fresh"]:
             from tests.plants import fresh
 

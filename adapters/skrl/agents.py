@@ -362,7 +362,7 @@ def build_agent(
     spaces: ModelSpaces,
     probe_models: Mapping[str, Any] | None = None,
 ) -> Agent:
-    """Return the agent that settings describe, with a memory for one environment.
+    """Return the agent that settings describe, with its memory.
 
     Args:
         algorithm: Name of the algorithm.
@@ -400,7 +400,7 @@ def _make_argument(name: str, value: Any) -> Any:
     return CLASSES_BY_NAME[value] if isinstance(value, str) else value
 
 
-def make_linear_epsilon(initial: float, final: float, steps: int) -> Any:
+def make_linear_epsilon(initial: float, final: float, steps: float) -> Any:
     """Return a linear epsilon schedule in the form that skrl requires."""
 
     def share(timestep: int, timesteps: int) -> float:

@@ -9,6 +9,7 @@ Settings are named `Class.argument`. Options without a hyperparameter are set as
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -26,6 +27,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     translation.set_extra_options(seed=context.seed)
 
 
+Defaults = TypeVar("Defaults", bound=OffPolicy)
 NORMAL_INIT = {"method_name": "normal_", "mean": 0.0, "std": 0.1}
 """Initialisation of all parameters, biases too, in the examples with a replay buffer."""
 ACTION_UNITS_NOTE = "in units of the action"
@@ -47,16 +49,35 @@ def translate_networks(t: ConfigTranslator) -> None:
     t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
 
 
-def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) -> None:
-    """Translate the options that off-policy algorithms share; `cfg` is their class of options."""
+def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
+    """Return upstream's defaults with `train_freq` over all environments instead of per one."""
+    changes: dict[str, Any] = {"train_freq": defaults.train_freq * context.n_envs}
+    return dataclasses.replace(defaults, **changes)
+
+
+def translate_off_policy_fields(
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, cfg: str
+) -> None:
+    """Translate the options that off-policy algorithms share; `cfg` is their class of options.
+
+    Raises:
+        SpecError: The environments' steps do not fill an update cycle; no patch changes that.
+    """
+    n_envs = context.n_envs
+    if hp.train_freq % n_envs:
+        why = f"skrl's agents step all copies together: n_envs={n_envs} must divide it."
+        raise SpecError(f"hyperparameters.train_freq={hp.train_freq}: {why}")
     t.set_option("batch_size", f"{cfg}.batch_size", note="fewer while fewer are stored")
-    t.set_option("buffer_size", "RandomMemory.memory_size")
-    # Steps are counted from 0, and the first update comes after the step of that number.
-    first = max(hp.learning_starts - 1, 0)
-    t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
-    t.set_extra_options(
-        **{f"{cfg}.random_timesteps": hp.learning_starts, "RandomMemory.replacement": False}
+    note = "times the environments" if n_envs > 1 else ""
+    t.set_option(
+        "buffer_size", "RandomMemory.memory_size", max(t.value("buffer_size") // n_envs, 1), note
     )
+    # Steps are counted from 0, and the first update comes after the step of that number.
+    warm_up = math.ceil(hp.learning_starts / n_envs)
+    first = max(warm_up - 1, 0)
+    t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
+    t.set_extra_options(**{f"{cfg}.random_timesteps": warm_up, "RandomMemory.replacement": False})
+    set_memory_envs(t, context)
     t.set_extra_options(**{"Model.init_parameters": NORMAL_INIT})
     t.set_option("tau", f"{cfg}.polyak")
     t.set_option("gamma", f"{cfg}.discount_factor")
@@ -65,17 +86,23 @@ def translate_off_policy_fields(t: ConfigTranslator, hp: OffPolicy, cfg: str) ->
     translate_networks(t)
 
 
+def set_memory_envs(t: ConfigTranslator, context: RunContext) -> None:
+    """Set the number of environments that the memory stores a step of, if there are several."""
+    if context.n_envs > 1:
+        t.set_extra_options(**{"RandomMemory.num_envs": context.n_envs})
+
+
 def translate_actor_critic_fields(
-    t: ConfigTranslator, hp: OffPolicy, cfg: str, *rates: str
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, cfg: str, *rates: str
 ) -> None:
     """Translate the same for actor-critics; `rates` are learning rates in upstream's order."""
-    translate_off_policy_fields(t, hp, cfg)
+    translate_off_policy_fields(t, hp, context, cfg)
     option = f"{cfg}.learning_rate"
     rate_names = ", ".join(rate.removesuffix("_learning_rate") for rate in rates)
     t.set_option(rates[0], option, [t.value(rate) for rate in rates], rate_names)
     for rate in rates[1:]:
         t.share_option(rate, option)
-    t.declare_constant("train_freq", 1, "the agents update after each step")
+    t.declare_constant("train_freq", context.n_envs, "the agents update after each step")
     t.set_extra_options(**{f"{cfg}.grad_norm_clip": 0})
     disable_other_options(t, cfg, "learning_rate_scheduler")
 
@@ -100,27 +127,16 @@ def translate_gaussian_noise(
     t.set_extra_options(**{f"{cfg}.exploration_scheduler": None})
 
 
-def check_single_environment(context: RunContext) -> None:
-    """Check that there is one environment: intervals of agents with a memory count rounds.
-
-    Raises:
-        SpecError: There are several.
-    """
-    if context.n_envs != 1:
-        why = "skrl's agents with a replay buffer are trained with one. Use n_envs=1, or ppo."
-        raise SpecError(f"n_envs={context.n_envs}: {why}")
-
-
 def finish_off_policy(
-    t: ConfigTranslator, hp: OffPolicy | DQN, context: RunContext
+    t: ConfigTranslator, hp: OffPolicy, context: RunContext, first_update: int | None = None
 ) -> NativeConfig:
-    """Return the native settings of a run of the requested length.
-
-    Raises:
-        SpecError: A value cannot be honoured, or there are several environments.
-    """
-    check_single_environment(context)
-    return t.finish(context.steps, update_schedule=hp.compute_update_schedule(context.steps))
+    """Return the native settings of a run whose steps are rounded up to steps of all copies."""
+    n_envs = context.n_envs
+    taken = -(-context.steps // n_envs)
+    warm_up = min(math.ceil(hp.learning_starts / n_envs), taken) * n_envs
+    schedule = hp.compute_update_schedule(taken * n_envs, first_update)
+    schedule = dataclasses.replace(schedule, random_steps=warm_up)
+    return t.finish(taken * n_envs, framework_steps=taken, update_schedule=schedule)
 
 
 PPO_CFG_NAME = "PPO_CFG"
@@ -137,8 +153,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     if hp.rollout_steps % n_envs:
         t.reject_value("rollout_steps", f"a multiple of n_envs={n_envs}")
     t.set_extra_options(**{"RandomMemory.memory_size": rounds, "RandomMemory.replacement": False})
-    if n_envs > 1:
-        t.set_extra_options(**{"RandomMemory.num_envs": n_envs})
+    set_memory_envs(t, context)
     t.set_option(
         "minibatch_size",
         f"{PPO_CFG_NAME}.mini_batches",
@@ -199,7 +214,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     clip = hp.target_noise_clip * compute_half_range(t, context, "target_noise_clip")
     t.set_option("target_noise_clip", f"{smoothing}_clip", clip, ACTION_UNITS_NOTE)
     translate_actor_critic_fields(
-        t, hp, TD3_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+        t, hp, context, TD3_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
     )
     return finish_off_policy(t, hp, context)
 
@@ -217,7 +232,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("target_entropy", f"{SAC_CFG_NAME}.target_entropy", float(entropy), note)
     t.set_extra_options(**{f"{SAC_CFG_NAME}.learn_entropy": True})
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
-    translate_actor_critic_fields(t, hp, SAC_CFG_NAME, *rates)
+    translate_actor_critic_fields(t, hp, context, SAC_CFG_NAME, *rates)
     return finish_off_policy(t, hp, context)
 
 
@@ -237,7 +252,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
         t.declare_constant(field, 0.0, "torch.optim.Adam's own; no option")
     t.declare_constant("policy_delay", 1)
     translate_actor_critic_fields(
-        t, hp, DDPG_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+        t, hp, context, DDPG_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
     )
     return finish_off_policy(t, hp, context)
 
@@ -262,9 +277,11 @@ DQN_CFG_NAME = "DQN_CFG"
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of that of double DQN."""
+    n_envs = context.n_envs
     t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
     t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")
-    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", note="from the first step on")
+    every = hp.train_freq // n_envs
+    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", every, "from the first step on")
     interval = hp.target_interval_in_updates()
     t.set_option(
         "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
@@ -278,7 +295,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
             f"{hp.train_freq} environment steps",
         )
     scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
-    falling = [hp.exploration_initial, hp.exploration_final, hp.exploration_steps]
+    steps = hp.exploration_steps if n_envs == 1 else hp.exploration_steps / n_envs
+    falling = [hp.exploration_initial, hp.exploration_final, steps]
     t.set_option("exploration_initial", scheduler, falling, "a function made of these")
     t.share_option("exploration_final", scheduler)
     t.share_option("exploration_steps", scheduler)
@@ -286,28 +304,22 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.emulate_option("dueling", "models.dueling", hp.dueling or None, note)
     t.declare_constant("huber_delta", None, "the mean squared error")
     t.declare_constant("max_grad_norm", None)
-    translate_off_policy_fields(t, hp, DQN_CFG_NAME)
+    translate_off_policy_fields(t, hp, context, DQN_CFG_NAME)
     disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
-    check_single_environment(context)
-    first = _compute_first_update(hp)
-    update_schedule = hp.compute_update_schedule(context.steps, first_update=first)
-    cycles = update_schedule.total_gradient_steps // hp.gradient_steps
-    moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
-    return t.finish(
-        context.steps, update_schedule=dataclasses.replace(update_schedule, target_updates=moves)
-    )
-
-
-def _compute_first_update(hp: DQN) -> int:
     # Updates follow steps whose number, counted from 0, is a multiple of the interval.
-    every, earliest = hp.train_freq, max(hp.learning_starts - 1, 0)
-    return -(-earliest // every) * every + 1
+    earliest = max(math.ceil(hp.learning_starts / n_envs) - 1, 0)
+    first = (-(-earliest // every) * every + 1) * n_envs
+    native = finish_off_policy(t, hp, context, first)
+    cycles = native.update_schedule.total_gradient_steps // hp.gradient_steps
+    moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
+    schedule = dataclasses.replace(native.update_schedule, target_updates=moves)
+    return dataclasses.replace(native, update_schedule=schedule)
 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
     "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
-    "td3": AlgorithmSettings(translate_td3),
-    "sac": AlgorithmSettings(translate_sac),
-    "ddpg": AlgorithmSettings(translate_ddpg),
-    "dqn": AlgorithmSettings(translate_dqn),
+    "td3": AlgorithmSettings(translate_td3, scale_cycle_to_envs),
+    "sac": AlgorithmSettings(translate_sac, scale_cycle_to_envs),
+    "ddpg": AlgorithmSettings(translate_ddpg, scale_cycle_to_envs),
+    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_to_envs),
 }

@@ -180,7 +180,8 @@ def report_to_monitor(
 
     agent.write_tracking_data = hand_over
     on_policy = ALGORITHMS[algorithm].family == "on-policy"
-    agent.write_interval = settings["PPO_CFG.rollouts"] if on_policy else RECORD_EVERY
+    steps = max(RECORD_EVERY // agent.memory.num_envs, 1)
+    agent.write_interval = settings["PPO_CFG.rollouts"] if on_policy else steps
 
 
 def rename_metrics(algorithm: str, tracked: Mapping[str, float]) -> dict[str, float]:

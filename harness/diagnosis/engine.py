@@ -283,7 +283,8 @@ class DiagnosisEngine:
                 query(self._policy)
         except Exception as error:
             self._policy = None
-            self.report_problem(f"the policy cannot be evaluated: {type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.report_problem(f"the policy cannot be evaluated: {reason}")
 
     def _read_weights(self) -> None:
         if self._weights is None:

@@ -152,7 +152,7 @@ def _fit_targets(
     explained = None
     for name, right, values in _iterate_next_values(one, facts):
         value = values[goes_on]
-        if np.ptp(value) < 1e-2 * scale:
+        if not 1e-2 * scale <= np.ptp(value) < np.inf:  # also where a number is NaN
             continue
         columns = np.stack([reward, value], axis=1)
         weights = np.linalg.lstsq(columns, target, rcond=None)[0]

@@ -1,17 +1,22 @@
 """Several environments in skrl's wrapper."""
 
+import dataclasses
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import support
 import torch
+from skrl.agents.torch.dqn import DQN
+from skrl.agents.torch.td3 import TD3
 
 from parallax.adapters.skrl.train import ParallelEnvironments, wrap_environments
 from parallax.envs.tasks import load_task
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.train.prepare import prepare_run
 
 
 class CountingEnv(gymnasium.Env[Any, Any]):
@@ -65,7 +70,77 @@ def test_rollouts_and_length_are_shared_out_among_environments():
     assert (native.total_steps, native.framework_steps) == (5000, 1250)
 
 
-def test_agents_with_a_replay_buffer_have_one_environment():
-    adapter, task = load_adapter("skrl"), load_task("Pendulum-v1")
-    with pytest.raises(SpecError, match="n_envs=2: skrl's agents with a replay buffer"):
-        adapter.translate("td3", load_recipe("td3", "skrl"), RunContext(task, 5000, 0, n_envs=2))
+def translate(algorithm, n_envs, steps=5000, patches=False, **changes):
+    adapter, task = (
+        load_adapter("skrl"),
+        load_task("Pendulum-v1" if algorithm != "dqn" else "CartPole-v1"),
+    )
+    hyperparameters = dataclasses.replace(load_recipe(algorithm, "skrl"), **changes)
+    context = RunContext(task, steps, 0, n_envs=n_envs, patch_constants=patches)
+    return adapter.translate(algorithm, hyperparameters, context)
+
+
+def test_agents_with_a_replay_buffer_count_steps_of_all_environments_as_one():
+    changes = {"buffer_size": 1000, "learning_starts": 98, "train_freq": 4, "gradient_steps": 4}
+    native = translate("td3", 4, 402, **changes)
+    assert (native.total_steps, native.framework_steps) == (404, 101)
+    for name, value in {
+        "RandomMemory.memory_size": 250,
+        "RandomMemory.num_envs": 4,
+        "TD3_CFG.random_timesteps": 25,
+        "TD3_CFG.learning_starts": 24,
+    }.items():
+        assert native.settings[name] == value
+    schedule = native.update_schedule
+    assert (schedule.random_steps, schedule.first_update) == (100, 100)
+    assert schedule.total_gradient_steps == 4 * 77
+
+
+def test_intervals_of_the_agent_with_discrete_actions_are_divided_by_the_environments():
+    changes = {"train_freq": 8, "target_update_interval": 32, "exploration_steps": 100}
+    native = translate("dqn", 4, **changes, learning_starts=0, gradient_steps=2)
+    assert native.settings["DQN_CFG.update_interval"] == 2
+    assert native.settings["DQN_CFG.target_update_interval"] == 8
+    assert native.settings["DQN_CFG.exploration_scheduler"][2] == 25
+    assert native.update_schedule.first_update == 4
+
+
+@pytest.mark.parametrize("patches", [False, True])
+@pytest.mark.parametrize("algorithm", ["td3", "dqn"])
+def test_steps_of_all_environments_must_fill_update_cycles(algorithm, patches):
+    with pytest.raises(SpecError, match=r"train_freq=6: .*n_envs=4 must divide it"):
+        translate(algorithm, 4, patches=patches, train_freq=6)
+
+
+def test_defaults_update_after_each_step_of_all_environments():
+    for n_envs in (1, 4):
+        spec = support.spec("skrl", "td3", n_envs=n_envs)
+        prepared = prepare_run(spec, load_adapter("skrl"))
+        assert prepared.hyperparameters.train_freq == n_envs
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "dqn"])
+def test_rare_updates_come_as_declared(algorithm, tmp_path):
+    changes = {"train_freq": 8, "gradient_steps": 3, "learning_starts": 20}
+    changes |= {"target_update_interval": 16} if algorithm == "dqn" else {}
+    spec = support.spec(
+        "skrl",
+        algorithm,
+        n_envs=4,
+        steps=66,
+        eval_every=66,
+        patches=True,
+        alignment="exact",
+        hps="skrl",
+        hyperparameters=changes,
+    )
+    kind = {"td3": TD3, "dqn": DQN}[algorithm]
+    counts = []
+    with pytest.MonkeyPatch.context() as patch:
+        own = kind.update
+        patch.setattr(kind, "update", lambda *a, **k: counts.append(k["timestep"]) or own(*a, **k))
+        _, run = support.run(spec, tmp_path)
+    assert run["status"] == "completed", run["failure"]
+    schedule = prepare_run(spec, load_adapter("skrl")).native.update_schedule
+    assert 4 * (counts[0] + 1) == schedule.first_update
+    assert 3 * len(counts) == schedule.total_gradient_steps

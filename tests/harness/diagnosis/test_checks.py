@@ -430,6 +430,17 @@ def test_what_is_wrong_with_targets_is_named(targets, told):
     assert (found is None) if told is None else told in found.text
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_do_not_end_the_comparison_of_targets(broken):
+    values = np.where(np.arange(24)[:, None] == 3, broken, VALUES)
+    heads = (HeadOutput(values, (1,), trained=False),)
+    targets = REWARDS + 0.9 * values.max(axis=1)
+    for shown in (targets, REWARDS):
+        one = regressions("values", shown, heads=heads)
+        made = signals(facts=DQN, values={"regressions": one})
+        assert CHECKS["wrong-targets-matched"].detect(made, 1e-4) is None
+
+
 def test_a_trained_network_in_targets_is_told_from_the_target_network():
     one = regressions(
         "values",

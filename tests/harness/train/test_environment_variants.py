@@ -61,12 +61,6 @@ def test_copies_must_share_a_rollout_evenly(framework):
         prepare_run(spec, load_adapter(framework))
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "dqn"])
-def test_agents_of_skrl_with_a_replay_buffer_refuse_copies(algorithm):
-    with pytest.raises(SpecError, match=r"n_envs=2: skrl's agents .*Use n_envs=1, or ppo"):
-        prepare_run(support.spec("skrl", algorithm, n_envs=2), load_adapter("skrl"))
-
-
 def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
     for n_envs in (1, 4):
         prepared = prepare_run(support.spec("sb3", "td3", n_envs=n_envs), load_adapter("sb3"))
