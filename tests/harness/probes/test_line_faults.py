@@ -70,7 +70,9 @@ def test_faults_cover_frameworks_and_classes():
     faults = load_faults()
     assert len({fault.framework for fault in faults}) == 6
     assert {fault.subject for fault in faults} == {
-        *("targets", "optimizers", "random", "environments", "other")
+        "losses",
+        "replay",
+        *("targets", "optimizers", "random", "environments", "other"),
     }
     assert OUTCOMES.keys() <= {fault.name for fault in faults}
     assert {name for name, answers in OUTCOMES.items() if not answers} == SEEN_BY_NONE.keys()
