@@ -18,6 +18,8 @@ ROUNDING_FLOAT32 = 1e-4
 """Difference, as a share of the largest number, that float32 rounding makes in a few updates."""
 ROUNDING_FLOAT64 = 1e-9
 """The same in float64."""
+FEWEST_UPDATES = 3
+"""Updates of a network by one training that the other must have begun, too."""
 STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
 
 
@@ -129,6 +131,12 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
 
 
 def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
+    for run, idle in ((one, other), (other, one)):
+        made = collections.Counter(n for step in run.record.steps for n in step.networks)
+        for network in made.keys() - {n for step in idle.record.steps for n in step.networks}:
+            # A delayed network may be updated soon after the steps that were recorded.
+            if made[network] >= FEWEST_UPDATES and f"{network}.0.weight" in idle.record.created:
+                yield DivergencePoint(1, "number", network, 1.0)
     theirs: dict[str, list[OptimizerStepRecord]] = {}
     for step in other.record.steps:
         for network in step.networks:

@@ -91,3 +91,9 @@ def test_a_rate_that_changes_within_a_cycle_is_named():
     with plant.planted():
         answer = answer_probe(probe, ExperimentCache(load_adapter("sb3"))).answers["sb3"]
     assert "the temperature's optimizer: lr goes from 0.0003 to 0.000297 within" in answer.meaning
+
+
+def test_a_network_that_one_training_never_updates_is_located():
+    fault = next(each for each in load_faults() if each.name == "second-critic-not-optimized")
+    found = find_first_difference(fault, updates=4)
+    assert found == "update 1 of the critic2, which only one of both makes"
