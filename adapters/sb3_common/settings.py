@@ -95,7 +95,7 @@ def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
     """
     if schedule == "constant":
         return start
-    whole = int(1 / lag + 1e-9) if lag else 1
+    whole = max(int(1 / lag + 1e-9), 1) if lag else 1
     if lag and whole * lag < 1 - 1e-9:  # upstream's last rollout ends after the run's steps
         return {"LinearSchedule": [start * (1 + 1 / whole), 0.0, (whole + 1) * lag]}
     return {"LinearSchedule": [start * (1 + lag), start * lag, 1.0]}

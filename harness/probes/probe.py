@@ -264,7 +264,8 @@ def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
 
 def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> AnswerComparison:
     """Compare two arrays with the tolerance and the units of a probe."""
-    tolerance: float | Array = np.array(probe.tolerances) if probe.tolerances else probe.tolerance
+    each = len(probe.tolerances) == np.size(value)
+    tolerance: float | Array = np.array(probe.tolerances) if each else probe.tolerance
     if value.shape == expected.shape:  # NaN on both sides stands for a number that does not exist
         there = ~(np.isnan(value) & np.isnan(expected))
         if not there.all():

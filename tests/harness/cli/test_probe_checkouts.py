@@ -108,6 +108,7 @@ def test_options_that_do_not_fit_are_refused(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_changed_line_and_its_commit_are_found(checkout, capsys, monkeypatch):
     monkeypatch.chdir(checkout)  # as users stand; the installed version is not the checkout then
     words = ["probe", "--frameworks", "sb3", "--probe", "td3.target_update", "--path"]

@@ -232,6 +232,7 @@ def second_environment(tmp_path_factory):
     return folder / "bin" / "python"
 
 
+@pytest.mark.long
 def test_another_interpreter_trains_and_everything_else_stays(second_environment, tmp_path):
     spec = support.spec(
         hyperparameters=PPO, steps=256, eval_every=128, python=str(second_environment)

@@ -59,6 +59,7 @@ def test_the_reference_has_all_frameworks_and_excludes_clear_failures(reference)
     assert reference.spec.alignment == "exact" and reference.spec.endpoint == "auc"
 
 
+@pytest.mark.long
 def test_equal_trainings_need_two_pairs(short, tmp_path):
     sides = [triage.TriageSide(name, "sb3") for name in ("old", "new")]
     verdict, lines = triage.compare_trainings(
@@ -68,6 +69,7 @@ def test_equal_trainings_need_two_pairs(short, tmp_path):
     assert triage.EXIT_CODES[verdict] == 0
 
 
+@pytest.mark.long
 def test_changed_trainings_are_judged_by_the_spread(short, tmp_path):
     sides = [
         triage.TriageSide("sb3", "sb3"),
@@ -81,6 +83,7 @@ def test_changed_trainings_are_judged_by_the_spread(short, tmp_path):
     assert "inside" in lines[1] and "3 frameworks" in lines[1]
 
 
+@pytest.mark.long
 def test_equal_weights_with_other_evaluations_are_not_equal_trainings(tmp_path):
     # sbx 0.19.0 stretched the actions of predict, which only evaluations use.
     found = triage.find_reference(options(env="Pendulum-v1"), "ppo")
@@ -106,6 +109,7 @@ def test_equal_weights_with_other_evaluations_are_not_equal_trainings(tmp_path):
     assert verdict != triage.SAME and "0 pairs are equal" in lines[0]
 
 
+@pytest.mark.long
 def test_lockstep_in_other_processes_finds_the_first_difference():
     changed = triage.TriageSide("changed", "sb3", "target-update-every-step")
     sides = [triage.TriageSide("sb3", "sb3"), changed]
