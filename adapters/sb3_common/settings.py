@@ -2,15 +2,13 @@
 
 import dataclasses
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.translation import ConfigTranslator, NativeConfig
-
-Defaults = TypeVar("Defaults", bound=OffPolicy)
 
 
 def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunContext) -> None:
@@ -63,13 +61,6 @@ def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs:
             field, f"counted per copy of the environment: n_envs={n_envs} must divide it"
         )
     return transitions // n_envs
-
-
-def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
-    """Return upstream's defaults with `train_freq` over all environments instead of per one."""
-    every = defaults.train_freq * context.n_envs
-    changes: dict[str, Any] = {"train_freq": every}
-    return dataclasses.replace(defaults, **changes)
 
 
 _NOISE_CLASSES = {

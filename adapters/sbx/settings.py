@@ -13,13 +13,12 @@ from parallax.adapters.sb3_common.settings import (
     count_dqn_target_updates,
     finish_off_policy,
     finish_on_policy,
-    scale_cycle_to_envs,
     translate_action_noise,
     translate_dqn_fields,
     translate_replay_fields,
     translate_rollout_fields,
 )
-from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
 from parallax.harness.contract.algorithms.dqn import DQN

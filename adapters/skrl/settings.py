@@ -9,9 +9,8 @@ Settings are named `Class.argument`. Options without a hyperparameter are set as
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
 
-from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
 from parallax.harness.contract.algorithms.dqn import DQN
@@ -27,7 +26,6 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     translation.set_extra_options(seed=context.seed)
 
 
-Defaults = TypeVar("Defaults", bound=OffPolicy)
 NORMAL_INIT = {"method_name": "normal_", "mean": 0.0, "std": 0.1}
 """Initialisation of all parameters, biases too, in the examples with a replay buffer."""
 ACTION_UNITS_NOTE = "in units of the action"
@@ -47,12 +45,6 @@ def translate_networks(t: ConfigTranslator) -> None:
     """Translate the networks' sizes and the epsilon of their optimisers."""
     t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
-
-
-def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
-    """Return upstream's defaults with `train_freq` over all environments instead of per one."""
-    changes: dict[str, Any] = {"train_freq": defaults.train_freq * context.n_envs}
-    return dataclasses.replace(defaults, **changes)
 
 
 def translate_off_policy_fields(

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import yaml
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import NO_ACCELERATION, explain_missing_acceleration
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters
+from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters, OffPolicy
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.installed import find_entry_points
 from parallax.harness.contract.own_script import OwnScript
@@ -129,6 +129,15 @@ class RunContext:
     converts_meanings: bool = False
     script: OwnScript | None = None
     acceleration: str = NO_ACCELERATION
+
+
+Defaults = TypeVar("Defaults", bound=OffPolicy)
+
+
+def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
+    """Return upstream's defaults with `train_freq` over all environments instead of per one."""
+    changes: dict[str, Any] = {"train_freq": defaults.train_freq * context.n_envs}
+    return dataclasses.replace(defaults, **changes)
 
 
 class Monitor(Protocol):

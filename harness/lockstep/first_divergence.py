@@ -78,10 +78,7 @@ def find_first_divergence(
 
 def find_missing_update(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
     """Return the first update of a network that only one of two trainings made, or None."""
-    made = [
-        collections.Counter(network for step in run.record.steps for network in step.networks)
-        for run in (one, other)
-    ]
+    made = [_count_updates(run) for run in (one, other)]
     numbers = {network: sorted((made[0][network], made[1][network])) for network in made[0]}
     points = [
         DivergencePoint(fewer + 1, "number", network, 1 - fewer / more)
@@ -132,8 +129,8 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
 
 def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
     for run, idle in ((one, other), (other, one)):
-        made = collections.Counter(n for step in run.record.steps for n in step.networks)
-        for network in made.keys() - {n for step in idle.record.steps for n in step.networks}:
+        made = _count_updates(run)
+        for network in made.keys() - _count_updates(idle).keys():
             # A delayed network may be updated soon after the steps that were recorded.
             if made[network] >= FEWEST_UPDATES and f"{network}.0.weight" in idle.record.created:
                 yield DivergencePoint(1, "number", network, 1.0)
@@ -150,6 +147,10 @@ def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint
                 if there.after:
                     yield from _compare_targets(number, step, there)
                     yield from _compare_update(number, network, (one, step), (other, there))
+
+
+def _count_updates(run: ProbeRun) -> collections.Counter[str]:
+    return collections.Counter(network for step in run.record.steps for network in step.networks)
 
 
 def _collect_clipped_actions(run: ProbeRun) -> Array:

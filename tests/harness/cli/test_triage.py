@@ -30,19 +30,20 @@ def reference():
 @pytest.fixture(scope="module")
 def short(reference):
     """The reference's setting, but so short that a pair trains in seconds."""
-    hyperparameters = dataclasses.replace(
-        reference.spec.hyperparameters, learning_starts=64, hidden_sizes=(16, 16), batch_size=16
-    )
+    return shorten(reference, 128, learning_starts=64, hidden_sizes=(16, 16), batch_size=16)
+
+
+def shorten(reference, steps, **changes):
+    """Return a reference of fewer steps, with other hyperparameters."""
     spec = dataclasses.replace(
         *(reference.spec,),
-        steps=128,
-        eval_every=64,
+        steps=steps,
+        eval_every=steps // 2,
         eval_episodes=2,
-        hyperparameters=hyperparameters,
-        overridden=("batch_size", "hidden_sizes", "learning_starts"),
+        hyperparameters=dataclasses.replace(reference.spec.hyperparameters, **changes),
+        overridden=tuple(sorted(changes)),
     )
-    spread = compute_reference_spread(FAR_APART)
-    return dataclasses.replace(reference, spec=spec, spread=spread)
+    return dataclasses.replace(reference, spec=spec, spread=compute_reference_spread(FAR_APART))
 
 
 def test_the_reference_runs_are_those_of_the_published_study():
@@ -87,18 +88,7 @@ def test_changed_trainings_are_judged_by_the_spread(short, tmp_path):
 def test_equal_weights_with_other_evaluations_are_not_equal_trainings(tmp_path):
     # sbx 0.19.0 stretched the actions of predict, which only evaluations use.
     found = triage.find_reference(options(env="Pendulum-v1"), "ppo")
-    hyperparameters = dataclasses.replace(
-        found.spec.hyperparameters, rollout_steps=32, minibatch_size=32, epochs=1
-    )
-    spec = dataclasses.replace(
-        *(found.spec,),
-        steps=256,
-        eval_every=128,
-        eval_episodes=2,
-        hyperparameters=hyperparameters,
-        overridden=("epochs", "minibatch_size", "rollout_steps"),
-    )
-    short = dataclasses.replace(found, spec=spec, spread=compute_reference_spread(FAR_APART))
+    short = shorten(found, 256, rollout_steps=32, minibatch_size=32, epochs=1)
     sides = [
         triage.TriageSide("sbx", "sbx"),
         triage.TriageSide("stretched", "sbx", "bug.prediction-stretched"),
