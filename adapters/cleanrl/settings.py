@@ -237,6 +237,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "max_grad_norm", "max-grad-norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
     t.set_option("target_kl", "target-kl")
+    t.convert_meaning("target_kl", "kl-stop-before-step")
     t.declare_constant("adam_eps", 1e-5)
     _translate_ppo_networks(t, hp, context.task)
     t.declare_constant("bootstrap_truncation", False)
@@ -323,6 +324,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("critic_learning_rate", "q-lr")
     t.declare_tied("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
     t.set_option("policy_delay", "policy-frequency", note="made up for by as many steps at once")
+    t.convert_meaning("policy_delay", "one-policy-update-per-delay", unless=1)
     t.set_option("target_update_interval", "target-network-frequency")
     t.declare_constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
     t.declare_constant("target_entropy", None, "minus the number of actions")

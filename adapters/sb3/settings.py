@@ -58,6 +58,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     """Return the arguments of `stable_baselines3.PPO`."""
     translate_rollout_fields(t, hp, context)
     t.set_option("value_clip_range", "clip_range_vf")
+    t.convert_meaning("value_clip_range", "larger-value-loss")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
     t.set_option("vf_coef", "vf_coef")
@@ -115,6 +116,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
             "target_update_interval",
             f"counted anew in each round: it must divide gradient_steps={hp.gradient_steps}",
         )
+    t.convert_meaning("target_update_interval", "targets-after-whole-interval", unless=1)
     initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
     t.set_option("initial_temperature", "ent_coef", initial)
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy

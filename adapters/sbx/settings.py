@@ -59,8 +59,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("ent_coef", "ent_coef")
     t.set_option("vf_coef", "vf_coef")
     norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
-    note = "inf is off; of policy and value network apart"
-    t.set_option("max_grad_norm", "max_grad_norm", norm, note)
+    t.set_option("max_grad_norm", "max_grad_norm", norm, "inf is off")
+    t.convert_meaning("max_grad_norm", "joint-grad-clip")  # one limit for each network upstream
+    t.convert_meaning("value_clip_range", "larger-value-loss")
     t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     _translate_images(t, hp, context)
@@ -98,6 +99,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("critic_learning_rate", "qf_learning_rate")
     translate_action_noise(t, "gaussian", hp.exploration_noise)
     t.set_option("policy_delay", "policy_delay", note="of the policy; targets move at each step")
+    t.convert_meaning("policy_delay", "delayed-target-update", unless=1)
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))

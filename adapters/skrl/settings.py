@@ -161,7 +161,9 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.declare_constant("clip_range_schedule", "constant")
     clip, note = hp.value_clip_range or 0, "the clipped prediction alone; 0 is off"
     t.set_option("value_clip_range", f"{PPO_CFG_NAME}.value_clip", clip, note)
+    t.convert_meaning("value_clip_range", "larger-value-loss")
     t.declare_constant("normalize_advantage", True, "over the whole rollout")
+    t.convert_meaning("normalize_advantage", "minibatch-advantage-normalization", unless=False)
     t.set_option("ent_coef", f"{PPO_CFG_NAME}.entropy_loss_scale")
     t.set_option("vf_coef", f"{PPO_CFG_NAME}.value_loss_scale", note="times the mean squared error")
     t.set_option(
@@ -169,6 +171,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     )
     note = "ends this epoch, and not those after it; 0 is off"
     t.set_option("target_kl", f"{PPO_CFG_NAME}.kl_threshold", hp.target_kl or 0, note)
+    t.convert_meaning("target_kl", "kl-stop-ends-rollout")
     note = "time_limit_bootstrap; without it advantages go on into the next episode"
     t.declare_constant("bootstrap_truncation", True, note)
     t.set_extra_options(**{f"{PPO_CFG_NAME}.time_limit_bootstrap": True})
@@ -185,6 +188,7 @@ def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> No
     option = f"{PPO_CFG_NAME}.learning_rate_scheduler"
     note = "lowered after each epoch" if linear else ""
     t.set_option("learning_rate_schedule", option, "LinearLR" if linear else None, note)
+    t.convert_meaning("learning_rate_schedule", "lr-decay-per-rollout", unless="constant")
     to_zero = {"start_factor": 1.0, "end_factor": 0.0, "total_iters": epochs}
     t.set_extra_options(
         **{f"{PPO_CFG_NAME}.learning_rate_scheduler_kwargs": to_zero if linear else {}}

@@ -31,7 +31,11 @@ from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.contract.translation import TranslatedSetting
 from parallax.harness.contract.upstream_options import list_upstream_options
 from parallax.harness.interventions.catalogue import make_patches
-from parallax.harness.train.prepare import resolve_hyperparameters, resolve_library_recipe
+from parallax.harness.train.prepare import (
+    check_no_conversion,
+    resolve_hyperparameters,
+    resolve_library_recipe,
+)
 
 ORIGINAL_RECIPE = "original"
 COMMON_ALIGNMENT, EXACT_ALIGNMENT = "common", "exact"
@@ -58,6 +62,7 @@ each cell is one of:
   constant  the framework has no such option
   emulated  Parallax does what the framework does not offer
   patched   a declared patch changes the framework's constant
+  converted an intervention makes the framework use the value as the schema says
 A cell that ends in "recipe: VALUE" is not the recipe's value.
 
 example:
@@ -139,6 +144,8 @@ def translate_recipe(
             effective = effective.resolve_for_task(context.task)
             native = adapter.translate(algorithm, effective, context)
             make_patches(adapter, algorithm, effective, native.patched_fields)
+            if not patches and alignment == EXACT_ALIGNMENT:
+                check_no_conversion(name, native)
         except SpecError as error:
             result.append(FrameworkColumn(name, {}, refusal=str(error)))
         else:

@@ -326,7 +326,9 @@ class Adapter:
             SpecError: Names each field that cannot be honoured and the framework's constant.
         """
         patchable = self.list_patchable_fields(algorithm) if context.patch_constants else ()
-        translator = ConfigTranslator(self.name, hyperparameters, patchable)
+        translator = ConfigTranslator(
+            self.name, hyperparameters, patchable, context.converts_meanings
+        )
         self.set_run_options(translator, context)
         return self._require_settings(algorithm).translate(translator, hyperparameters, context)
 

@@ -17,11 +17,14 @@ class TranslatedSetting:
         field: Name in the unified schema.
         value: Value in the unified schema.
         kind: `aligned` (a public option), `tied` (it follows from another option), `constant`
-            (the framework fixes it), `emulated` (set around upstream) or `patched` (upstream
-            fixes it at another value, and a declared patch of its source changes that).
+            (the framework fixes it), `emulated` (set around upstream), `patched` (upstream fixes
+            it at another value, and a declared patch of its source changes that) or `converted`
+            (upstream uses the value in another way, and an intervention changes that).
         native_name: The framework's name for it; empty where it is fixed.
         native_value: What was passed, in the framework's own unit.
         note: Short explanation for readers.
+        conversion: Intervention after which upstream uses the value as the schema says; empty
+            where it does so anyway.
     """
 
     field: str
@@ -30,6 +33,7 @@ class TranslatedSetting:
     native_name: str
     native_value: Any
     note: str = ""
+    conversion: str = ""
 
     @property
     def is_fixed(self) -> bool:
@@ -60,6 +64,11 @@ class NativeConfig:
     def patched_fields(self) -> tuple[str, ...]:
         """Hyperparameters whose values are set by a patch of upstream's source."""
         return tuple(row.field for row in self.alignment if row.kind == "patched")
+
+    @property
+    def conversions(self) -> Mapping[str, str]:
+        """By hyperparameter, the interventions that `alignment=exact` makes it mean the same by."""
+        return {row.field: row.conversion for row in self.alignment if row.conversion}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +103,11 @@ class ConfigTranslator:
     """
 
     def __init__(
-        self, framework: str, hyperparameters: Hyperparameters, patchable: Collection[str] = ()
+        self,
+        framework: str,
+        hyperparameters: Hyperparameters,
+        patchable: Collection[str] = (),
+        converts_meanings: bool = False,
     ) -> None:
         """Creates a translator that has claimed nothing yet.
 
@@ -102,10 +115,13 @@ class ConfigTranslator:
             framework: Name of the adapter, for messages.
             hyperparameters: In unified units.
             patchable: Fields for which a patch of upstream's source takes any value.
+            converts_meanings: As in `RunContext`.
         """
         self._framework = framework
         self._patchable = patchable
+        self._converts_meanings = converts_meanings
         self._patched: set[str] = set()
+        self._conversions: dict[str, str] = {}
         self._hyperparameters = hyperparameters
         self._values = {
             field.name: getattr(hyperparameters, field.name)
@@ -177,6 +193,17 @@ class ConfigTranslator:
         """
         self._declare_fixed(field, value, "tied", note)
 
+    def convert_meaning(self, field: str, intervention: str, unless: Any = None) -> None:
+        """Declares that upstream uses the value of `field` in another way than the schema says.
+
+        Args:
+            field: The hyperparameter.
+            intervention: Name of the intervention of the reference form that changes that.
+            unless: Value at which both are the same.
+        """
+        if self._converts_meanings and self._values[field] != unless:
+            self._conversions[field] = intervention
+
     def set_conv_filters(self, name: str, task: Task, note: str = "") -> None:
         """Sets the public option `name` to `conv_filters` if observations are images.
 
@@ -234,10 +261,11 @@ class ConfigTranslator:
         return NativeConfig(self._settings, rows, total_steps, counted, update_schedule)
 
     def _make_row(self, field: str) -> TranslatedSetting:
-        row = self._rows[field]
+        row, value = self._rows[field], self._values[field]
+        if conversion := self._conversions.get(field, ""):
+            row = dataclasses.replace(row, kind="converted", conversion=conversion)
         if field not in self._patched:
             return row
-        value = self._values[field]
         return dataclasses.replace(row, value=value, kind="patched", native_value=value)
 
     def _fill_legacy_fields(self) -> None:

@@ -29,6 +29,7 @@ from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions import user_faults
 from parallax.harness.interventions.mutants import (
     MUTANT_PREFIX,
@@ -203,6 +204,35 @@ def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention,
         for item in list_interventions(adapter)
         if item.reference_form and algorithm in item.algorithms
     )
+
+
+def add_conversions(
+    interventions: Sequence[Intervention], native: NativeConfig, adapter: Adapter, algorithm: str
+) -> tuple[Intervention, ...]:
+    """Add the interventions by which a run's hyperparameters mean the same in every framework.
+
+    Only `alignment=exact` needs them: they are part of the reference form that `lockstep` has.
+
+    Args:
+        interventions: Those that the run names.
+        native: Its translation.
+        adapter: Adapter of its framework.
+        algorithm: Its algorithm.
+
+    Raises:
+        SpecError: The run names one of them, or one does not fit the installed version.
+    """
+    named = [item.name for item in interventions]
+    for field, name in native.conversions.items():
+        if name in named:
+            raise SpecError(
+                f"intervention={name}: alignment=exact has it already, so that {field} means the "
+                "same in every framework: drop it."
+            )
+    added = tuple(_resolve_name(name, adapter, algorithm) for name in native.conversions.values())
+    for item in added:
+        _check_segments_installed(item)
+    return (*interventions, *added)
 
 
 def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) -> list[Intervention]:

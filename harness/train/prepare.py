@@ -9,13 +9,14 @@ import msgspec
 from parallax.envs.tasks import Task, TaskError, load_task
 from parallax.harness.contract.adapter import Adapter, RunContext, load_adapter
 from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, set_common_fields
 from parallax.harness.contract.run_spec import DEFAULTS_RECIPE, PROTOCOL_FIELDS, RunSpec
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
+    add_conversions,
     apply_settings,
     apply_update_counts,
     check_no_conflict,
@@ -117,8 +118,12 @@ def _prepare_run(
     check_wrappers(spec, hyperparameters, task)
     if must_learn:
         check_length(spec, hyperparameters)
-    interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     native = _translate(spec, adapter, hyperparameters, context)
+    if spec.alignment == "exact":
+        if not spec.patches:
+            check_no_conversion(spec.framework, native)
+        interventions = add_conversions(interventions, native, adapter, spec.algorithm)
+    interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     if native.patched_fields:
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
@@ -186,6 +191,22 @@ def _translate(
         if "hyperparameters." not in str(error):
             raise
         raise _RefusedValueError(str(error)) from error
+
+
+def check_no_conversion(framework: str, native: NativeConfig) -> None:
+    """Check that upstream uses every hyperparameter as the schema says.
+
+    Raises:
+        SpecError: It does not; names each one, its value and the intervention that changes that.
+    """
+    reasons = [
+        f"hyperparameters.{row.field}={format_value(row.value)}: {framework} uses it in another "
+        f"way than the schema says, and only a change of its source ({row.conversion}) converts it"
+        for row in native.alignment
+        if row.conversion
+    ]
+    if reasons:
+        raise _RefusedValueError(f"{'; '.join(reasons)}.")
 
 
 _CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
