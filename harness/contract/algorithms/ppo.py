@@ -33,14 +33,15 @@ class PPO(Hyperparameters):
         clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
         clip_range_schedule: The same for the clip range.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
+            The loss takes the larger error of the clipped and the unclipped prediction.
         normalize_advantage: Whether advantages get zero mean and unit deviation: those of each
-            minibatch, which then has two transitions or more; in skrl those of the rollout, but
-            for `alignment=lockstep`.
+            minibatch, which then has two transitions or more.
         ent_coef: Weight of the entropy, summed over the dimensions of an action.
         vf_coef: Weight of the mean squared error of the values, without a factor 1/2.
         max_grad_norm: Norm of the gradients of all networks together to clip at; null is off.
         target_kl: Approximate KL divergence of a minibatch, mean(ratio - 1 - log ratio), at
-            which updates on the current rollout stop; null is off.
+            which updates on the current rollout stop, before the step of that minibatch; null is
+            off.
         adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, the same for policy and value network. If
             observations are images, these layers follow the convolutions and use ReLU; both

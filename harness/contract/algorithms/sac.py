@@ -23,9 +23,8 @@ class SAC(OffPolicy):
         gamma: Discount factor per environment step.
         train_freq: Environment transitions between cycles of gradient steps.
         gradient_steps: Critic gradient steps per update cycle.
-        policy_delay: Critic steps between updates of policy and temperature. CleanRL makes up
-            for the delay by making as many of these updates at once.
-        target_update_interval: Critic steps between target updates.
+        policy_delay: Critic steps per update of policy and temperature.
+        target_update_interval: Critic steps per target update, which follows the last of them.
         initial_temperature: Temperature at the start; it is learned from there.
         target_entropy: Entropy that the temperature is tuned for, in nats; null is minus the
             number of action dimensions.

@@ -79,6 +79,48 @@ def test_common_says_which_values_of_the_recipe_are_lost():
     assert sentence.startswith("alignment=common: sb3 dqn keeps its own values of ")
 
 
+CONVERSIONS = [
+    ("sbx", "ppo", {"max_grad_norm": 0.5}, None, "joint-grad-clip"),
+    ("sb3", "ppo", {"value_clip_range": 0.2}, None, "larger-value-loss"),
+    ("sbx", "ppo", {"value_clip_range": 0.2}, None, "larger-value-loss"),
+    ("skrl", "ppo", {"value_clip_range": 0.2}, None, "larger-value-loss"),
+    ("skrl", "ppo", {"normalize_advantage": True}, False, "minibatch-advantage-normalization"),
+    ("skrl", "ppo", {"learning_rate_schedule": "linear"}, "constant", "lr-decay-per-rollout"),
+    ("skrl", "ppo", {"target_kl": 0.01}, None, "kl-stop-ends-rollout"),
+    ("cleanrl", "ppo", {"target_kl": 0.01}, None, "kl-stop-before-step"),
+    ("sbx", "td3", {"policy_delay": 2}, 1, "delayed-target-update"),
+    ("cleanrl", "sac", {"policy_delay": 2}, 1, "one-policy-update-per-delay"),
+    ("sb3", "sac", {"target_update_interval": 2}, 1, "targets-after-whole-interval"),
+]
+
+
+@pytest.mark.parametrize(("framework", "algorithm", "values", "without", "name"), CONVERSIONS)
+def test_exact_converts_what_a_framework_means_otherwise(
+    framework, algorithm, values, without, name
+):
+    def list_names(alignment, **changes):
+        run = prepare(framework, algorithm, alignment=alignment, **changes)
+        kinds = {row.field: row.kind for row in run.native.alignment}
+        return [item.name for item in run.interventions], kinds
+
+    (field,) = values
+    names, kinds = list_names("exact", hyperparameters=values)
+    assert name in names and kinds[field] in ("converted", "patched")
+    assert name not in list_names("exact", hyperparameters={field: without})[0]
+    assert name not in list_names("common")[0]
+    in_form = [item.name for item in list_reference_form(load_adapter(framework), algorithm)]
+    assert name in in_form  # so lockstep, which converts nothing anew, has it
+    with pytest.raises(SpecError, match=f"intervention={name}: alignment=exact has it already"):
+        list_names("exact", hyperparameters=values, intervention=name)
+    with pytest.raises(SpecError, match=f"{field}=.*(in another way.*{name}|it is)"):
+        list_names("exact", hyperparameters=values, patches=False)
+
+
+def test_lockstep_leaves_a_conversion_out_on_request():
+    less = prepare("sbx", "ppo", alignment="lockstep", intervention="without.joint-grad-clip")
+    assert "joint-grad-clip" not in {item.name for item in less.interventions}
+
+
 def test_lockstep_adds_the_reference_form():
     adapter = load_adapter("cleanrl")
     form = [item.name for item in list_reference_form(adapter, "sac")]
