@@ -2,10 +2,13 @@
 
 import dataclasses
 import functools
+import hashlib
+import inspect
 import json
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,6 +156,23 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
             "that Python finds and of a class that takes the environment alone."
         ) from error
     return wrapped
+
+
+def hash_wrapper_sources(names: Sequence[str]) -> dict[str, str]:
+    """Return the SHA-256 of the file that defines each wrapper `module:Class`, by its name.
+
+    Wrappers of Gymnasium are left out: its version is recorded with the run.
+    """
+    files = {
+        name: inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
+        for name in names
+        if not name.startswith("gymnasium.")
+    }
+    return {
+        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        for name, file in files.items()
+        if file
+    }
 
 
 def load_task(env_id: str, **options: Any) -> Task:
