@@ -1,11 +1,15 @@
 """The task table: facts that the harness and its translations need about an environment."""
 
 import dataclasses
+import difflib
 import functools
+import hashlib
+import inspect
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,12 +129,32 @@ def make_task_env(
             env = gymnasium.make(env_id, **{**options, **kwargs})
             env = optional_tasks.wrap_game(env) if optional_tasks.is_atari_game(env_id) else env
         except Exception as error:  # whatever the code of the task raises
-            reason = str(error) or type(error).__name__
+            reason = _describe_unknown_kwargs(env_id, kwargs) or str(error) or type(error).__name__
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = optional_tasks.adapt_observations(env, env_id)
     for name in wrappers:
         env = _wrap_env(env, name)
     return env
+
+
+def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
+    """Return which arguments the task's constructor does not take, and those it does; or empty."""
+    import gymnasium
+
+    try:
+        creator = gymnasium.spec(env_id).entry_point
+        creator = creator if callable(creator) else EntryPoint("task", creator or "", "").load()
+        known = dict(inspect.signature(creator).parameters)
+    except Exception:  # the task does not exist, or its code cannot be imported
+        return ""
+    accepted = sorted(known.keys() - {"render_mode", "self"})
+    unknown = [name for name in kwargs if name not in known]
+    if not unknown or any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return ""
+    close = difflib.get_close_matches(unknown[0], accepted, 1)
+    nearest = f" Did you mean env.kwargs.{close[0]}?" if close else ""
+    value = f"env.kwargs.{unknown[0]}={kwargs[unknown[0]]!r} is no argument of the task."
+    return f"{value}{nearest} It takes {', '.join(accepted) or 'none'}."
 
 
 def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
@@ -153,6 +177,23 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
             "that Python finds and of a class that takes the environment alone."
         ) from error
     return wrapped
+
+
+def hash_wrapper_sources(names: Sequence[str]) -> dict[str, str]:
+    """Return the SHA-256 of the file that defines each wrapper `module:Class`, by its name.
+
+    Wrappers of Gymnasium are left out: its version is recorded with the run.
+    """
+    files = {
+        name: inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
+        for name in names
+        if not name.startswith("gymnasium.")
+    }
+    return {
+        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        for name, file in files.items()
+        if file
+    }
 
 
 def load_task(env_id: str, **options: Any) -> Task:

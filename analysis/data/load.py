@@ -187,10 +187,28 @@ def _read_folders(root: Path) -> RunCollection:
 
 
 def combine_runs(found: RunCollection) -> LoadedRuns:
-    """Separate runs with conflicting settings, and exclude second copies of a run."""
-    separated, sentences = separate_conflicting_runs(found.runs)
+    """Name levels, separate runs with conflicting settings, and exclude second copies of a run."""
+    levels: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
+    known = [(run.id.cell, run.spec) for run in found.runs]
+    for cell, spec in (*known, *((one.id.cell, one.spec) for one in found.excluded)):
+        if spec:
+            levels[cell.study, cell.variant].add(str(spec.get("alignment", "")))
+    runs = [dataclasses.replace(run, id=_name_level(run.id, levels)) for run in found.runs]
+    others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]
+    separated, sentences = separate_conflicting_runs(runs)
     used, copies = _remove_copies(separated, found.root)
-    return LoadedRuns(found.root, used, (*found.excluded, *copies), found.links, sentences)
+    return LoadedRuns(found.root, used, (*others, *copies), found.links, sentences)
+
+
+def _name_level(run_id: RunId, levels: Mapping[tuple[str, str], set[str]]) -> RunId:
+    """Return an identity whose variant has the level, which the path may omit or hash."""
+    cell = run_id.cell
+    known = levels.get((cell.study, cell.variant), set())
+    if len(known) != 1 or "" in known or "alignment=" in cell.variant:
+        return run_id
+    steps, *rest = cell.variant.split(",", 1)
+    variant = ",".join((steps, f"alignment={min(known)}", *rest))
+    return dataclasses.replace(run_id, cell=dataclasses.replace(cell, variant=variant))
 
 
 def _remove_copies(

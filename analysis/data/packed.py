@@ -172,7 +172,7 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
         raise UnusableError(CHANGED)
     reason = escape_unprintable(row["not_used_because"])[:_LONGEST_REASON]
     state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
-    return ExcludedRun(run_id, folder, reason, *state)
+    return ExcludedRun(run_id, folder, reason, *state, judge_row(row, folder).spec)
 
 
 def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun | ExcludedRun:

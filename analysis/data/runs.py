@@ -111,6 +111,7 @@ class ExcludedRun:
         completed: Whether the run itself is complete, such as a second copy of a run.
         failed: Whether training failed, by its record, or diverged, by returns that are not finite.
         record: Text of its `run.json`, if it was read from a packed file.
+        spec: The specification in run.json; empty if it cannot be read.
     """
 
     id: RunId
@@ -119,6 +120,7 @@ class ExcludedRun:
     completed: bool = False
     failed: bool = False
     record: str | None = None
+    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -258,7 +260,8 @@ def make_loaded_run(
     """
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
-        return ExcludedRun(run_id, folder, reading.reason, failed=reading.failed, record=text)
+        why, failed = reading.reason, reading.failed
+        return ExcludedRun(run_id, folder, why, failed=failed, record=text, spec=reading.spec)
     return CompletedRun(
         run_id,
         folder,

@@ -185,6 +185,7 @@ class RunRecord(Struct, frozen=True):
     alignment: list[dict[str, Any]] = []
     update_schedule: dict[str, Count] = {}
     interventions: dict[str, Any] = {}
+    wrapper_sources: dict[str, str] = {}
     weights_sha256: str | None = None
     saved_evaluation: Count | None = None
     final_score: float | None = None

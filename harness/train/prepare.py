@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from parallax.envs.tasks import Task, TaskError, load_task
+from parallax.envs.tasks import Task, TaskError, hash_wrapper_sources, load_task
 from parallax.harness.contract.adapter import Adapter, RunContext, load_adapter
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
@@ -358,7 +358,9 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
         "native": dict(prepared.native.settings),
     }
     changes = {item.name: item.to_dict() for item in prepared.interventions}
-    return decisive | ({"interventions": changes} if changes else {})
+    sources = hash_wrapper_sources(prepared.spec.env_wrappers)
+    added = {"interventions": changes, "wrapper_sources": sources}
+    return decisive | {name: value for name, value in added.items() if value}
 
 
 def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:

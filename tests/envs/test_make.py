@@ -211,3 +211,8 @@ def test_environments_that_share_statistics_normalize_alike():
     for env in (first, other):
         play(env, 15)
         assert (make_frozen_normalizer(first)(batch) == make_frozen_normalizer(other)(batch)).all()
+
+
+def test_an_unknown_argument_of_a_task_names_the_nearest_and_all_it_takes():
+    with pytest.raises(TaskError, match=r"env\.kwargs\.gg=3 .* env\.kwargs\.g\? It takes g\."):
+        make_task_env("Pendulum-v1", gg=3)

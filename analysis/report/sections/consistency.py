@@ -495,7 +495,12 @@ def _make_pairs_table(
         tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         tables.make_text_column("statement", "statement", lambda i: i.statement.text),
         tables.make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
-        tables.make_csv_column("code_differences", _format_code_differences),
+        tables.make_text_column(
+            "hyperparameter_differences", "other hyperparameters", _format_unequal_fields
+        ),
+        tables.make_text_column(
+            "code_differences", "differences in code", _format_code_differences
+        ),
         tables.make_csv_column("p_mean", lambda i: i.statement.p_mean),
         tables.make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
         tables.make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
@@ -752,6 +757,10 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> document.Grid:
         "differences in code, by the interventions that remove them",
     )
     return document.Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
+
+
+def _format_unequal_fields(item: PairVerdict) -> str:
+    return ", ".join(hyperparameters.list_unequal_fields((*item.first.runs, *item.second.runs)))
 
 
 def _format_code_differences(item: PairVerdict) -> str:

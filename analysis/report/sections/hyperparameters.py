@@ -83,10 +83,8 @@ def describe_pair_differences(
     These are hyperparameters, counts recorded by the runs, and interventions of the reference form
     that the runs lack.
     """
-    of: ValuesByFramework = {}
-    for run in (*first, *second):
-        _add_run_values(of, run)
-    unlike: ValuesByFramework = _select_unequal(of)
+    of = _group_values((*first, *second))
+    unlike = _select_unequal(of)
     text: tuple[document.Inline, ...] = ()
     if unlike:
         verb = "differs" if len(unlike) == 1 else "differ"
@@ -100,6 +98,18 @@ def describe_pair_differences(
         if len(by_name) == 2 and _is_count_different(*by_name.values())
     ]
     return (*text, *(f"; {words}" for words in counted), *_describe_code(first, second))
+
+
+def list_unequal_fields(runs: Iterable[CompletedRun]) -> list[str]:
+    """Return the hyperparameters that differ between the frameworks of some runs."""
+    return list(_select_unequal(_group_values(runs)))
+
+
+def _group_values(runs: Iterable[CompletedRun]) -> ValuesByFramework:
+    of: ValuesByFramework = {}
+    for run in runs:
+        _add_run_values(of, run)
+    return of
 
 
 def _describe_code(
@@ -162,9 +172,7 @@ def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
 
 def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[document.Inline, ...]:
     """Return the number of equal hyperparameters, in words; empty where no run records them."""
-    of: ValuesByFramework = {}
-    for run in runs:
-        _add_run_values(of, run)
+    of = _group_values(runs)
     if not of:
         return ()
     equal = len(of) - len(_select_unequal(of))

@@ -63,7 +63,7 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
     first = [float(row["discrepancy"]) for row in rows[:3]]
     assert first == pytest.approx([6.375, 8.5, 4.25])
     variants = {row["variant"] for row in rows}
-    assert len(variants) == 1 and (hashed or variants == {"steps=20000"})
+    assert len(variants) == 1 and (hashed or variants == {"steps=20000,alignment=common"})
     assert {row["discrepancy_n"] for row in rows} == {"2"}
     assert len(list((results / "analysis").glob("discrepancy_*.p*"))) == 2
 

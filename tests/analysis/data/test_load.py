@@ -20,7 +20,7 @@ def test_reads_a_complete_run_as_it_was_written(results, make_run):
     loaded = load_runs(results)
     (run,) = loaded.runs
     assert run.id == RunId(
-        StudyCell("demo", "Hopper-v5", "ppo", "original", "steps=20000"), "sb3", 4
+        StudyCell("demo", "Hopper-v5", "ppo", "original", "steps=20000,alignment=common"), "sb3", 4
     )
     assert run.timesteps.tolist() == [10, 20]
     assert run.results.tolist() == [[1, 2], [3, 5]]
@@ -42,14 +42,14 @@ def test_any_folder_above_or_at_a_run_will_do(results, make_run, depth):
     folder = make_run()
     root = [folder, *folder.parents][depth]
     (run,) = load_runs(root).runs
-    assert run.id.cell.variant == "steps=20000"
+    assert run.id.cell.variant == "steps=20000,alignment=common"
 
 
 def test_relative_and_winding_paths_find_the_same_run(results, make_run, monkeypatch):
     folder = make_run()
     monkeypatch.chdir(folder)
     for root in (results.__class__("."), folder / "..", folder / ".." / folder.name):
-        assert load_runs(root).runs[0].id.cell.variant == "steps=20000"
+        assert load_runs(root).runs[0].id.cell.variant == "steps=20000,alignment=common"
 
 
 def test_a_copied_run_counts_once_and_says_of_which(results, make_run):

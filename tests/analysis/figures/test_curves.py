@@ -104,7 +104,7 @@ def test_the_caption_names_method_and_runs_per_framework(results, make_run):
     assert "95% interval, t (" in text
     assert "used/requested: SB3 1/2" in text
     assert "Fewer than three seeds have no shade" in text
-    assert text.startswith("Study demo, hyperparameters original, steps=20000.")
+    assert text.startswith("Study demo, hyperparameters original, steps=20000, alignment=common.")
 
 
 def test_titles_carry_the_numbers_of_runs_where_they_differ(results, make_run):

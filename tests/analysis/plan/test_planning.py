@@ -297,7 +297,7 @@ def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, m
             )
     plan(results, "--max-seeds", "1000")
     said = capsys.readouterr().out
-    assert "ppo, original, steps=20000, sb3: " in said
+    assert "ppo, original, steps=20000,alignment=common, sb3: " in said
     assert re.search(r"in total \d+ to \S+ \(80% range; \d+ by the measured", said)
     assert "Pairs of rankings: 1 to go on with" in said
     assert "Holm's correction" in said

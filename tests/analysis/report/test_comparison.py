@@ -21,6 +21,7 @@ from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.cli.main import main
 
 
 def render(results, kind, width=100, endpoint="final"):
@@ -152,9 +153,44 @@ def test_several_variants_have_different_labels(results, make_run):
     make_run()
     make_run(variant="steps=20000,alignment=exact")
     first, second, *_ = [line for line in render(results, "markdown").splitlines() if "PPO" in line]
-    assert first.split("|")[1].strip() == "Hopper-v5, PPO, original"
+    assert first.split("|")[1].strip() == "Hopper-v5, PPO, original, alignment=common"
     assert second.split("|")[1].strip() == "Hopper-v5, PPO, original, alignment=exact"
     assert render(results, "markdown").startswith("# Final score (study demo, steps=20000)\n")
+
+
+@pytest.mark.parametrize("variant", ["steps=20000", "steps=20000,overrides=0123456789ab"])
+def test_every_output_names_the_level_of_alignment(results, make_run, tmp_path, variant):
+    """Paths leave out `common`, and a long variant is a hash."""
+    for level, end in (("common", "0"), ("exact", "1")):
+        own = variant if level == "common" or "overrides" in variant else f"{variant},n_envs=2"
+        for seed in range(2):
+            make_run(seed=seed, alignment=level, variant=f"{own}{end * ('overrides' in own)}")
+        make_run(framework="skrl", alignment=level, variant=f"{own}{end * ('overrides' in own)}")
+    rows = list(csv.DictReader(io.StringIO(render(results, "csv"))))
+    assert len({row["variant"] for row in rows}) == 2 and len(rows) == 4
+    for level in ("common", "exact"):
+        assert sum(f",alignment={level}" in row["variant"] for row in rows) == 2
+        assert f"alignment={level}" in render(results, "markdown")
+        assert f"alignment={level}" in render(results, "terminal", width=200)
+    assert main(["report", str(results), "--output", str(tmp_path / "out"), "--markdown"]) == 0
+    names = [path.name for path in (tmp_path / "out").rglob("*.png")]
+    text = (tmp_path / "out/report.md").read_text()
+    for level in ("common", "exact"):
+        assert f"alignment={level}" in text
+        assert any(f"alignment-{level}" in name for name in names)
+
+
+def test_a_failed_run_counts_in_the_setting_of_its_level(results, make_run):
+    for seed in range(2):
+        make_run(seed=seed)
+    make_run(framework="skrl", variant="steps=20000,intervention=x", status="failed")
+    (other,) = results.rglob("sb3/*/seed=1")
+    (other / "run.json").write_text("damaged")
+    loaded = load_runs(results)
+    assert {item.id.cell.variant for item in loaded.folders} == {
+        "steps=20000,alignment=common",
+        "steps=20000,alignment=common,intervention=x",
+    }
 
 
 def test_the_endpoint_of_the_study_is_compared_with_final_returns_beside_it(results, make_run):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.report.render_markdown import render_blocks, render_words
+from parallax.analysis.report.sections.consistency import make_consistency_table
 from parallax.analysis.report.sections.hyperparameters import (
     describe_differences,
     describe_equal_hyperparameters,
@@ -16,6 +18,8 @@ from parallax.analysis.report.sections.hyperparameters import (
     describe_unequal_recipes,
     list_hyperparameter_differences,
 )
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_study
 
 
 def words_of(describe, *arguments):
@@ -148,3 +152,26 @@ def test_own_hyperparameters_differ_on_purpose():
     ]
     assert describe_unequal_recipes(runs) == ""
     assert "with own hyperparameters these too" in words_of(describe_differences, runs, False)
+
+
+def test_rows_of_pairs_list_what_still_differs(results, make_run):
+    for framework, gamma in (("sb3", 0.99), ("skrl", 0.9), ("torchrl", 0.99)):
+        for seed in range(2):
+            file = make_run(framework=framework, seed=seed) / "run.json"
+            record = json.loads(file.read_text())
+            record["hyperparameters"] = {"gamma": gamma, "clip_range": 0.2}
+            file.write_text(json.dumps(record))
+    table = make_consistency_table(
+        judge_study(load_runs(results), VerdictOptions(resamples=100)).verdicts
+    )
+    shown = [column for column in table.columns if column.heading]  # these are on pages
+    found = {
+        (item.first.framework, item.second.framework): {
+            column.key: column.get_value(item) for column in shown
+        }
+        for item in table.items
+    }
+    skrl, torchrl = found["sb3", "skrl"], found["sb3", "torchrl"]
+    assert skrl["hyperparameter_differences"] == "gamma"
+    assert torchrl["hyperparameter_differences"] == ""
+    assert "unsquashed-gaussian" in torchrl["code_differences"]

@@ -107,7 +107,7 @@ def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     cells = {cell for cell, _ in material.curves}
     assert list_shared_recipes(material, cells) == ("original", "library defaults")
     own = to_library_defaults_cell(
-        StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000"), "sb3"
+        StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000,alignment=common"), "sb3"
     )
     lines = {line.name: line for line in make_framework_lines(material, own)}
     means = {name: lines[name].final.mean for name in lines}

@@ -52,13 +52,13 @@ def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results,
             **identity,
         )
     (found,) = judge_ablations(load_runs(results), VerdictOptions())
-    assert found.cell.variant == "steps=20000,gamma=0.9"
+    assert found.cell.variant == "steps=20000,alignment=common,gamma=0.9"
     assert [(effect.name, effect.result.n) for effect in found.effects] == [("strong+long", 4)]
 
 
 def test_effects_and_shares_are_those_planted(study):
     (found,) = judge_ablations(load_runs(study), VerdictOptions())
-    assert (found.framework, found.cell.variant) == ("sb3", "steps=20000")
+    assert (found.framework, found.cell.variant) == ("sb3", "steps=20000,alignment=common")
     (gap,) = found.gaps
     assert gap.other == "cleanrl" and gap.result.low < GAP < gap.result.high
     assert [effect.name for effect in found.effects] == ["strong", "nothing", "nothing+strong"]
