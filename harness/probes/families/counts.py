@@ -85,7 +85,7 @@ def make_count_probes(
             f"{algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            "-1 for never, no update is 0: " + ", ".join(order),
+            ", ".join(order),
             lambda cache: _measure_update_order(run(cache), has_temperature),
             make_entry_description(order),
             counts=True,

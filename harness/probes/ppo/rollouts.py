@@ -219,7 +219,7 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
-    first_ends = [t.end for t in steps[:, 0]]
+    first_ends, last_ends = [r[0].end for r in steps], [max(t.end for t in r) for r in steps]
     limits = [any(t.end == TRUNCATED for t in row) for row in steps]
     expected = np.zeros(steps.shape)
     others: dict[str, Array] = {}
@@ -232,39 +232,28 @@ def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]
             dataclasses.replace(t, reward=t.reward + GAMMA * value) if limit and not t.end else t
             for t, value, limit in zip(own, after, limits, strict=True)
         )
-        ended = tuple(
-            dataclasses.replace(t, end=max(s.end for s in row))
-            for t, row in zip(own, steps, strict=True)
-        )
         # Share of a sum behind the rollout's last step in the advantage of each step.
         goes_on = [GAMMA * LAMBDA * (t.end == 0) for t in own]
         leaked = expected[:, copy] + following * np.cumprod(goes_on[::-1])[::-1]
-        following = leaked[0]
-        as_first = tuple(
-            dataclasses.replace(t, end=end) for t, end in zip(own, first_ends, strict=True)
-        )
-        known = _list_alternative_advantages(weights, own, weights) | {
-            "sums run on into the next environment": leaked
+        following, own_ends = leaked[0], [t.end for t in own]
+        other_ends = {
+            "an end in one environment ends the episodes of all": last_ends,
+            "episodes end where they do in the first environment": first_ends,
+            "the rollout's last step ends where it does in the first environment": (
+                [*own_ends[:-1], first_ends[-1]]
+            ),
         }
-        known |= {
-            name + text: measurements.compute_advantages(weights, change(changed))
-            for name, changed in (
-                (
-                    "the rollout's last step ends where it does in the first environment",
-                    (*own[:-1], as_first[-1]),
-                ),
-                ("episodes end where they do in the first environment", as_first),
+        changed = {"a time limit in one environment adds a value to the rewards of all": raised} | {
+            name: tuple(dataclasses.replace(t, end=e) for t, e in zip(own, ends, strict=True))
+            for name, ends in other_ends.items()
+        }
+        known = _list_alternative_advantages(weights, own, weights)
+        known["sums run on into the next environment"] = leaked
+        for name, each in changed.items():
+            known[name] = measurements.compute_advantages(weights, each)
+            known[f"{name}; nothing follows the end"] = measurements.compute_advantages(
+                weights, _terminate_ends(each)
             )
-            for text, change in (("", tuple), ("; nothing follows the end", _terminate_ends))
-        }
-        known |= {
-            "a time limit in one environment adds a value to the rewards of all": (
-                measurements.compute_advantages(weights, raised)
-            ),
-            "an end in one environment ends the episodes of all": (
-                measurements.compute_advantages(weights, ended)
-            ),
-        }
         for name, array in known.items():
             others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
     return expected.ravel(), {name: array.ravel() for name, array in others.items()}

@@ -11,7 +11,10 @@ from tests.line_faults import SEEN_BY_NONE, find_first_difference, load_faults, 
 from tests.plants.blind_spots import OPTIMIZERS
 
 OUTCOMES = load_outcomes()
-QUICK = ("one-target-noise-for-the-batch", "time-limits-as-ends")
+QUICK = (
+    *("one-target-noise-for-the-batch", "time-limits-as-ends", "errors-of-all-pairs"),
+    *("targets-before-policy", "advantages-leak-between-environments"),
+)
 """Faults that each run of the tests plants; the long run plants the others."""
 
 
