@@ -382,6 +382,7 @@ class CriticProbes:
         )
 
 
+TARGET_CRITIC = "the target network of the critic"
 EARLIER_GRADIENTS = "gradients of earlier updates are added"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3

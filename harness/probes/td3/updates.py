@@ -26,6 +26,7 @@ from parallax.harness.probes.measurements import (
     list_critic_updates,
     list_network_steps,
     read_critics,
+    remove_carried_gradients,
 )
 from parallax.harness.probes.probe import (
     LOOP,
@@ -96,18 +97,20 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     """Measure the weights of the critics in the policy's objective; the paper's is the first."""
     run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
-    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
-    others = {
-        "the target network of the critic": np.array([_fit_target_critic(run, s) for s in steps])
-    }
+    found, own = (
+        np.array([fit_policy_terms(run, step)[0] for step in each])
+        for each in (steps, remove_carried_gradients(steps))
+    )
+    expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
+    others = {critics.TARGET_CRITIC: np.array([_fit_target_critic(run, s) for s in steps])}
     if len(list_critic_names(run)) > 1:
         pulls = (_compute_objective_gradients(run, step, step.before) for step in steps)
         others[SMALLER_CRITIC_TEXT] = np.array(
             [_fit_terms(each, smaller)[0] for each, (smaller, _) in pulls]
         )
-    return ProbeMeasurement(
-        found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)), None, others
-    )
+    if np.allclose(own, expected, atol=1e-2):
+        others[critics.EARLIER_GRADIENTS] = found
+    return ProbeMeasurement(found, expected, None, others)
 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
