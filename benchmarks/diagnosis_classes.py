@@ -67,7 +67,9 @@ _HIGH_RATE = frozenset({"learning-rate-too-high"})
 CLASSES = {
     "entropy-sign": FaultClass(
         "entropy with the wrong sign in the policy's loss",
-        frozenset({"entropy-drop", "entropy-rises", "low-initial-entropy"}),
+        frozenset(
+            {"entropy-drop", "entropy-rises", "low-initial-entropy", "entropy-bonus-has-wrong-sign"}
+        ),
         algorithms=("ppo", "sac"),
     ),
     "diverges-early": FaultClass(

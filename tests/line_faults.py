@@ -35,7 +35,6 @@ from parallax.harness.probes.worker import answer_probe
 FILE = Path(__file__).parent / "plants" / "one_line_faults.yaml"
 OUTCOMES = FILE.with_suffix(".json")
 SEEN_BY_NONE: dict[str, str] = {
-    "targets-before-policy": "each move is compared with the network at that time",
     "only-part-of-memory-sampled": "skrl's TD3 is probed with one environment",
     "newest-transition-never-sampled": "skrl's default does not run that line",
 }

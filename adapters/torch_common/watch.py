@@ -5,6 +5,7 @@ No framework is named here, and hooks are added only for events that have subscr
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -109,6 +110,34 @@ def find_comparisons(loss: torch.Tensor) -> tuple[LossInputs, ...]:
         elif name.startswith("MulBackward"):
             found += _read_product_comparison(node)
     return tuple(found)
+
+
+def find_slopes(loss: torch.Tensor) -> tuple[float, ...]:
+    """Return the derivatives of a loss by entropies of Gaussian or categorical policies.
+
+    The entropy of a Gaussian, and every negative log-probability, grows with the logarithm of its
+    scale; that of a categorical is minus the sum of its products of probabilities and logarithms.
+    """
+    edges, signs = [], []
+    # Behind an exponential, logarithms belong to ratios of probabilities.
+    for node in _walk_graph(loss.grad_fn, _MAX_GRAPH_NODES, ends="ExpBackward"):
+        name = node.name()
+        product = name.startswith("MulBackward") and any(
+            made is not None and made.name().startswith("SoftmaxBackward")
+            for made, _ in node.next_functions
+        )
+        if product or name.startswith("LogBackward"):
+            edges.append(torch.autograd.graph.GradientEdge(node, 0))
+            signs.append(-1 if product else 1)
+    if not edges:
+        return ()
+    slopes = torch.autograd.grad(loss, edges, retain_graph=True, allow_unused=True)
+    return tuple(
+        sign * float(slope.sum())
+        for sign, slope in zip(signs, slopes, strict=True)
+        # Where weights differ between rows, it is the loss of a log-probability.
+        if slope is not None and torch.allclose(slope, slope.mean(), rtol=1e-3, atol=0.0)
+    )
 
 
 def _walk_graph(start: Any, most: int, ends: str = "nowhere") -> Iterator[Any]:
@@ -400,7 +429,8 @@ def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
     @_keep_out_of_graphs
     def report(tensor: torch.Tensor) -> None:
         place = tensor.data_ptr()
-        tell(LossBackward(float(tensor.detach()), place, lambda: find_comparisons(tensor)))
+        read = functools.partial(find_comparisons, tensor), functools.partial(find_slopes, tensor)
+        tell(LossBackward(float(tensor.detach()), place, *read))
 
     def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:

@@ -168,11 +168,13 @@ class LossBackward:
         loss: Its value.
         place: Address of the number; see `TrainedParameter`.
         compared: Returns the values that it was computed from, as far as the library knows them.
+        entropy_slopes: Returns its derivatives by the entropies of policies, as far as known.
     """
 
     loss: float
     place: int = 0
     compared: Callable[[], tuple[LossInputs, ...]] = tuple
+    entropy_slopes: Callable[[], tuple[float, ...]] = tuple
 
 
 @dataclasses.dataclass(frozen=True)

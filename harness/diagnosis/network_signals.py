@@ -320,6 +320,8 @@ class NetworkSignalCollector:
 
     def _note_loss(self, backward: LossBackward) -> None:
         self._signals.add("loss", backward.loss)
+        for slope in backward.entropy_slopes():
+            self._signals.add("entropy_slope", slope)
         self._previous_gradients = {
             place: (gradient, bool(gradient.any()))
             for place, (gradient, _) in self._previous_gradients.items()

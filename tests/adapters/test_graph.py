@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from parallax.adapters.torch_common.watch import find_comparisons
+from parallax.adapters.torch_common.watch import find_comparisons, find_slopes
 
 
 def made(outputs=1):
@@ -63,3 +63,24 @@ def test_what_holds_no_comparison_tells_none():
     net, rows, _ = made()
     assert find_comparisons(-net(rows).mean()) == ()
     assert find_comparisons(torch.ones(())) == ()
+
+
+def test_slopes_show_the_sign_of_an_entropy():
+    mean, log_std = torch.zeros(8, 2, requires_grad=True), torch.zeros(2, requires_grad=True)
+    scores = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights = torch.arange(8.0)
+
+    def build_losses(sign):
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        drawn, chosen = normal.rsample(), torch.distributions.Categorical(logits=scores)
+        ratio = (normal.log_prob(drawn.detach()).sum(1) - 1.0).exp()
+        yield (weights * ratio).mean() - sign * normal.entropy().sum(1).mean()
+        yield -sign * 0.1 * chosen.entropy().mean() + mean.square().mean()
+        yield sign * 0.2 * normal.log_prob(drawn).sum(1).mean() - drawn.mean()
+
+    for sign in (1, -1):
+        for loss in build_losses(sign):
+            slopes = find_slopes(loss)
+            assert slopes and all(sign * slope < 0 for slope in slopes)
+    plain = torch.distributions.Normal(mean, log_std.exp()).log_prob(mean + 1).sum(1)
+    assert find_slopes((weights * plain).mean()) == ()

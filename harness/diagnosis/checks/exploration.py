@@ -7,6 +7,7 @@ import numpy as np
 
 from parallax.harness.diagnosis.check import (
     EARLY,
+    ERROR,
     LATE,
     LATE_SHARE,
     NOTE,
@@ -206,6 +207,20 @@ def detect_saturated_actions(signals: TrainingSignals, threshold: float) -> Chec
     )
 
 
+def detect_punished_entropy(signals: TrainingSignals, threshold: float) -> CheckResult | None:
+    """Detect losses that grow with the entropy of the policy, whose minimum has none."""
+    last = signals.series["entropy_slope"].last(int(threshold))
+    if len(last) < threshold or last.min() <= 0:
+        return None
+    slope = float(np.median(last))
+    return CheckResult(f"The policy's loss grows by {slope:.3g} per unit of entropy.", slope)
+
+
+def _why_no_entropy_bonus(facts: TrainingFacts) -> str:
+    bonus = facts.hyperparameters.get("ent_coef", "target_entropy" in facts.hyperparameters)
+    return "" if bonus > 0 else "the loss has no entropy bonus"
+
+
 def _why_discrete_actions(facts: TrainingFacts) -> str:
     return "actions are discrete" if facts.choices else ""
 
@@ -312,6 +327,20 @@ CHECKS = (
         "lower the learning rates, raise batch_size, lower tau.",
         "episodes of very different kind.",
         paper_id="ACN.d4",
+    ),
+    DiagnosisCheck(
+        "entropy-bonus-has-wrong-sign",
+        "the policy's loss punishes entropy",
+        THROUGHOUT,
+        ERROR,
+        ("entropy_slope",),
+        8,
+        "own: derivatives of the loss by the entropy, all of the last 8 with the wrong sign",
+        detect_punished_entropy,
+        "the entropy is added to the loss, or its log-probability subtracted.",
+        "loss = ... - ent_coef * entropy; SAC: loss = temperature * log_prob - value.",
+        "policies that are made deterministic on purpose.",
+        _why_no_entropy_bonus,
     ),
     DiagnosisCheck(
         "repeated-action",

@@ -158,8 +158,13 @@ def _fit_targets(
         weights = np.linalg.lstsq(columns, target, rcond=None)[0]
         if np.abs(columns @ weights - target).max() > 10 * threshold * scale:
             continue
+        # Constant targets fit constant rewards, whatever the values are.
+        if max(np.ptp(columns, axis=0) * np.abs(weights)) < 1e-2 * scale:
+            continue
         fine = right and abs(weights[1] - gamma) < _GAMMA_TOLERANCE
-        fine &= abs(weights[0] - 1) < 0.02 or not reward.any()
+        # Beside huge values, rewards are below the resolution of targets.
+        visible = np.abs(reward).max() > 10 * threshold * scale
+        fine &= abs(weights[0] - 1) < 0.02 or not visible
         fit = not fine, name, right, float(weights[0]), float(weights[1])
         explained = explained or fit
         if fine:

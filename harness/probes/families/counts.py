@@ -57,6 +57,9 @@ def make_count_probes(
 
         return measure
 
+    networks = ("critics", "policy", *(["temperature"] if has_temperature else []))
+    moves = [f"target updates before the step of the {name}" for name in networks]
+    order = (*(f"place of the {name}" for name in networks), *moves)
     return (
         Probe(
             f"{algorithm}.counts",
@@ -82,9 +85,9 @@ def make_count_probes(
             f"{algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            "place, -1 for never: critics, policy" + (", temperature" if has_temperature else ""),
+            ", ".join(order),
             lambda cache: _measure_update_order(run(cache), has_temperature),
-            make_entry_description(("place of the critics", "of the policy", "of the temperature")),
+            make_entry_description(order),
             counts=True,
             part=LOOP,
         ),
@@ -152,4 +155,9 @@ def _measure_update_order(run: ProbeRun, has_temperature: bool) -> ProbeMeasurem
     places = [next((i for i, s in enumerate(steps) if n in s.networks), NO_EVENT) for n in networks]
     known = sorted({place for place in places if place != NO_EVENT})
     ranks = [float(known.index(place)) if place in known else NO_EVENT for place in places]
-    return ProbeMeasurement(np.array(ranks), np.arange(len(networks), dtype=float))
+    moved = [taken for at, taken, _ in run.record.target_moves if at == when]
+    first = next((i for i, s in enumerate(run.record.steps) if s.env_steps == when), 0)
+    # A move is noted with the number of optimizer steps before it.
+    early = [float(any(first < taken <= first + place for taken in moved)) for place in places]
+    expected = np.arange(2 * len(networks)) * (np.arange(2 * len(networks)) < len(networks))
+    return ProbeMeasurement(np.array(ranks + early), expected.astype(float))

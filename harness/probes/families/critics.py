@@ -36,6 +36,8 @@ from parallax.harness.probes.probe import (
 from parallax.harness.probes.reference_networks import (
     HIDDEN_LAYERS,
     NETWORK_NAMES,
+    Activation,
+    compute_features,
     compute_output,
     solve_output_gradient,
 )
@@ -265,7 +267,23 @@ class CriticProbes:
         found = np.concatenate(value)
         if not len(found):
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
+        if cause := self._explain_gradients(run):
+            joined[cause] = found
         return ProbeMeasurement(found, np.concatenate(expected), None, joined, parts, kinds)
+
+    def _explain_gradients(self, run: ProbeRun) -> str:
+        """Return which other sum of the paper's errors the first critic's gradients are."""
+        steps = list_critic_updates(run)
+        pairs = [(*solve_predictions_and_gradients(run, s), self.target(run, s)[0]) for s in steps]
+        factor, error = _fit_factor(pairs[0][0] - pairs[0][2], pairs[0][1])
+        if error < MAX_FIT_ERROR and len(steps) > 1:
+            added = [
+                _measure_carried_gradient(run, factor, last, step, target)
+                for last, step, (_, _, target) in zip(steps, steps[1:], pairs[1:], strict=False)
+            ]
+            return EARLIER_GRADIENTS if min(added) > MIN_CARRIED_SHARE else ""
+        fits = (_fit_factor(value - target.mean(), slope)[1] for value, slope, target in pairs)
+        return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
 
     def build_weight_probe(self) -> Probe:
         """Return the probe of the weights of a target's terms."""
@@ -362,6 +380,55 @@ class CriticProbes:
             measure,
             list_target_arrays(self.algorithm),
         )
+
+
+TARGET_CRITIC = "the target network of the critic"
+EARLIER_GRADIENTS = "gradients of earlier updates are added"
+ALL_PAIRS = "each value is compared with the targets of all transitions"
+MAX_FIT_ERROR = 5e-3
+"""Largest distance of a gradient from an exact multiple, as a share of the gradient."""
+MIN_CARRIED_SHARE = 0.5
+"""Smallest share of the last gradient that was carried over and its smallest cosine.
+
+It is below 1, since policies that maximize a critic may add gradients to it as well.
+"""
+
+
+def _fit_factor(known: Array, found: Array) -> tuple[float, float]:
+    """Return the factor between two arrays by least squares, and its relative error."""
+    factor = float(known @ found) / max(float(known @ known), 1e-30)
+    distance = float(np.abs(found - factor * known).max())
+    return factor, distance / max(float(np.abs(found).max()), 1e-30)
+
+
+def _measure_carried_gradient(
+    run: ProbeRun, factor: float, last: OptimizerStepRecord, step: OptimizerStepRecord, due: Array
+) -> float:
+    """Return how much of the last gradient is in one, beside that of the paper's loss.
+
+    Args:
+        run: The training.
+        factor: Second derivative of the loss by a prediction, times the rows.
+        last: The update before.
+        step: The update.
+        due: The paper's targets of it, float[rows].
+
+    Returns:
+        The smaller one of the share that was carried over and the cosine between that gradient and
+        all that is not the loss'.
+    """
+    inputs, taken, activation = _list_critic_inputs(run, step)
+    values = compute_output(step.before, "critic1", inputs, activation)
+    own = np.zeros_like(values)
+    rows = np.arange(len(inputs))
+    own[rows, taken] = factor * (values[rows, taken] - due) / len(due)
+    features = compute_features(step.before, "critic1", inputs, activation)
+    name = "critic1.out.weight"
+    rest = (step.gradients[name] - own.T @ features).ravel()
+    before = last.gradients[name].ravel()
+    size = float(before @ before)
+    length = float(np.linalg.norm(rest)) * size**0.5
+    return float(min(rest @ before / max(size, 1e-30), rest @ before / max(length, 1e-30)))
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:
@@ -500,14 +567,22 @@ def solve_predictions_and_gradients(
     Returns:
         Both float[rows].
     """
-    data, (_, activation) = find_minibatch(run, step), HIDDEN_LAYERS[run.experiment.algorithm]
-    discrete = run.experiment.scripted_data.n_discrete_actions > 0
-    inputs = data.observations if discrete else np.hstack([data.observations, data.actions])
+    inputs, taken, activation = _list_critic_inputs(run, step)
     rows = np.arange(len(inputs))
-    taken = data.actions[:, 0].astype(int) if discrete else np.zeros_like(rows)
     predictions = compute_output(step.before, "critic1", inputs, activation)
     gradients = solve_output_gradient(step.gradients, step.before, "critic1", inputs, activation)
     return predictions[rows, taken], gradients[rows, taken] * len(rows)
+
+
+def _list_critic_inputs(
+    run: ProbeRun, step: OptimizerStepRecord
+) -> tuple[Array, NDArray[np.intp], Activation]:
+    # Inputs of a critic, the output of each row that is trained, and the activation.
+    data, (_, activation) = find_minibatch(run, step), HIDDEN_LAYERS[run.experiment.algorithm]
+    if run.experiment.scripted_data.n_discrete_actions:
+        return data.observations, data.actions[:, 0].astype(int), activation
+    taken = np.zeros(len(data.actions), dtype=int)
+    return np.hstack([data.observations, data.actions]), taken, activation
 
 
 def compute_loss_slopes(run: ProbeRun, step: OptimizerStepRecord) -> Array:

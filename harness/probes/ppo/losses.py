@@ -8,7 +8,12 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.measurements import get_gradient, summarize_spread
+from parallax.harness.probes.families.critics import ALL_PAIRS, EARLIER_GRADIENTS
+from parallax.harness.probes.measurements import (
+    get_gradient,
+    remove_carried_gradients,
+    summarize_spread,
+)
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     CLIP,
@@ -353,28 +358,35 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
     ),
 )
 
-MeasuredPair = tuple[Array, Array]
-"""Measured numbers of one update, and the paper's."""
+MeasuredUpdate = tuple[Array, Array, Array]
+"""Measured numbers of one update, the paper's, and those with the mean target of a minibatch."""
 
 
 def _make_rollouts_measure(
-    read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredPair],
+    read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredUpdate],
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = experiments.run_three_rollouts(cache)
-        found = []
+        found, news = [], []
         for number, _ in measurements.list_rollouts(run):
             collected = (number + 1) * run.hyperparameters.rollout_steps
             every = measurements.list_gradient_steps(run)
-            steps = [s for s in every if s.before and s.env_steps == collected]
-            found += [read(run, step, number) for step in steps]
-        value, expected = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return ProbeMeasurement(value, expected)
+            for step, own in zip(every, remove_carried_gradients(every), strict=True):
+                if step.before and step.env_steps == collected:
+                    found.append(read(run, step, number))
+                    news.append(read(run, own, number)[0])
+        value, expected, of_all = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        others = {ALL_PAIRS: of_all}
+        if np.allclose(np.concatenate(news), expected, rtol=1e-2, atol=1e-2):
+            others[EARLIER_GRADIENTS] = value
+        return ProbeMeasurement(value, expected, alternatives=others)
 
     return measure
 
 
-def _compare_policy_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
+def _compare_policy_slopes(
+    run: ProbeRun, step: OptimizerStepRecord, rollout: int
+) -> MeasuredUpdate:
     rows = measurements.find_rollout_rows(run, step, rollout)
     ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
     normalized = measurements.get_transformed_advantages(run, rollout)
@@ -382,10 +394,13 @@ def _compare_policy_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: in
         measurements.compute_rollout_advantages(run, rollout) if normalized is None else normalized
     )[rows]
     slope, _ = measurements.solve_surrogate_slope(run, step, rollout)
-    return slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)
+    return (
+        *(slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)),
+        formulas.compute_surrogate_slope(np.full_like(weight, weight.mean()), ratio, CLIP),
+    )
 
 
-def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredPair:
+def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int) -> MeasuredUpdate:
     rows = measurements.find_rollout_rows(run, step, rollout)
     start = measurements.get_rollout_weights(run, rollout)
     seen = measurements.get_rollout_observations(run, rollout)
@@ -393,9 +408,8 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
         start, seen
     )
     now = measurements.predict_values(step.before, seen[rows])
-    return measurements.solve_value_slope(run, step, rollout), 2 * VALUE_COEFFICIENT * (
-        now - returns[rows]
-    )
+    due, mean = (2 * VALUE_COEFFICIENT * (now - of) for of in (returns[rows], returns[rows].mean()))
+    return measurements.solve_value_slope(run, step, rollout), due, mean
 
 
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (

@@ -179,7 +179,7 @@ def _list_alternative_advantages(
     weights: Parameters, steps: tuple[ScriptedTransition, ...], first: Parameters
 ) -> dict[str, Array]:
     # Other estimates of one environment's steps; the last but one treats all ends as terminations.
-    ended = tuple(dataclasses.replace(t, end=TERMINATED if t.end else t.end) for t in steps)
+    ended = _terminate_ends(steps)
     estimate = functools.partial(measurements.compute_advantages, weights)
     return {
         "as if lambda were 1": estimate(steps, lam=1.0),
@@ -192,6 +192,10 @@ def _list_alternative_advantages(
             first, steps
         ),
     }
+
+
+def _terminate_ends(steps: Sequence[ScriptedTransition]) -> tuple[ScriptedTransition, ...]:
+    return tuple(dataclasses.replace(t, end=TERMINATED if t.end else t.end) for t in steps)
 
 
 def _find_episode_ends(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
@@ -215,10 +219,12 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
+    first_ends, last_ends = [r[0].end for r in steps], [max(t.end for t in r) for r in steps]
     limits = [any(t.end == TRUNCATED for t in row) for row in steps]
     expected = np.zeros(steps.shape)
     others: dict[str, Array] = {}
-    for copy in range(N_ENVS):
+    following = 0.0
+    for copy in reversed(range(N_ENVS)):
         own = tuple(steps[:, copy])
         expected[:, copy] = measurements.compute_advantages(weights, own)
         after = measurements.predict_values(weights, np.array([t.next_observation for t in own]))
@@ -226,18 +232,28 @@ def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]
             dataclasses.replace(t, reward=t.reward + GAMMA * value) if limit and not t.end else t
             for t, value, limit in zip(own, after, limits, strict=True)
         )
-        ended = tuple(
-            dataclasses.replace(t, end=max(s.end for s in row))
-            for t, row in zip(own, steps, strict=True)
-        )
-        known = _list_alternative_advantages(weights, own, weights) | {
-            "a time limit in one environment adds a value to the rewards of all": (
-                measurements.compute_advantages(weights, raised)
-            ),
-            "an end in one environment ends the episodes of all": (
-                measurements.compute_advantages(weights, ended)
+        # Share of a sum behind the rollout's last step in the advantage of each step.
+        goes_on = [GAMMA * LAMBDA * (t.end == 0) for t in own]
+        leaked = expected[:, copy] + following * np.cumprod(goes_on[::-1])[::-1]
+        following, own_ends = leaked[0], [t.end for t in own]
+        other_ends = {
+            "an end in one environment ends the episodes of all": last_ends,
+            "episodes end where they do in the first environment": first_ends,
+            "the rollout's last step ends where it does in the first environment": (
+                [*own_ends[:-1], first_ends[-1]]
             ),
         }
+        changed = {"a time limit in one environment adds a value to the rewards of all": raised} | {
+            name: tuple(dataclasses.replace(t, end=e) for t, e in zip(own, ends, strict=True))
+            for name, ends in other_ends.items()
+        }
+        known = _list_alternative_advantages(weights, own, weights)
+        known["sums run on into the next environment"] = leaked
+        for name, each in changed.items():
+            known[name] = measurements.compute_advantages(weights, each)
+            known[f"{name}; nothing follows the end"] = measurements.compute_advantages(
+                weights, _terminate_ends(each)
+            )
         for name, array in known.items():
             others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
     return expected.ravel(), {name: array.ravel() for name, array in others.items()}

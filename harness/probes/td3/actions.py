@@ -33,6 +33,7 @@ IS_CENTER_ROW = CENTER_OUTPUTS == 0
 IS_UNCLIPPED_ROW = IS_CENTER_ROW & (np.abs(NOISE_GRID) < 2)
 """Rows in which no noise is clipped with the paper's values."""
 ONE_NOISE = "the same noise for all transitions of a minibatch"
+UNIFORM_NOISE = "noise of a uniform distribution, not a normal one"
 NOISE_TOLERANCE = 1e-4
 """Noise that differs by less, in action units, counts as equal."""
 TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper bound 2")
@@ -91,14 +92,23 @@ def _measure_target_action(cache: ExperimentCache) -> ProbeMeasurement:
     )
     others = {f"{_describe_noise_scale(share)}, cut at {most:.4g}": other}
     if _has_one_noise(actions):
-        others = {ONE_NOISE: actions}
+        others = {_describe_one_noise(cache, actions): actions}
+    run = experiments.run_target_smoothing(cache, 0)
+    # One number per row for all dimensions: the script then gives its first numbers in a row.
+    drawn = run.experiment.scripted_data.get_batch_noise(list_critic_updates(run)[0].env_steps)
+    shared = np.resize(drawn, NOISE_GRID.shape)
+    near = IS_CENTER_ROW & (np.abs(shared) < 2)
+    share = round(float(np.polyfit(shared[near], actions[near], 1)[0] / HALF_RANGE), 6)
+    others["the same noise in all dimensions of an action"] = formulas.compute_smoothed_action(
+        experiments.compute_center_actions(), shared, share, most, *bounds
+    )
     return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
 
 
 def _measure_target_noise_scale(cache: ExperimentCache) -> ProbeMeasurement:
     actions = read_next_actions(cache, 0)
     scale = np.array([_fit_noise_scale(actions)])
-    others = {ONE_NOISE: scale} if _has_one_noise(actions) else {}
+    others = {_describe_one_noise(cache, actions): scale} if _has_one_noise(actions) else {}
     return ProbeMeasurement(scale, np.array([TARGET_NOISE]), alternatives=others)
 
 
@@ -106,7 +116,8 @@ def _measure_target_noise_clip(cache: ExperimentCache) -> ProbeMeasurement:
     actions = read_next_actions(cache, 0)
     most = np.array([_measure_largest_noise(actions)])
     free = np.array([np.abs(NOISE_GRID).max() * _fit_noise_scale(actions)])
-    others = {ONE_NOISE: most} if _has_one_noise(actions) else {"not cut": free}
+    one = _has_one_noise(actions)
+    others = {_describe_one_noise(cache, actions): most} if one else {"not cut": free}
     return ProbeMeasurement(most, np.array([TARGET_NOISE_CLIP]), alternatives=others)
 
 
@@ -148,6 +159,16 @@ def _has_one_noise(actions: Array) -> bool:
     # Whether actions of the same mean are the same but for rounding, and away from that mean.
     noise = actions[IS_UNCLIPPED_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2
     return bool(np.ptp(noise) < NOISE_TOLERANCE < np.abs(noise).min())
+
+
+def _describe_one_noise(cache: ExperimentCache, actions: Array) -> str:
+    # The script has normal numbers for each action, but the same uniform ones for all.
+    run = experiments.run_target_smoothing(cache, 0)
+    row = list_critic_updates(run)[0].env_steps
+    uniform = run.experiment.scripted_data.random_actions[row - 1 : row + 1, 0]
+    noise = np.median(actions[IS_UNCLIPPED_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2) / HALF_RANGE
+    sizes = np.outer((TARGET_NOISE, TARGET_NOISE_CLIP), [*uniform, *(2 * uniform - 1)])
+    return UNIFORM_NOISE if np.abs(sizes - noise).min() < NOISE_TOLERANCE else ONE_NOISE
 
 
 def _make_noise_axis() -> AnswerAxis:

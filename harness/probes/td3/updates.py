@@ -26,6 +26,7 @@ from parallax.harness.probes.measurements import (
     list_critic_updates,
     list_network_steps,
     read_critics,
+    remove_carried_gradients,
 )
 from parallax.harness.probes.probe import (
     LOOP,
@@ -96,16 +97,20 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     """Measure the weights of the critics in the policy's objective; the paper's is the first."""
     run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
-    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
-    others: dict[str, Array] = {}
+    found, own = (
+        np.array([fit_policy_terms(run, step)[0] for step in each])
+        for each in (steps, remove_carried_gradients(steps))
+    )
+    expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
+    others = {critics.TARGET_CRITIC: np.array([_fit_target_critic(run, s) for s in steps])}
     if len(list_critic_names(run)) > 1:
         pulls = (_compute_objective_gradients(run, step, step.before) for step in steps)
         others[SMALLER_CRITIC_TEXT] = np.array(
             [_fit_terms(each, smaller)[0] for each, (smaller, _) in pulls]
         )
-    return ProbeMeasurement(
-        found, np.tile(np.eye(1, found.shape[1]), (len(found), 1)), None, others
-    )
+    if np.allclose(own, expected, atol=1e-2):
+        others[critics.EARLIER_GRADIENTS] = found
+    return ProbeMeasurement(found, expected, None, others)
 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
@@ -149,6 +154,14 @@ def fit_policy_terms(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, f
     return _fit_terms(each, _solve_policy_gradient(step))
 
 
+def _fit_target_critic(run: ProbeRun, step: OptimizerStepRecord) -> Array:
+    # Weights of the critics that a policy seems to give them if it maximizes the first's target.
+    each, goals = (
+        _compute_objective_gradients(run, step, step.before, of)[0] for of in ("", "_target")
+    )
+    return _fit_terms(each, goals[0])[0]
+
+
 def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
     return solve_output_gradient(
         step.gradients, step.before, "policy", step.observations, RELU
@@ -156,14 +169,14 @@ def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
 
 
 def _compute_objective_gradients(
-    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters
+    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters, suffix: str = ""
 ) -> tuple[list[Array], list[Array]]:
     # Gradients by the policy's outputs of each critic, and of the smaller and larger of two.
     seen = step.observations
     action = np.tanh(compute_output(step.before, "policy", seen, RELU))
     inputs, inner = np.hstack([seen, action]), (1 - action**2) / len(action)
     each = [
-        compute_input_gradient(weights, name, inputs)[:, -experiment_setups.ACTION_SIZE :]
+        compute_input_gradient(weights, name + suffix, inputs)[:, -experiment_setups.ACTION_SIZE :]
         for name in list_critic_names(run)
     ]
     by_size = compute_critic_slopes(weights, seen, action) if len(each) > 1 else ()

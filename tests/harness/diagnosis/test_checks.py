@@ -232,6 +232,10 @@ FIRES = {
         {"series": {"entropy": [0.1] * 3 + [0.9] * 3}},
         {"series": {"entropy": [0.9] * 3 + [0.1] * 3}},
     ),
+    "entropy-bonus-has-wrong-sign": (
+        {"series": {"entropy_slope": [-0.05] + [0.05] * 8}},
+        {"series": {"entropy_slope": [0.05] * 8 + [-0.05] + [0.05] * 7}},
+    ),
     "entropy-constant": (
         {"series": {"entropy": [0.5] * 10}},
         {"series": {"entropy": [0.5, 0.4] * 5}},
@@ -355,7 +359,7 @@ FIRES = {
         {"series": {"loss": [1.0]}, "values": {"failure": "a nanny was too short"}},
     ),
     "learning-rate-too-high": (
-        {"values": {"learning_rates": {"Adam": 0.5}}},
+        {"values": {"learning_rates": {"Adam": 0.02}}},
         {"values": {"learning_rates": {"Adam": 0.01, "SGD": 0.5}}},
     ),
     "wrong-targets": (
@@ -413,6 +417,23 @@ def test_targets_are_recomputed_and_the_fault_named():
     assert seen and "as if no episode ever ended" in seen.text
     cut = minibatch(lambda r, v, t, c: r + 0.9 * v * ~(t | c))
     assert "time limits" in detect_wrong_targets(signals(values={"targets": cut}), 1e-4).text
+
+
+def test_constant_targets_and_rewards_beside_huge_values_show_no_weights():
+    # As with learning rates of 0.5: one critic is constant, the other huge, and rewards are 1.
+    ones, rng = np.ones(len(REWARDS)), np.random.default_rng(0)
+    constant, huge = (HeadOutput(v[:, None], (n,)) for n, v in enumerate((-ones, 1e10 * ones)))
+    loud = HeadOutput(1e10 * rng.normal(size=(len(ones), 1)), (3,))
+    facts = TrainingFacts(algorithm="td3", gamma=0.9, has_targets=True)
+    for heads, targets in (
+        ((constant, loud), 0.1 * ones),
+        ((loud, huge), REWARDS + 0.9 * np.minimum(loud.outputs, huge.outputs)[:, 0]),
+    ):
+        made = regressions("values", targets, heads=heads, rewards=ones)
+        assert (
+            asked("wrong-targets-matched", signals(facts=facts, values={"regressions": made}))
+            is None
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,29 @@
 import re
+from pathlib import Path
 
 import pytest
 
 from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.interventions.catalogue import Intervention
+from parallax.harness.interventions.source import SourceSegment
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.worker import answer_probe
-from tests.line_faults import SEEN_BY_NONE, find_first_difference, load_faults, load_outcomes
+from tests.line_faults import (
+    SEEN_BY_NONE,
+    LineFault,
+    find_first_difference,
+    load_faults,
+    load_outcomes,
+)
 from tests.plants.blind_spots import OPTIMIZERS
 
 OUTCOMES = load_outcomes()
-QUICK = ("one-target-noise-for-the-batch", "time-limits-as-ends")
+QUICK = (
+    *("one-target-noise-for-the-batch", "time-limits-as-ends", "errors-of-all-pairs"),
+    *("targets-before-policy", "advantages-leak-between-environments"),
+)
 """Faults that each run of the tests plants; the long run plants the others."""
 
 
@@ -70,6 +82,40 @@ LOCATED = [fault for fault in load_faults() if fault.first and fault.name not in
 )
 def test_lockstep_locates_a_fault_of_one_line(fault):
     assert re.search(fault.first, find_first_difference(fault))
+
+
+ADDED, PAIRS = "gradients of earlier updates are added", "targets of all transitions"
+IN_OTHER_LOSSES = {
+    "ppo.later_policy_loss": ("PPO.train", "self.policy.optimizer.zero_grad()", "pass", ADDED),
+    "ppo.later_value_loss": (
+        "PPO.train",
+        "values = values.flatten()",
+        "values = values.reshape(-1, 1)",
+        PAIRS,
+    ),
+    "td3.policy_terms": ("TD3.train", "self.actor.optimizer.zero_grad()", "pass", ADDED),
+    "sac.policy_terms": (
+        *("SAC.train", "self.critic(replay_data.observations, actions_pi)"),
+        *("self.critic_target(replay_data.observations, actions_pi)", "target network"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [pytest.param(p, marks=pytest.mark.long if "sac" in p else ()) for p in IN_OTHER_LOSSES],
+)
+def test_faults_of_the_same_kind_are_named_in_other_losses(probe):
+    (function, text, replacement, words), name = IN_OTHER_LOSSES[probe], probe.split(".")[0]
+    module = f"stable_baselines3.{name}.{name}"
+    change = Intervention(
+        *("planted", "", ("sb3",), (name,), {}, ()),
+        (SourceSegment(module, function, text, replacement),),
+        *({}, Path(__file__)),
+    )
+    fault = LineFault("planted", "sb3", "", "", "", change)
+    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    assert healthy.comparison.kind == "agrees" and words in answer.meaning
 
 
 def test_faults_cover_frameworks_and_classes():
