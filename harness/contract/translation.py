@@ -38,7 +38,9 @@ class TranslatedSetting:
     @property
     def is_fixed(self) -> bool:
         """Return whether only one value is possible."""
-        return self.kind in ("constant", "tied")
+        return self.kind in ("constant", "tied") or (
+            self.kind == "converted" and not self.native_name
+        )
 
 
 @dataclasses.dataclass(frozen=True)
