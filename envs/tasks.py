@@ -209,6 +209,30 @@ def load_task(env_id: str, **options: Any) -> Task:
     return _read_task(env_id, json.dumps(options, sort_keys=True))
 
 
+def _check_one_step(
+    env: "gymnasium.Env[Any, Any]", env_id: str, options: Mapping[str, Any]
+) -> None:
+    """Check that a task can be reset and stepped with the arguments and wrappers of a run.
+
+    Raises:
+        TaskError: It cannot; names the arguments and wrappers.
+    """
+    if not options:
+        return
+    try:
+        env.reset(seed=0)
+        env.step(env.action_space.sample())
+    except Exception as error:  # whatever the code of the task raises
+        wrappers = options.get("wrappers", ())
+        values = {name: value for name, value in options.items() if name != "wrappers"}
+        given = [f"env.kwargs.{name}={json.dumps(value)}" for name, value in values.items()]
+        given += [f"env.wrappers={','.join(wrappers)}"] if wrappers else []
+        raise TaskError(
+            f"env={env_id} cannot be stepped with {' and '.join(given)}: "
+            f"{type(error).__name__}: {error}. Give values that the task can compute with."
+        ) from error
+
+
 @functools.lru_cache
 def _read_task(env_id: str, options: str) -> Task:
     from gymnasium.spaces import Box, Discrete
@@ -217,6 +241,7 @@ def _read_task(env_id: str, options: str) -> Task:
 
     env = make_task_env(env_id, **json.loads(options))
     try:
+        _check_one_step(env, env_id, json.loads(options))
         observations, actions = env.observation_space, env.action_space
         frames = is_stack_of_frames(observations)
         image = (observations.shape or ()) if isinstance(env, FloatImages) or frames else ()

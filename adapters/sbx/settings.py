@@ -149,6 +149,7 @@ couple_defaults_dqn = scale_cycle_to_envs
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.DQN`."""
+    t.reject_images(context.task)
     translate_dqn_fields(t, hp, context)
     t.declare_constant("dueling", False)
     t.declare_constant("max_grad_norm", None, "gradients are not clipped")

@@ -273,6 +273,7 @@ DQN_CFG_NAME = "DQN_CFG"
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of that of double DQN."""
+    t.reject_images(context.task)
     n_envs = context.n_envs
     t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
     t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")

@@ -216,6 +216,19 @@ class ConfigTranslator:
         else:
             self.declare_constant("conv_filters", None, "its observations are no images")
 
+    def reject_images(self, task: Task) -> None:
+        """Refuses a task that shows images.
+
+        Raises:
+            SpecError: It does.
+        """
+        if task.image:
+            raise SpecError(
+                f"env={task.env_id} shows images, and framework={self._framework} does not train "
+                "this algorithm on images: use a task with flat observations, or another framework "
+                "(docs/reference/frameworks.md)."
+            )
+
     def reject_value(self, field: str, reason: str) -> None:
         """Notes that no option of upstream honours the requested value of `field`.
 

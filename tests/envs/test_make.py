@@ -216,3 +216,8 @@ def test_environments_that_share_statistics_normalize_alike():
 def test_an_unknown_argument_of_a_task_names_the_nearest_and_all_it_takes():
     with pytest.raises(TaskError, match=r"env\.kwargs\.gg=3 .* env\.kwargs\.g\? It takes g\."):
         make_task_env("Pendulum-v1", gg=3)
+
+
+def test_a_value_that_a_task_cannot_compute_with_is_refused_before_training():
+    with pytest.raises(TaskError, match=r"Pendulum-v1 cannot be stepped with env\.kwargs\.g=null"):
+        load_task("Pendulum-v1", g=None)

@@ -158,3 +158,26 @@ def test_common_proposes_exact_where_only_a_patch_gives_a_value():
     with pytest.raises(SpecError, match=r"value_clip_range.*or use alignment=exact"):
         prepare("sbx", "ppo", alignment="common", **changes)
     prepare("sbx", "ppo", alignment="exact", **changes)
+
+
+@pytest.mark.parametrize("framework", ["skrl", "sbx"])
+def test_images_that_a_framework_does_not_take_are_refused_as_images(framework):
+    with pytest.raises(SpecError, match="does not train this algorithm on images: use a task"):
+        prepare(framework, "dqn", env="MinAtar/Breakout-v1", alignment="exact", hps="minatar")
+
+
+SEVERAL = [("ppo", "Pendulum-v1"), ("td3", "Pendulum-v1"), ("sac", "Pendulum-v1")]
+SEVERAL += [("ddpg", "Pendulum-v1"), ("dqn", "CartPole-v1")]
+
+
+@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx"])
+@pytest.mark.parametrize(("algorithm", "env"), SEVERAL)
+def test_several_environments_are_taken_as_the_docs_say(framework, algorithm, env):
+    lengths = {"train_freq": 4, "gradient_steps": 4}
+    lengths = {"rollout_steps": 256, "minibatch_size": 64} if algorithm == "ppo" else lengths
+    values = {"env": env, "alignment": "exact", "n_envs": 4, "hyperparameters": lengths}
+    if framework == "cleanrl" and algorithm != "ppo":
+        with pytest.raises(SpecError, match="scripts with a replay buffer have one environment"):
+            prepare(framework, algorithm, **values)
+    else:
+        assert prepare(framework, algorithm, **values).context.n_envs == 4
