@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from parallax.envs.tasks import hash_wrapper_sources
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
@@ -37,6 +36,7 @@ from parallax.harness.sweep.run_process import (
 )
 from parallax.harness.train.prepare import (
     PreparedRun,
+    check_wrapper_sources,
     describe_lost_values,
     describe_translation,
     prepare_runs,
@@ -282,7 +282,8 @@ def initialize_run(
     reading = read_run(path)
     _check_same_run(prepared.spec, reading)
     if reading.complete:
-        _check_same_wrappers(prepared.spec, reading)
+        if reading.record:
+            check_wrapper_sources(prepared.spec, reading.record.wrapper_sources, reading.folder)
         _remove_leftovers(path, silent)
         return False
     try:
@@ -378,18 +379,6 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
             f"{reading.folder} holds a run with other settings{changed}. Choose another study.name "
             "or results_dir."
         )
-
-
-def _check_same_wrappers(spec: RunSpec, reading: RunReading) -> None:
-    """Check that a complete run's own wrappers were not edited; older records have no hashes."""
-    recorded = reading.record.wrapper_sources if reading.record else {}
-    for name, now in hash_wrapper_sources(spec.env_wrappers).items():
-        if recorded.get(name, now) != now:
-            raise SpecError(
-                f"{reading.folder} holds a run with env.wrappers={name} whose file was edited "
-                f"since (SHA-256 {recorded[name][:12]} then, {now[:12]} now). Choose another "
-                "study.name or results_dir, or give the wrapper another name."
-            )
 
 
 _MAX_LISTED_NAMES = 3

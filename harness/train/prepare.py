@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -361,6 +362,21 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
     sources = hash_wrapper_sources(prepared.spec.env_wrappers)
     added = {"interventions": changes, "wrapper_sources": sources}
     return decisive | {name: value for name, value in added.items() if value}
+
+
+def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Path) -> None:
+    """Check that a complete run's own wrappers were not edited; older records have no hashes.
+
+    Raises:
+        SpecError: The file of one was; names both hashes.
+    """
+    for name, now in hash_wrapper_sources(spec.env_wrappers).items():
+        if recorded.get(name, now) != now:
+            raise SpecError(
+                f"{folder} holds a run with env.wrappers={name} whose file was edited "
+                f"since (SHA-256 {recorded[name][:12]} then, {now[:12]} now). Choose another "
+                "study.name or results_dir, or give the wrapper another name."
+            )
 
 
 def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:

@@ -495,12 +495,8 @@ def _make_pairs_table(
         tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         tables.make_text_column("statement", "statement", lambda i: i.statement.text),
         tables.make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
-        tables.make_text_column(
-            "hyperparameter_differences", "other hyperparameters", _format_unequal_fields
-        ),
-        tables.make_text_column(
-            "code_differences", "differences in code", _format_code_differences
-        ),
+        tables.make_csv_column("hyperparameter_differences", _format_unequal_fields),
+        tables.make_csv_column("code_differences", _format_code_differences),
         tables.make_csv_column("p_mean", lambda i: i.statement.p_mean),
         tables.make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
         tables.make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
@@ -748,19 +744,23 @@ def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> document.Grid:
             tables.format_bare_p_value(item.p_holm),
             name_statement(item) + (", same algorithm" if item.is_same_algorithm else ""),
             format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
-            _format_code_differences(item) or "none",
+            _join_differences(item) or "none",
         )
         for item in pairs
     )
     heads = (
         *("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed"),
-        "differences in code, by the interventions that remove them",
+        "other hyperparameters; differences in code, by the interventions that remove them",
     )
     return document.Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
 
 
 def _format_unequal_fields(item: PairVerdict) -> str:
     return ", ".join(hyperparameters.list_unequal_fields((*item.first.runs, *item.second.runs)))
+
+
+def _join_differences(item: PairVerdict) -> str:
+    return "; ".join(filter(None, (_format_unequal_fields(item), _format_code_differences(item))))
 
 
 def _format_code_differences(item: PairVerdict) -> str:

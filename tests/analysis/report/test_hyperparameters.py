@@ -9,7 +9,10 @@ import numpy as np
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.report.render_markdown import render_blocks, render_words
-from parallax.analysis.report.sections.consistency import make_consistency_table
+from parallax.analysis.report.sections.consistency import (
+    make_consistency_table,
+    make_setting_sections,
+)
 from parallax.analysis.report.sections.hyperparameters import (
     describe_differences,
     describe_equal_hyperparameters,
@@ -161,16 +164,18 @@ def test_rows_of_pairs_list_what_still_differs(results, make_run):
             record = json.loads(file.read_text())
             record["hyperparameters"] = {"gamma": gamma, "clip_range": 0.2}
             file.write_text(json.dumps(record))
-    table = make_consistency_table(
-        judge_study(load_runs(results), VerdictOptions(resamples=100)).verdicts
-    )
-    shown = [column for column in table.columns if column.heading]  # these are on pages
+    verdicts = judge_study(load_runs(results), VerdictOptions(resamples=100)).verdicts
+    table = make_consistency_table(verdicts)
     found = {
         (item.first.framework, item.second.framework): {
-            column.key: column.get_value(item) for column in shown
+            column.key: column.get_value(item) for column in table.columns
         }
         for item in table.items
     }
+    (section,) = make_setting_sections(verdicts, verdicts.main_consistency)
+    grid = section.blocks[-1]
+    shown = {row[0]: row[-1] for row in grid.rows}
+    assert shown["SB3 - skrl"].startswith("gamma; ") and "unsquashed" in shown["SB3 - TorchRL"]
     skrl, torchrl = found["sb3", "skrl"], found["sb3", "torchrl"]
     assert skrl["hyperparameter_differences"] == "gamma"
     assert torchrl["hyperparameter_differences"] == ""
