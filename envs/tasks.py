@@ -239,9 +239,10 @@ def _read_task(env_id: str, options: str) -> Task:
 
     from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
 
-    env = make_task_env(env_id, **json.loads(options))
+    given = json.loads(options)
+    env = make_task_env(env_id, **given)
     try:
-        _check_one_step(env, env_id, json.loads(options))
+        _check_one_step(env, env_id, given)
         observations, actions = env.observation_space, env.action_space
         frames = is_stack_of_frames(observations)
         image = (observations.shape or ()) if isinstance(env, FloatImages) or frames else ()

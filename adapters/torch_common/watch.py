@@ -112,7 +112,7 @@ def find_comparisons(loss: torch.Tensor) -> tuple[LossInputs, ...]:
     return tuple(found)
 
 
-def find_slopes(loss: torch.Tensor) -> tuple[float, ...]:
+def find_entropy_slopes(loss: torch.Tensor) -> tuple[float, ...]:
     """Return the derivatives of a loss by entropies of Gaussian or categorical policies.
 
     The entropy of a Gaussian, and every negative log-probability, grows with the logarithm of its
@@ -429,7 +429,10 @@ def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
     @_keep_out_of_graphs
     def report(tensor: torch.Tensor) -> None:
         place = tensor.data_ptr()
-        read = functools.partial(find_comparisons, tensor), functools.partial(find_slopes, tensor)
+        read = (
+            functools.partial(find_comparisons, tensor),
+            functools.partial(find_entropy_slopes, tensor),
+        )
         tell(LossBackward(float(tensor.detach()), place, *read))
 
     def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from parallax.adapters.torch_common.watch import find_comparisons, find_slopes
+from parallax.adapters.torch_common.watch import find_comparisons, find_entropy_slopes
 
 
 def made(outputs=1):
@@ -80,7 +80,7 @@ def test_slopes_show_the_sign_of_an_entropy():
 
     for sign in (1, -1):
         for loss in build_losses(sign):
-            slopes = find_slopes(loss)
+            slopes = find_entropy_slopes(loss)
             assert slopes and all(sign * slope < 0 for slope in slopes)
     plain = torch.distributions.Normal(mean, log_std.exp()).log_prob(mean + 1).sum(1)
-    assert find_slopes((weights * plain).mean()) == ()
+    assert find_entropy_slopes((weights * plain).mean()) == ()
