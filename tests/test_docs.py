@@ -29,7 +29,8 @@ QUICK = {
         "parallax --help",
         "parallax train framework=sb3 algorithm=ppo env=InvertedPendulum-v4 steps=4096 "
         "eval_every=2048 eval_episodes=10",
-        "parallax probe --algorithms ppo --frameworks sb3,cleanrl --probe value_loss",
+        "parallax probe --algorithms ppo --frameworks sb3,cleanrl --probe value_loss "
+        "--alignment defaults",
     ],
     "explanation/alignment.md": ["parallax alignment --algorithms td3 --hps original"],
     "how-to/probe-updates.md": ["parallax probe --list"],

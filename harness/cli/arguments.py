@@ -66,6 +66,8 @@ def add_probe_argument(parser: argparse.ArgumentParser) -> None:
 def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> None:
     """Declare `--alignment` and `--hps` of commands that look at single updates.
 
+    `choose_alignment` reads the first.
+
     Args:
         parser: Receives them.
         upstream: Help on the level `upstream`, which only probes have; empty for none.
@@ -73,11 +75,10 @@ def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> 
     parser.add_argument(
         "--alignment",
         choices=(*(["upstream"] if upstream else []), *ALIGNMENTS),
-        default="defaults",
         help=f"hyperparameters besides those that the measurement sets: {upstream}defaults: each "
         "framework's own; common: those of a recipe where every framework has the option; exact: "
         "those of a recipe, everywhere; lockstep: the same, in the reference form of the algorithm "
-        "(default: %(default)s)",
+        "(default: exact, or defaults where a framework is compared with itself)",
     )
     parser.add_argument(
         "--hps",
@@ -86,6 +87,15 @@ def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> 
         help="recipe of --alignment common, exact and lockstep, or the path of a YAML file with "
         "one (default: %(default)s)",
     )
+
+
+def choose_alignment(options: argparse.Namespace, compares_frameworks: bool) -> str:
+    """Return the level of alignment that was given, or the usual one.
+
+    A framework is compared with itself at its own defaults, as a release may change them.
+    """
+    given: str | None = options.alignment
+    return given or ("exact" if compares_frameworks else "defaults")
 
 
 def add_trust_argument(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from parallax.harness.cli.arguments import (
     add_frameworks_argument,
     add_level_arguments,
     add_script_argument,
+    choose_alignment,
     find_script_side,
     get_single_name,
 )
@@ -95,8 +96,10 @@ def run(options: argparse.Namespace) -> int:
         SpecError: A name is not known, or options do not name two sides.
     """
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
+    compares_frameworks = len(options.frameworks or ()) > 1
+    options.alignment = choose_alignment(options, compares_frameworks)
     first, second = _parse_sides(options, algorithm)
-    print(f"{first.label} and {second.label}, {algorithm}:")
+    print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
     print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
     chosen = LockstepOptions(
         options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)

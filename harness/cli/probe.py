@@ -13,6 +13,7 @@ from parallax.harness.cli.arguments import (
     add_probe_argument,
     add_script_argument,
     check_output_folders,
+    choose_alignment,
 )
 from parallax.harness.cli.probe_checkouts import (
     compare_checkout,
@@ -158,30 +159,16 @@ def check_options(options: argparse.Namespace) -> None:
     check_checkout_options(options)
     if options.seeds < 1:
         raise SpecError(f"--seeds {options.seeds} must be at least 1.")
-    if options.seeds > 1 and (options.intervention or options.drift or options.answers):
+    others = ["drift", "answers", "intervention", "acceleration"]
+    if options.seeds > 1 and any(getattr(options, name) for name in others):
         raise SpecError("--seeds measures installed frameworks: drop the other comparison.")
-    if options.intervention:
-        intervention_check.get_single_framework(
-            f"--intervention {options.intervention}", options.frameworks
-        )
-        given = [
-            name
-            for name in ("drift", "answers", "baseline", "python", "claims")
-            if getattr(options, name)
-        ]
-        if given:
-            raise SpecError(f"--intervention compares with the unchanged code: drop --{given[0]}.")
-    if options.acceleration:
-        intervention_check.get_single_framework(
-            f"--acceleration {options.acceleration}", options.frameworks
-        )
-        others = ("intervention", "drift", "answers", "baseline", "python", "claims")
-        given = [name for name in (*others, "path", "script") if getattr(options, name)]
-        if given or options.seeds > 1:
-            raise SpecError(
-                "--acceleration compares with the plain updates of the same framework: drop "
-                f"--{(given or ['seeds'])[0]}."
-            )
+    others = ["drift", "answers", "baseline", "python", "claims"]
+    more = [*others, "intervention", "path", "script"]
+    for name, excluded in (("intervention", others), ("acceleration", more)):
+        if value := getattr(options, name):
+            intervention_check.get_single_framework(f"--{name} {value}", options.frameworks)
+            if given := [other for other in excluded if getattr(options, other)]:
+                raise SpecError(f"--{name} compares with the unchanged code: drop --{given[0]}.")
     if options.drift:
         if options.answers:
             raise SpecError("--answers FILE runs no probe: drop --drift.")
@@ -360,6 +347,7 @@ def load_baseline(options: argparse.Namespace) -> ProbeReport | None:
         return None
     stored = baseline.load_report(options.baseline)
     level = AlignmentLevel(stored.alignment, stored.hps)
+    options.alignment = options.alignment or level.name
     given = AlignmentLevel(options.alignment, options.hps if level.uses_recipe else level.hps)
     if not options.answers and level != given:
         recipe = f" --hps {level.hps}" if level.uses_recipe else ""
@@ -414,13 +402,16 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
     Raises:
         SpecError: The recipe is none of the algorithms'.
     """
+    single = options.frameworks is not None and len(options.frameworks) == 1
+    about_releases = single or options.claims or options.details
+    alignment = choose_alignment(options, compares_frameworks=not about_releases)
     request = ProbeRequest(
         tuple(probes),
         None if options.frameworks is None else tuple(options.frameworks),
         options.python,
         compares_versions=bool(options.drift),
         intervention=options.intervention or "",
-        level=AlignmentLevel(options.alignment, options.hps),
+        level=AlignmentLevel(alignment, options.hps),
         seeds=options.seeds,
         acceleration=options.acceleration or "",
         uses_store=not options.fresh,

@@ -38,7 +38,11 @@ from parallax.harness.contract.events import (
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import NativeConfig
-from parallax.harness.interventions.catalogue import make_patches, make_replacement
+from parallax.harness.interventions.catalogue import (
+    list_conversions,
+    make_patches,
+    make_replacement,
+)
 from parallax.harness.record.provenance import hash_weights
 from parallax.harness.train.prepare import PreparedRun
 
@@ -119,6 +123,8 @@ class TrainingConditions:
         patch_constants: Whether constants of upstream may be patched.
         forced_patches: Hyperparameters whose patch is applied although upstream's constant has
             the requested value.
+        converted_field: Hyperparameter whose conversion is made, as in runs with
+            `alignment=exact`.
     """
 
     steps: int = STEPS
@@ -131,6 +137,7 @@ class TrainingConditions:
     device: str = CPU
     patch_constants: bool = False
     forced_patches: tuple[str, ...] = ()
+    converted_field: str = ""
 
     @property
     def context(self) -> RunContext:
@@ -142,7 +149,7 @@ class TrainingConditions:
             self.n_envs,
             device=self.device,
             patch_constants=self.patch_constants,
-            converts_meanings=True,  # as in runs with alignment=exact
+            converts_meanings=True,
         )
 
 
@@ -299,7 +306,7 @@ def train_uncached(
     """Train on a scripted task without a cache."""
     monitor = _ConformanceMonitor(around)
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    with _apply_patches(framework, algorithm, native, around, hyperparameters):
+    with _apply_changes(framework, algorithm, native, around, hyperparameters):
         make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
         load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
         return _collect_result(monitor, native, around)
@@ -367,7 +374,7 @@ def observe_cached(
 ) -> ObservedTraining:
     """Return the counts of one training."""
     native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    patches = _apply_patches(framework, algorithm, native, around, hyperparameters)
+    patches = _apply_changes(framework, algorithm, native, around, hyperparameters)
     context, gamma = around.context, hyperparameters.gamma
     return _observe_native(framework, algorithm, native, context, gamma, around, patches)
 
@@ -402,7 +409,7 @@ def _observe_native(
     return observer.observed()
 
 
-def _apply_patches(
+def _apply_changes(
     framework: str,
     algorithm: str,
     native: NativeConfig,
@@ -410,5 +417,9 @@ def _apply_patches(
     hyperparameters: Hyperparameters,
 ) -> contextlib.AbstractContextManager[None]:
     fields = (*native.patched_fields, *around.forced_patches)
-    patches = make_patches(load_adapter(framework), algorithm, hyperparameters, fields)
-    return make_replacement(patches).apply_replacement()
+    adapter = load_adapter(framework)
+    changes = make_patches(adapter, algorithm, hyperparameters, fields)
+    conversion = native.conversions.get(around.converted_field)
+    made = list_conversions((), native, adapter, algorithm)
+    changes += tuple(item for item in made if item.name == conversion)
+    return make_replacement(changes).apply_replacement()

@@ -157,6 +157,7 @@ def resolve_interventions(
     algorithm: str,
     *,
     reference_form: bool = False,
+    conversions_follow: bool = False,
     with_replay: bool = False,
 ) -> tuple[Intervention, ...]:
     """Resolve the names of a run's interventions.
@@ -168,6 +169,7 @@ def resolve_interventions(
         algorithm: Algorithm of the run.
         reference_form: Whether to add the interventions that bring the framework into the
             algorithm's reference form, as `alignment=lockstep` does.
+        conversions_follow: Whether `list_conversions` will check the names that are left out.
         with_replay: Whether to add the changes that replay strategies need, which have no name on
             the command line.
 
@@ -179,12 +181,9 @@ def resolve_interventions(
     if twice := [name for name in names if names.count(name) > 1]:
         raise SpecError(f"intervention={text} names {twice[0]} twice.")
     form = list_reference_form(adapter, algorithm) if reference_form else ()
-    found = _leave_out(form, names, text)
-    found += [
-        _resolve_name(name, adapter, algorithm)
-        for name in names
-        if not name.startswith(LEAVE_OUT_PREFIX)
-    ]
+    added = [name for name in names if not name.startswith(LEAVE_OUT_PREFIX)]
+    found = _leave_out(form, added if conversions_follow else names)
+    found += [_resolve_name(name, adapter, algorithm) for name in added]
     if with_replay:
         entries = _load_files(adapter, [adapter.folder / REPLAY_FILE])
         found += [item for item in entries if algorithm in item.algorithms]
@@ -206,37 +205,34 @@ def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention,
     )
 
 
-def add_conversions(
-    interventions: Sequence[Intervention], native: NativeConfig, adapter: Adapter, algorithm: str
+def list_conversions(
+    names: Sequence[str], native: NativeConfig, adapter: Adapter, algorithm: str
 ) -> tuple[Intervention, ...]:
-    """Add the interventions by which a run's hyperparameters mean the same in every framework.
+    """List the interventions by which a run's hyperparameters mean the same in every framework.
 
     Only `alignment=exact` needs them: they are part of the reference form that `lockstep` has.
 
     Args:
-        interventions: Those that the run names.
+        names: The run's interventions; `without.NAME` leaves out a conversion.
         native: Its translation.
         adapter: Adapter of its framework.
         algorithm: Its algorithm.
 
     Raises:
-        SpecError: The run names one of them, or one does not fit the installed version.
+        SpecError: The run adds one of them or leaves out another one, or one does not fit the
+            installed version.
     """
-    named = [item.name for item in interventions]
-    for field, name in native.conversions.items():
-        if name in named:
-            raise SpecError(
-                f"intervention={name}: alignment=exact has it already, so that {field} means the "
-                "same in every framework: drop it."
-            )
-    added = tuple(_resolve_name(name, adapter, algorithm) for name in native.conversions.values())
+    form = [_resolve_name(name, adapter, algorithm) for name in native.conversions.values()]
+    added = _leave_out(form, names, "exact")
     for item in added:
         _check_segments_installed(item)
-    return (*interventions, *added)
+    return tuple(added)
 
 
-def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) -> list[Intervention]:
-    """Return a reference form without the interventions that `names` leaves out.
+def _leave_out(
+    form: Sequence[Intervention], names: Sequence[str], alignment: str = "lockstep"
+) -> list[Intervention]:
+    """Return what a level of alignment adds without the interventions that `names` leaves out.
 
     Raises:
         SpecError: A name to leave out is not in the form, or a name to add already is.
@@ -248,12 +244,12 @@ def _leave_out(form: Sequence[Intervention], names: Sequence[str], text: str) ->
     for name in left_out:
         if name not in there:
             raise SpecError(
-                f"intervention={text} leaves out {name}, which is no part of what is changed: "
-                f"under alignment=lockstep that is {', '.join(there) or 'nothing'} here."
+                f"intervention={LEAVE_OUT_PREFIX}{name} leaves out what is not changed: under "
+                f"alignment={alignment} that is {', '.join(there) or 'nothing'} here."
             )
     for name in names:
         if name in there:
-            raise SpecError(f"intervention={text}: alignment=lockstep has {name} already: drop it.")
+            raise SpecError(f"intervention={name}: alignment={alignment} has it already: drop it.")
     return [item for item in form if item.name not in left_out]
 
 

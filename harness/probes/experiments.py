@@ -32,8 +32,8 @@ from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.contract.upstream_options import restore_upstream_options
 from parallax.harness.interventions.catalogue import (
     Intervention,
-    add_conversions,
     check_segments_in_script,
+    list_conversions,
     make_patches,
     make_replacement,
 )
@@ -282,7 +282,8 @@ class ExperimentCache:
         )
         changes = [item for item in self.interventions if algorithm in item.algorithms]
         if self.level.name == "exact":
-            changes = [*add_conversions(changes, native, self.adapter, algorithm)]
+            names = [item.name for item in changes]
+            changes += list_conversions(names, native, self.adapter, algorithm)
         changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
         if self.script:
             self.adapter.check_script(algorithm, native, context)

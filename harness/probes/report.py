@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from parallax.harness.probes import figures
+from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.figures import FigureDrawer, make_curve_drawer, render_svg
 from parallax.harness.probes.ppo.experiments import CLIP
 from parallax.harness.probes.results import (
@@ -77,7 +78,9 @@ def format_matrix(report: ProbeReport) -> list[str]:
 
 
 def format_closing_lines(report: ProbeReport) -> Iterator[str]:
-    """Yield package versions, implementations left out and totals."""
+    """Yield the level of alignment, package versions, implementations left out and totals."""
+    recipe = f", recipe {report.hps}" if AlignmentLevel(report.alignment).uses_recipe else ""
+    yield f"Alignment: {report.alignment}{recipe}"
     for name, packages in report.versions.items():
         yield f"{get_label(name)}: {', '.join(packages)}"
     for name, why in report.not_probed.items():

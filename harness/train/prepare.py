@@ -13,15 +13,20 @@ from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, set_common_fields
-from parallax.harness.contract.run_spec import DEFAULTS_RECIPE, PROTOCOL_FIELDS, RunSpec
+from parallax.harness.contract.run_spec import (
+    DEFAULTS_RECIPE,
+    INTERVENTION_SEPARATOR,
+    PROTOCOL_FIELDS,
+    RunSpec,
+)
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import (
     Intervention,
-    add_conversions,
     apply_settings,
     apply_update_counts,
     check_no_conflict,
     check_segments_in_script,
+    list_conversions,
     make_patches,
     resolve_interventions,
 )
@@ -100,6 +105,7 @@ def _prepare_run(
         adapter,
         spec.algorithm,
         reference_form=spec.alignment == "lockstep",
+        conversions_follow=spec.alignment == "exact",
         with_replay=not spec.replay.is_uniform,
     )
     context = RunContext(
@@ -123,12 +129,13 @@ def _prepare_run(
     if spec.alignment == "exact":
         if not spec.patches:
             check_no_conversion(spec.framework, native)
-        interventions = add_conversions(interventions, native, adapter, spec.algorithm)
+        names = spec.intervention.split(INTERVENTION_SEPARATOR)
+        interventions += list_conversions(names, native, adapter, spec.algorithm)
     interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
     if native.patched_fields:
         patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
         interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
-        check_no_conflict(interventions)
+    check_no_conflict(interventions)
     schedule = apply_update_counts(native.update_schedule, hyperparameters, interventions)
     native = dataclasses.replace(native, update_schedule=schedule)
     if spec.script:

@@ -120,6 +120,7 @@ def test_the_table_of_all_pairs_has_largest_differences_and_causes():
 
 def test_what_they_do_counts_though_they_learn_the_same(capsys):
     words = ["--frameworks", "cleanrl,torchrl", "--algorithms", "ppo", "--updates", "4"]
+    words += ["--alignment", "defaults"]
     changes = "value-loss-x1,no-advantage-recompute"
     assert main(["lockstep", *words, "--interventions", changes]) == 1
     said = capsys.readouterr().out
@@ -132,10 +133,9 @@ def test_what_they_do_counts_though_they_learn_the_same(capsys):
 
 def test_they_part_where_it_is_left(capsys, monkeypatch):
     monkeypatch.setattr(telling, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
-    assert (
-        main(["lockstep", "--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "4"])
-        == 1
-    )
+    words = ["lockstep", "--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "4"]
+    assert main(words) == 0  # alignment=exact
+    assert main([*words, "--alignment", "defaults"]) == 1
     said = capsys.readouterr().out
     assert "At update 4 the value differs by" in said
     assert (

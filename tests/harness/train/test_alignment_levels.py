@@ -112,8 +112,19 @@ def test_exact_converts_what_a_framework_means_otherwise(
     assert name in in_form  # so lockstep, which converts nothing anew, has it
     with pytest.raises(SpecError, match=f"intervention={name}: alignment=exact has it already"):
         list_names("exact", hyperparameters=values, intervention=name)
+    less = list_names("exact", hyperparameters=values, intervention=f"without.{name}")[0]
+    assert less == [other for other in names if other != name]
     with pytest.raises(SpecError, match=f"{field}=.*(in another way.*{name}|it is)"):
         list_names("exact", hyperparameters=values, patches=False)
+
+
+def test_exact_leaves_out_only_what_it_converts():
+    with pytest.raises(SpecError, match="alignment=exact that is joint-grad-clip here"):
+        prepare("sbx", "ppo", alignment="exact", intervention="without.larger-value-loss")
+    with pytest.raises(SpecError, match="alignment=exact that is nothing here"):
+        prepare("sb3", "ppo", alignment="exact", intervention="without.joint-grad-clip")
+    with pytest.raises(SpecError, match="leaves out what is not changed"):
+        prepare("sbx", "ppo", alignment="common", intervention="without.joint-grad-clip")
 
 
 def test_lockstep_leaves_a_conversion_out_on_request():
@@ -134,8 +145,8 @@ def test_lockstep_adds_the_reference_form():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("without.huber-loss", "leaves out huber-loss, which is no part of what is changed"),
-        ("{first}", "alignment=lockstep has {first} already: drop it"),
+        ("without.huber-loss", "intervention=without.huber-loss leaves out what is not changed"),
+        ("{first}", "intervention={first}: alignment=lockstep has it already: drop it"),
     ],
 )
 def test_what_the_form_does_not_allow_is_refused(text, message):
