@@ -177,6 +177,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     """Return the arguments of `tianshou.algorithm.TD3` and its components."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
     t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
+    t.convert_meaning("policy_delay", "delay-from-the-second-update", unless=1)
     # Upstream does not clip if noise_clip is 0.
     noise = hp.target_policy_noise if hp.target_noise_clip else 0.0
     note = "target actions are not cut"

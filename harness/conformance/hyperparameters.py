@@ -198,8 +198,8 @@ class HyperparameterConformance:
                 if field not in native.conversions or acts.get(field):
                     continue
                 plain, converted = (
-                    train_algorithm(*trained, hp, patch_constants=True, converted_field=name)
-                    for name in ("", field)
+                    train_algorithm(*trained, hp, patch_constants=True, converted_fields=fields)
+                    for fields in ((), (field,))
                 )
                 acts[field] = plain.digest != converted.digest
         assert all(acts.values()), f"a conversion changes nothing: {acts}"

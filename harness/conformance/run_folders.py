@@ -18,6 +18,7 @@ import pytest
 from parallax.envs.scripted import DISCRETE_FAULT_ENV_IDS, FAULT_ENV_IDS, FAULT_STEP
 from parallax.harness.conformance.trainings import (
     STEPS,
+    TrainingResult,
     get_scripted_task,
     make_base_hyperparameters,
     train_algorithm,
@@ -74,8 +75,7 @@ class RunFolderConformance:
         reading = read_run(done.folder)
         run = reading.content
         assert done.outcome.status == "completed", done.outcome.failure
-        bare = train_algorithm(self.framework, algorithm, done.prepared.hyperparameters)
-        assert run["weights_sha256"] == bare.digest
+        assert run["weights_sha256"] == done.train_bare().digest
         assert reading.complete, reading.reason
         assert {file.name for file in done.folder.iterdir()} <= ALLOWED_FILES
 
@@ -164,6 +164,18 @@ class _RecordedRun:
     @property
     def folder(self) -> Path:
         return self.outcome.folder
+
+    def train_bare(self) -> TrainingResult:
+        """Train the same in this process, without evaluation, recording and diagnosis."""
+        spec, native = self.prepared.spec, self.prepared.native
+        return train_algorithm(
+            spec.framework,
+            spec.algorithm,
+            self.prepared.hyperparameters,
+            env_id=spec.env,
+            patch_constants=True,
+            converted_fields=tuple(native.conversions),
+        )
 
 
 @functools.lru_cache(maxsize=16)

@@ -39,9 +39,7 @@ class ImageConformance:
         _skip_if_refused(self.framework, image_algorithm)
         done = record_run(self.framework, image_algorithm, IMAGE_ENV_ID)
         assert done.outcome.status == "completed", done.outcome.failure
-        hyperparameters = done.prepared.hyperparameters
-        bare = train_algorithm(self.framework, image_algorithm, hyperparameters, **_ON_IMAGES)
-        assert read_run(done.folder).content["weights_sha256"] == bare.digest
+        assert read_run(done.folder).content["weights_sha256"] == done.train_bare().digest
         check_last_evaluation_again(done.folder)
 
     def test_conv_filters_reach_every_network(self, image_algorithm: str) -> None:
@@ -95,9 +93,7 @@ class ExtraActionConformance:
         algorithm, kind = further_actions
         done = record_run(self.framework, algorithm, SCRIPTED_TASKS[kind])
         assert done.outcome.status == "completed", done.outcome.failure
-        bare = train_algorithm(
-            self.framework, algorithm, done.prepared.hyperparameters, env_id=SCRIPTED_TASKS[kind]
-        )
+        bare = done.train_bare()
         assert read_run(done.folder).content["weights_sha256"] == bare.digest
         if kind == "discrete":
             choices = done.prepared.context.task.choices

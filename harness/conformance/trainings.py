@@ -123,8 +123,8 @@ class TrainingConditions:
         patch_constants: Whether constants of upstream may be patched.
         forced_patches: Hyperparameters whose patch is applied although upstream's constant has
             the requested value.
-        converted_field: Hyperparameter whose conversion is made, as in runs with
-            `alignment=exact`.
+        converted_fields: Hyperparameters whose conversions are made; runs with `alignment=exact`
+            make all.
     """
 
     steps: int = STEPS
@@ -137,7 +137,7 @@ class TrainingConditions:
     device: str = CPU
     patch_constants: bool = False
     forced_patches: tuple[str, ...] = ()
-    converted_field: str = ""
+    converted_fields: tuple[str, ...] = ()
 
     @property
     def context(self) -> RunContext:
@@ -419,7 +419,7 @@ def _apply_changes(
     fields = (*native.patched_fields, *around.forced_patches)
     adapter = load_adapter(framework)
     changes = make_patches(adapter, algorithm, hyperparameters, fields)
-    conversion = native.conversions.get(around.converted_field)
+    names = [native.conversions[field] for field in around.converted_fields]
     made = list_conversions((), native, adapter, algorithm)
-    changes += tuple(item for item in made if item.name == conversion)
+    changes += tuple(item for item in made if item.name in names)
     return make_replacement(changes).apply_replacement()

@@ -24,7 +24,7 @@ class TD3(OffPolicy):
         gradient_steps: Critic gradient steps per update cycle.
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
-        policy_delay: Critic steps per policy and target update.
+        policy_delay: Critic steps per policy and target update, also before the first.
         target_policy_noise: Standard deviation of target smoothing, same unit.
         target_noise_clip: Bound of target smoothing, same unit.
         adam_eps: Adam's denominator constant, policy and critics.

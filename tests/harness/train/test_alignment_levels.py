@@ -89,6 +89,7 @@ CONVERSIONS = [
     ("skrl", "ppo", {"target_kl": 0.01}, None, "kl-stop-ends-rollout"),
     ("cleanrl", "ppo", {"target_kl": 0.01}, None, "kl-stop-before-step"),
     ("sbx", "td3", {"policy_delay": 2}, 1, "delayed-target-update"),
+    ("tianshou", "td3", {"policy_delay": 2}, 1, "delay-from-the-second-update"),
     ("cleanrl", "sac", {"policy_delay": 2}, 1, "one-policy-update-per-delay"),
     ("sb3", "sac", {"target_update_interval": 2}, 1, "targets-after-whole-interval"),
 ]
