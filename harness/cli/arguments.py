@@ -66,8 +66,6 @@ def add_probe_argument(parser: argparse.ArgumentParser) -> None:
 def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> None:
     """Declare `--alignment` and `--hps` of commands that look at single updates.
 
-    `choose_alignment` reads the first.
-
     Args:
         parser: Receives them.
         upstream: Help on the level `upstream`, which only probes have; empty for none.
