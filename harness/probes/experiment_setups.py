@@ -255,4 +255,5 @@ def build_defaults_experiment(
         if len(sizes) != len(layers):  # for images: DQN's layers after the convolutions
             changes = {**changes, "hidden_sizes": choose_hidden_sizes(cache, algorithm)}
     name, seed = f"{algorithm} own {number}", cache.seed * 100 + number
-    return ProbeExperiment(name, algorithm, data, changes, snapshots=4, seed=seed)
+    # With an optimizer for each critic, the second update ends with step 5 or 6.
+    return ProbeExperiment(name, algorithm, data, changes, snapshots=6, seed=seed)
