@@ -21,24 +21,24 @@ KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 # They share a run. Most frameworks train DDPG in the loop of their TD3, and SAC in a similar one;
 # fidelity tests make a run of each.
 RECORDED = (IN_A_FRESH_PROCESS, "test_learned_policy_plays_its_last_evaluation_again")
+# CleanRL has most patches; probes measure each of them anyway.
+PATCHED = "test_patch_changes_its_constant_and_nothing_else"
 # These cost most. One of both loops of each framework is tried, and the other in the long run.
 COSTLY = (
     *RECORDED,
     KILLED,
-    "test_patch_changes_its_constant_and_nothing_else",
+    PATCHED,
     "test_hyperparameter_is_honoured_or_refused",
     "test_updates_are_as_many_as_announced",
 )
 TRIED = {"sb3": "ppo", "cleanrl": "td3", "torchrl": "td3", "tianshou": "ppo", "skrl": "dqn"}
-# Two frameworks stand for the others: they put their networks and actors together in two ways.
-IN_TWO_FRAMEWORKS = (
-    "test_run_with_further_actions_is_learned_from_and_played_again",
-    "test_images_are_learned_from_or_refused",
-)
+# One framework stands for the others, or two that put networks together in different ways.
+FURTHER = "test_run_with_further_actions_is_learned_from_and_played_again"
+IMAGES = "test_images_are_learned_from_or_refused"
 # The states of other frameworks are told in the same way with images, which only buffers notice.
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What JAX compiles for images takes half a minute.
-ON_IMAGES = ("test_images_are_learned_from_or_refused", "test_conv_filters_reach_every_network")
+ON_IMAGES = (IMAGES, "test_conv_filters_reach_every_network")
 # Patches of SAC, and those of DDPG, whose code is mostly TD3's, are measured in the long run.
 MEASURED = "test_probe_measures_the_value_that_a_patch_sets"
 # What is tried is this project's own writing, with any framework.
@@ -64,8 +64,11 @@ def waits(item):
         return True
     algorithms = {value for name, value in parameters.items() if name.endswith("algorithm")}
     if item.originalname in COSTLY and framework in TRIED:
-        return TRIED[framework] not in algorithms
-    if item.originalname in IN_TWO_FRAMEWORKS:
+        late = (framework, item.originalname) == ("cleanrl", PATCHED)
+        return late or TRIED[framework] not in algorithms
+    if item.originalname == FURTHER:
+        return framework != "sb3"
+    if item.originalname == IMAGES:
         return framework not in ("sb3", "torchrl")
     if item.originalname == MEASURED:
         return parameters["patched_algorithm"] in ("sac", "ddpg")

@@ -73,7 +73,9 @@ def assert_equals_gymnasium(env_id, lockstep, n):
             assert bits(ours) == bits(theirs)
 
 
-@pytest.mark.parametrize("env_id", RAW)
+@pytest.mark.parametrize(
+    "env_id", [pytest.param(e, marks=pytest.mark.long if e.endswith("-v4") else ()) for e in RAW]
+)
 def test_raw_stepping_equals_gymnasium_bit_for_bit(env_id):
     n = 5 if env_id.startswith(LONG) else 60
     lockstep = make_batched_env(env_id, n)

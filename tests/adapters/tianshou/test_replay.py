@@ -24,6 +24,7 @@ def transition(number):
     return Batch(**parts, terminated=ends, truncated=ends, obs_next=np.array([number]), info={})
 
 
+@pytest.mark.long
 def test_same_numbers_same_draws_and_weights_as_tianshou():
     fields = {"alpha": 0.7, "beta": 0.4, "beta_final": 0.9, "beta_steps": 40, "epsilon": 1e-3}
     replay = make_replay_config({"name": "per", **fields})

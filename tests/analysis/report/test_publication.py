@@ -83,7 +83,14 @@ def command_of(folder):
     return line
 
 
-@pytest.mark.parametrize("folder", [None, *PUBLISHED], ids=lambda path: path.name if path else "")
+# The old study is an example, and its page takes half a minute.
+SITES = [
+    pytest.param(path, marks=pytest.mark.long if path and path.name == "study" else ())
+    for path in (None, *PUBLISHED)
+]
+
+
+@pytest.mark.parametrize("folder", SITES, ids=lambda path: path.name if path else "")
 def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
     root = ROOT if folder else site
     folder = folder or site / "docs/mine"

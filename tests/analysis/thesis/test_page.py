@@ -73,6 +73,7 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
     assert found.mean - found.low == pytest.approx(row.spread)
 
 
+@pytest.mark.long
 def test_another_level_is_said_on_the_page(answers):
     verdicts = dataclasses.replace(answers, options=VerdictOptions(alpha=0.2))
     page = render_markdown(make_thesis_document(verdicts))

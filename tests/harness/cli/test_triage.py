@@ -129,6 +129,7 @@ def test_lockstep_in_other_processes_finds_no_difference_between_equal_sides():
     assert triage.compare_in_lockstep(sides, "td3")[0] is True
 
 
+@pytest.mark.long
 def test_changed_answers_come_before_numbers_that_follow_from_them():
     sides = [
         triage.TriageSide("sb3", "sb3"),

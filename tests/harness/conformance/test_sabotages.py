@@ -65,11 +65,12 @@ CASES = [
         "the task broke at step 100",
     ),
     ("SwallowedInterrupt", "ctrl_c_leaves_an_interrupted_run", ["ppo"], "DID NOT RAISE"),
-    (
+    pytest.param(
         "StrayProcess",
         "recorded_run_in_a_fresh_process_ends_in_the_same_weights",
         ["ppo"],
         r"processes \[\d+\] are left",
+        marks=pytest.mark.long,
     ),
     ("SwappedDiscounts", "lambda_has_no_effect_without_gamma", ["ppo"], "with gae_lambda where"),
     ("LeakyNull", "null_is_a_huge_bound", ["ppo", "max_grad_norm"], "max_grad_norm=null is not"),

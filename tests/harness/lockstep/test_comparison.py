@@ -57,7 +57,10 @@ def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
             *("skrl", "ppo", "larger-value-loss", "clipped values"), marks=pytest.mark.long
         ),
         ("cleanrl", "ppo", "kl-stop-before-step", "a limit of the divergence"),
-        ("sb3", "sac", "targets-after-whole-interval", "delayed updates"),
+        pytest.param(
+            *("sb3", "sac", "targets-after-whole-interval", "delayed updates"),
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             *("cleanrl", "sac", "one-policy-update-per-delay", "delayed updates"),
             marks=pytest.mark.long,

@@ -44,17 +44,9 @@ def run(spec, results_dir, preloaded=None):
     return process, folder
 
 
-# One framework stands for all in every run of the tests; imports take most of the time.
-QUICK = [("sb3", "ppo")]
+# Conformance compares a run in a fork with a training in every run of the tests.
 CASES = [
-    pytest.param(
-        *param.values,
-        algorithm,
-        marks=[
-            *param.marks,
-            *([] if (param.values[0], algorithm) in QUICK else [pytest.mark.long]),
-        ],
-    )
+    pytest.param(*param.values, algorithm, marks=[*param.marks, pytest.mark.long])
     for param in support.frameworks()
     for algorithm in SMALL
 ]

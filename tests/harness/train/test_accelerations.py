@@ -124,6 +124,7 @@ def load_weights(folder):
         return [stored[name] for name in sorted(stored)]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(contract.explain_missing_compiler()), reason="there is no C++ compiler")
 def test_compiled_networks_train_to_the_end(tmp_path):
     folder, _ = train("sb3", tmp_path, "compile", "ddpg")

@@ -212,10 +212,7 @@ def test_half_of_the_answers_are_no_ledger(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "probes",
-    [
-        "sac.critic_loss_factor,sac.stored_action,sac.temperature_gradient",
-        pytest.param("sac.critic,sac.initial", marks=pytest.mark.long),
-    ],
+    ["sac.critic_loss_factor", pytest.param("sac.critic,sac.initial", marks=pytest.mark.long)],
 )
 def test_stored_answers_are_those_of_the_installed_versions(probes, report, capsys):
     for packages in report.versions.values():
