@@ -388,6 +388,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("buffer_size", "buffer-size")
     note = "actions before it follow the schedule, too"
     t.set_option("learning_starts", "learning-starts", note=note)
+    t.convert_meaning("learning_starts", "uniform-warmup", unless=0)
     if is_before_1_2():
         t.declare_constant("tau", 1.0)
     else:

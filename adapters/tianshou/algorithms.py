@@ -251,12 +251,29 @@ def build_ddpg(settings: NativeSettings, task: Task) -> DDPG:
     )
 
 
-DQNPolicy = DiscreteQLearningPolicy[Any]
+class _AnnealedPolicy(DiscreteQLearningPolicy[Any]):
+    """Policy whose share of random actions may also fall within an update cycle.
+
+    Attributes:
+        fall_per_step: Decrease of the share with each environment step; upstream's stays the same
+            until the next cycle.
+        eps_final: Share at which it ends.
+    """
+
+    fall_per_step, eps_final = 0.0, 0.0
+
+    def add_exploration_noise(self, act: Any, batch: Any) -> Any:
+        """Replace some actions by random ones, and lower the share for the next step."""
+        chosen = super().add_exploration_noise(act, batch)
+        if self.fall_per_step and self.is_within_training_step:
+            lower = self.eps_training - len(act) * self.fall_per_step
+            self.set_eps_training(max(self.eps_final, lower))
+        return chosen
 
 
-def build_dqn(settings: NativeSettings, task: Task) -> DQN[DQNPolicy]:
+def build_dqn(settings: NativeSettings, task: Task) -> DQN[_AnnealedPolicy]:
     """Return the algorithm that settings describe."""
-    policy = DiscreteQLearningPolicy(
+    policy = _AnnealedPolicy(
         model=_build_q_network(settings, task),
         action_space=gymnasium.spaces.Discrete(task.choices),
         **select_options(settings, "DiscreteQLearningPolicy"),
@@ -303,9 +320,12 @@ def make_training_fn(
 
 
 def _make_epsilon_schedule(
-    model: DQN[DQNPolicy], schedule: Mapping[str, Any]
+    model: DQN[_AnnealedPolicy], schedule: Mapping[str, Any]
 ) -> Callable[[int], None]:
     initial, fall = schedule["initial"], schedule["initial"] - schedule["final"]
+    if schedule["falls_within_cycle"]:
+        model.policy.fall_per_step = fall / schedule["steps"]
+        model.policy.eps_final = schedule["final"]
 
     def lower(trained_steps: int) -> None:
         gone = min(1.0, (schedule["taken"] + trained_steps) / schedule["steps"])

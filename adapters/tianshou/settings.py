@@ -245,7 +245,10 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.emulate_option("exploration_final", "training_fn.final", note=note)
     t.emulate_option("exploration_steps", "training_fn.steps", note=note)
     t.set_extra_options(**{"training_fn.initial": hp.exploration_initial})
-    t.set_extra_options(**{"training_fn.taken": count_steps(hp, context)[0]})
+    taken = count_steps(hp, context)[0]
+    falls_within_cycle = context.converts_meanings
+    more = {"training_fn.taken": taken, "training_fn.falls_within_cycle": falls_within_cycle}
+    t.set_extra_options(**more)
     t.set_option("double_q", "DQN.is_double")
     t.set_option(
         "dueling", "Net.dueling_param", hp.dueling, note="heads with the last layer's size"

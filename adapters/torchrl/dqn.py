@@ -10,6 +10,7 @@ from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.data import Composite, OneHot
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
+from torchrl.envs.utils import ExplorationType, exploration_type
 from torchrl.modules import MLP, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, TargetNetUpdater
 
@@ -42,11 +43,36 @@ class DQNComponents:
     """
 
     actor: QValueActor
-    exploration: EGreedyModule
+    exploration: "_StepwiseExploration"
     loss: DQNLoss
     optimizer: torch.optim.Optimizer
     targets: TargetNetUpdater
     max_norm: float | None
+
+
+class _StepwiseExploration(EGreedyModule):  # type: ignore[misc]
+    """Exploration whose share of random actions may fall with each step of a batch.
+
+    In upstream's script it falls after each batch of the collector.
+    """
+
+    def __init__(self, within_batch: bool, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._within_batch, self._lowered = within_batch, 0
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Replace some actions by random ones, and lower the share for the next step."""
+        tensordict = super().forward(tensordict)
+        explores = exploration_type() in (ExplorationType.RANDOM, None)
+        if self._within_batch and explores:
+            self.step(tensordict.numel())
+            self._lowered += tensordict.numel()
+        return tensordict
+
+    def finish_batch(self, frames: int) -> None:
+        """Lower the share for those steps of a batch that did so not yet, as random ones do not."""
+        self.step(frames - self._lowered)
+        self._lowered = 0
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
@@ -63,7 +89,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         networks=NETWORKS,
         update=update,
         learning_rate="Adam.lr",
-        collected_frames=components.exploration.step,
+        collected_frames=components.exploration.finish_batch,
     )
 
 
@@ -71,7 +97,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
     """Return network, loss and optimiser as they are before the first update."""
     spec = Composite(action=OneHot(task.choices))
     actor = QValueActor(module=_build_network(settings, task), spec=spec, in_keys=["observation"])
-    exploration = EGreedyModule(
+    exploration = _StepwiseExploration(
+        settings["script.anneals_within_batch"],
         spec,
         eps_init=settings["EGreedyModule.eps_init"],
         eps_end=settings["EGreedyModule.eps_end"],

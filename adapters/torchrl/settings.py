@@ -295,6 +295,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("exploration_final", "EGreedyModule.eps_end")
     note = "lowered after each batch of the collector"
     t.set_option("exploration_steps", "EGreedyModule.annealing_num_steps", note=note)
+    t.set_extra_options(**{"script.anneals_within_batch": context.converts_meanings})
     t.set_option("double_q", "DQNLoss.double_dqn")
     emulate_in_loop(t, context, "dueling", False)
     loss_function = LOSS_FUNCTIONS.get(hp.huber_delta, "smooth_l1")

@@ -67,7 +67,7 @@ def test_run_is_recorded_and_its_policy_is_loaded(algorithm, tmp_path):
     assert execute_prepared_run(run, tmp_path / "run") == "completed"
     content = read_run(tmp_path / "run").content
     names = {f"patch.{name.replace('_', '-')}" for name in run.native.patched_fields}
-    assert set(content["interventions"]) == names
+    assert set(content["interventions"]) == names | set(run.native.conversions.values())
     policy = load_policy(tmp_path / "run")
     replayed = evaluate_loaded_policy(policy, EvaluationConditions())
     assert has_same_returns(replayed, get_recorded_returns(policy))

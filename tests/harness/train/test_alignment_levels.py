@@ -90,6 +90,7 @@ CONVERSIONS = [
     ("cleanrl", "ppo", {"target_kl": 0.01}, None, "kl-stop-before-step"),
     ("sbx", "td3", {"policy_delay": 2}, 1, "delayed-target-update"),
     ("tianshou", "td3", {"policy_delay": 2}, 1, "delay-from-the-second-update"),
+    ("cleanrl", "dqn", {"learning_starts": 200}, 0, "uniform-warmup"),
     ("cleanrl", "sac", {"policy_delay": 2}, 1, "one-policy-update-per-delay"),
     ("sb3", "sac", {"target_update_interval": 2}, 1, "targets-after-whole-interval"),
 ]
@@ -100,7 +101,8 @@ def test_exact_converts_what_a_framework_means_otherwise(
     framework, algorithm, values, without, name
 ):
     def list_names(alignment, **changes):
-        run = prepare(framework, algorithm, alignment=alignment, **changes)
+        env = "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1"
+        run = prepare(framework, algorithm, env, alignment=alignment, **changes)
         kinds = {row.field: row.kind for row in run.native.alignment}
         return [item.name for item in run.interventions], kinds
 
