@@ -17,6 +17,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
@@ -37,7 +38,6 @@ from parallax.harness.probes.reference_networks import (
     HIDDEN_LAYERS,
     NETWORK_NAMES,
     Activation,
-    compute_features,
     compute_output,
     solve_output_gradient,
 )
@@ -273,16 +273,14 @@ class CriticProbes:
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
-        steps = list_critic_updates(run)
-        pairs = [(*solve_predictions_and_gradients(run, s), self.target(run, s)[0]) for s in steps]
-        factor, error = _fit_factor(pairs[0][0] - pairs[0][2], pairs[0][1])
-        if error < MAX_FIT_ERROR and len(steps) > 1:
-            added = [
-                _measure_carried_gradient(run, factor, last, step, target)
-                for last, step, (_, _, target) in zip(steps, steps[1:], pairs[1:], strict=False)
-            ]
-            return EARLIER_GRADIENTS if min(added) > MIN_CARRIED_SHARE else ""
-        fits = (_fit_factor(value - target.mean(), slope)[1] for value, slope, target in pairs)
+        if adds_earlier_gradients(run, "critic1"):
+            return EARLIER_GRADIENTS
+        pairs = [
+            (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
+            for step in list_critic_updates(run)
+        ]
+        error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
+        fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
         return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
 
     def build_weight_probe(self) -> Probe:
@@ -383,52 +381,16 @@ class CriticProbes:
 
 
 TARGET_CRITIC = "the target network of the critic"
-EARLIER_GRADIENTS = "gradients of earlier updates are added"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
-MIN_CARRIED_SHARE = 0.5
-"""Smallest share of the last gradient that was carried over and its smallest cosine.
-
-It is below 1, since policies that maximize a critic may add gradients to it as well.
-"""
 
 
-def _fit_factor(known: Array, found: Array) -> tuple[float, float]:
-    """Return the factor between two arrays by least squares, and its relative error."""
+def measure_misfit(known: Array, found: Array) -> float:
+    """Return the distance of an array from the nearest multiple of another, as a share of it."""
     factor = float(known @ found) / max(float(known @ known), 1e-30)
     distance = float(np.abs(found - factor * known).max())
-    return factor, distance / max(float(np.abs(found).max()), 1e-30)
-
-
-def _measure_carried_gradient(
-    run: ProbeRun, factor: float, last: OptimizerStepRecord, step: OptimizerStepRecord, due: Array
-) -> float:
-    """Return how much of the last gradient is in one, beside that of the paper's loss.
-
-    Args:
-        run: The training.
-        factor: Second derivative of the loss by a prediction, times the rows.
-        last: The update before.
-        step: The update.
-        due: The paper's targets of it, float[rows].
-
-    Returns:
-        The smaller one of the share that was carried over and the cosine between that gradient and
-        all that is not the loss'.
-    """
-    inputs, taken, activation = _list_critic_inputs(run, step)
-    values = compute_output(step.before, "critic1", inputs, activation)
-    own = np.zeros_like(values)
-    rows = np.arange(len(inputs))
-    own[rows, taken] = factor * (values[rows, taken] - due) / len(due)
-    features = compute_features(step.before, "critic1", inputs, activation)
-    name = "critic1.out.weight"
-    rest = (step.gradients[name] - own.T @ features).ravel()
-    before = last.gradients[name].ravel()
-    size = float(before @ before)
-    length = float(np.linalg.norm(rest)) * size**0.5
-    return float(min(rest @ before / max(size, 1e-30), rest @ before / max(length, 1e-30)))
+    return distance / max(float(np.abs(found).max()), 1e-30)
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:

@@ -233,6 +233,14 @@ def make_step_probe(
     )
 
 
+EARLIER_GRADIENTS = "gradients of earlier updates are added"
+MIN_FOREIGN_SHARE = 1e-3
+"""Smallest share of a gradient that does not come from the minibatch and is more than rounding."""
+MIN_COSINE = 0.5
+"""Smallest cosine of that part and the last gradient.
+
+It is below 1, since policies that maximize a critic may add gradients to it as well.
+"""
 STEP_TOLERANCE = 1e-3
 """Deviation of a step, as a share of its largest entry, that counts as rounding."""
 ROUNDING = 1e-5
@@ -333,7 +341,9 @@ def make_gradient_probes(
         value = np.array(
             [1 - _compute_largest_unexplained_share(run(cache), n, paper) for n in networks]
         )
-        return ProbeMeasurement(value, np.ones_like(value))
+        added = [name for name in networks if adds_earlier_gradients(run(cache), name)]
+        words = f"{EARLIER_GRADIENTS}: {', '.join(added)}"
+        return ProbeMeasurement(value, np.ones_like(value), meaning=words if added else "")
 
     def moved(cache: ExperimentCache) -> ProbeMeasurement:
         value = count_unexplained_moves(run(cache), networks)
@@ -409,16 +419,47 @@ def _solve_head_gradients(
     hidden = compute_features(
         step.before, network, build_network_inputs(run, network, step), activation
     )
-    system = np.vstack([hidden.T, np.ones(len(hidden))])
-    found = {}
-    for head in ("out", "mean", "std"):
-        name = f"{network}.{head}"
-        if f"{name}.weight" in step.gradients:
-            both = (step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"])
-            found[head] = np.linalg.lstsq(system, np.vstack(both), rcond=None)[0]
+    heads = _list_head_gradients(step, network).items()
+    system = _add_ones(hidden)
+    return {head: np.asarray(np.linalg.lstsq(system, g, rcond=None)[0]) for head, g in heads}
+
+
+def _list_head_gradients(step: OptimizerStepRecord, network: str) -> dict[str, Array]:
+    # Gradients of weights and biases of each head, float[units + 1, outputs].
+    found = {
+        head: np.vstack([step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"]])
+        for head in ("out", "mean", "std")
+        if f"{(name := f'{network}.{head}')}.weight" in step.gradients
+    }
     if not found:
         raise UnmeasuredError(f"its optimizer got no gradient of {network}")
     return found
+
+
+def _add_ones(features: Array) -> Array:
+    return np.vstack([features.T, np.ones(len(features))])
+
+
+def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
+    """Return whether gradients hold those of the step before, whatever the loss is.
+
+    The gradient of a last layer is a sum over the minibatch's features. What is outside of their
+    span comes from elsewhere; from the second step on, it is compared with the last gradient.
+    """
+    _, activation = HIDDEN_LAYERS[run.experiment.algorithm]
+    before, cosines = None, list[float]()
+    for step in list_network_updates(run, network):
+        seen = build_network_inputs(run, network, step)
+        span = _add_ones(compute_features(step.before, network, seen, activation))
+        found = np.hstack([*_list_head_gradients(step, network).values()])
+        last = np.zeros_like(found) if before is None else before
+        own, old = (g - span @ np.linalg.lstsq(span, g, rcond=None)[0] for g in (found, last))
+        size, before = float(np.linalg.norm(own)), found
+        if size > MIN_FOREIGN_SHARE * np.linalg.norm(found):
+            is_other = not np.allclose(found, last)  # the same gradient again is not a sum
+            length = max(float(np.linalg.norm(old)), 1e-30)
+            cosines.append(is_other * float(np.sum(own * old)) / size / length)
+    return bool(cosines) and min(cosines) > MIN_COSINE
 
 
 def _compute_largest_unexplained_share(

@@ -118,6 +118,31 @@ def test_faults_of_the_same_kind_are_named_in_other_losses(probe):
     assert healthy.comparison.kind == "agrees" and words in answer.meaning
 
 
+STEP = "tianshou.algorithm.algorithm_base", "Algorithm.Optimizer.step", "self._optim.zero_grad()"
+TEMPERATURE = "skrl.agents.torch.sac.sac", "SAC.update", "self.entropy_optimizer.zero_grad()"
+SCRIPT = "cleanrl.ppo_continuous_action", "", "optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    "framework, probe, place",
+    [
+        pytest.param("cleanrl", "ppo.later_value_loss", SCRIPT, marks=pytest.mark.long),
+        ("tianshou", "td3.critic_target", STEP),
+        pytest.param("tianshou", "dqn.gradient_source", STEP, marks=pytest.mark.long),
+        ("skrl", "sac.temperature_gradient", TEMPERATURE),
+    ],
+)
+def test_accumulated_gradients_are_named_whatever_the_loss_is(framework, probe, place):
+    change = Intervention(
+        *("planted", "", (framework,), (probe.split(".")[0],), {}, ()),
+        (SourceSegment(*place, "pass"),),
+        *({}, Path(__file__)),
+    )
+    fault = LineFault("planted", framework, "", "", "", change)
+    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    assert ADDED not in healthy.meaning and ADDED in answer.meaning
+
+
 def test_faults_cover_frameworks_and_classes():
     faults = load_faults()
     assert len({fault.framework for fault in faults}) == 6
