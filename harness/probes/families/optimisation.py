@@ -402,42 +402,27 @@ def compute_unexplained_share(
     run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
 ) -> float:
     """Return the share of the last layers' gradients that gradients by outputs cannot explain."""
-    pulls = _solve_head_gradients(run, network, step, activation)
-    hidden = compute_features(
-        step.before, network, build_network_inputs(run, network, step), activation
-    )
-    return max(
-        _compute_relative_difference(pull.T @ hidden, step.gradients[f"{network}.{head}.weight"])
-        for head, pull in pulls.items()
-    )
+    heads = _split_head_gradients(run, network, step, step.gradients, activation).values()
+    return max(_compute_relative_difference(whole - rest, whole) for _, rest, whole in heads)
 
 
-def _solve_head_gradients(
-    run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
-) -> dict[str, Array]:
-    # Gradients of the loss by the outputs of each head, solved from its layer's.
-    hidden = compute_features(
-        step.before, network, build_network_inputs(run, network, step), activation
-    )
-    heads = _list_head_gradients(step, network).items()
-    system = _add_ones(hidden)
-    return {head: np.asarray(np.linalg.lstsq(system, g, rcond=None)[0]) for head, g in heads}
-
-
-def _list_head_gradients(step: OptimizerStepRecord, network: str) -> dict[str, Array]:
-    # Gradients of weights and biases of each head, float[units + 1, outputs].
-    found = {
-        head: np.vstack([step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"]])
-        for head in ("out", "mean", "std")
-        if f"{(name := f'{network}.{head}')}.weight" in step.gradients
-    }
+def _split_head_gradients(
+    run: ProbeRun, network: str, step: OptimizerStepRecord, pulls: Parameters, f: Activation
+) -> dict[str, tuple[Array, Array, Array]]:
+    # Of each head: gradients by its outputs, solved from its layer's; the rest of the layer's,
+    # which is no sum over the minibatch's features; and the layer's, float[units + 1, outputs].
+    hidden = compute_features(step.before, network, build_network_inputs(run, network, step), f)
+    system = np.vstack([hidden.T, np.ones(len(hidden))])
+    found = {}
+    for head in ("out", "mean", "std"):
+        name = f"{network}.{head}"
+        if f"{name}.weight" in pulls:
+            whole = np.vstack([pulls[f"{name}.weight"].T, pulls[f"{name}.bias"]])
+            solved = np.asarray(np.linalg.lstsq(system, whole, rcond=None)[0])
+            found[head] = solved, whole - system @ solved, whole
     if not found:
         raise UnmeasuredError(f"its optimizer got no gradient of {network}")
     return found
-
-
-def _add_ones(features: Array) -> Array:
-    return np.vstack([features.T, np.ones(len(features))])
 
 
 def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
@@ -447,18 +432,17 @@ def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
     span comes from elsewhere; from the second step on, it is compared with the last gradient.
     """
     _, activation = HIDDEN_LAYERS[run.experiment.algorithm]
-    before, cosines = None, list[float]()
-    for step in list_network_updates(run, network):
-        seen = build_network_inputs(run, network, step)
-        span = _add_ones(compute_features(step.before, network, seen, activation))
-        found = np.hstack([*_list_head_gradients(step, network).values()])
-        last = np.zeros_like(found) if before is None else before
-        own, old = (g - span @ np.linalg.lstsq(span, g, rcond=None)[0] for g in (found, last))
-        size, before = float(np.linalg.norm(own)), found
+    steps, cosines = list_network_updates(run, network), list[float]()
+    for last, step in zip([steps[0], *steps], steps, strict=False):
+        (own, found), (old, before) = (
+            [np.hstack([head[i] for head in heads.values()]) for i in (1, 2)]
+            for of in (step, last)
+            for heads in [_split_head_gradients(run, network, step, of.gradients, activation)]
+        )
+        size, length = float(np.linalg.norm(own)), max(float(np.linalg.norm(old)), 1e-30)
         if size > MIN_FOREIGN_SHARE * np.linalg.norm(found):
-            is_other = not np.allclose(found, last)  # the same gradient again is not a sum
-            length = max(float(np.linalg.norm(old)), 1e-30)
-            cosines.append(is_other * float(np.sum(own * old)) / size / length)
+            is_sum = not np.allclose(found, before)  # not the same gradient again, or the first one
+            cosines.append(is_sum * float(np.sum(own * old)) / size / length)
     return bool(cosines) and min(cosines) > MIN_COSINE
 
 
@@ -468,7 +452,8 @@ def _compute_largest_unexplained_share(
     rests = []
     for step in list_network_updates(run, network):
         seen = build_network_inputs(run, network, step)
-        pulls = _solve_head_gradients(run, network, step, activation)
+        heads = _split_head_gradients(run, network, step, step.gradients, activation)
+        pulls = {name: head[0] for name, head in heads.items()}
         # Rounding decides whether a gradient passes a unit whose input is almost 0.
         either = [
             backpropagate_gradients(step.before, network, seen, activation, pulls, above)

@@ -11,8 +11,9 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POLICY_LOSS, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
-from parallax.harness.probes.experiment_setups import BOUND_NAMES, HALF_RANGE
+from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.storage import make_action_range_probe
 from parallax.harness.probes.measurements import find_transition_rows
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
@@ -27,7 +28,6 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
-    make_entry_description,
     make_relation_description,
 )
 from parallax.harness.probes.results import AnswerAxis
@@ -60,18 +60,6 @@ def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
     expected = np.clip(x, *_get_action_bounds(run))[order, 0]
     axis = AnswerAxis("Gaussian sample", x[order, 0])
     return ProbeMeasurement(run.get_actions()[order, 0], expected, axis, others)
-
-
-def _measure_action_range(cache: ExperimentCache) -> ProbeMeasurement:
-    value: list[float] = []
-    expected: list[float] = []
-    for narrow in (False, True):
-        run = experiments.run_out_of_bounds(cache, narrow)
-        actions, (low, high) = run.get_actions(), _get_action_bounds(run)
-        for dimension in (0, 1):
-            value += [actions[:, dimension].min(), actions[:, dimension].max()]
-            expected += [low[dimension], high[dimension]]
-    return ProbeMeasurement(np.array(value), np.array(expected))
 
 
 def _measure_stored_action(cache: ExperimentCache) -> ProbeMeasurement:
@@ -115,15 +103,13 @@ ACTION_PROBES: Sequence[Probe] = (
         make_relation_description("action"),
         events=(ACTION, ACTION_DRAWN),
     ),
-    Probe(
-        "ppo.action_bounds",
-        "Between which bounds are actions, where samples are far beyond them?",
-        f"{PPO_PAPER}, authors' code: those of the action space, here -1 to 3 and -2 to 2, then "
-        "-0.1 to 0.5 and -0.5 to 0.1",
-        f"smallest and largest action, in action units: {', '.join(BOUND_NAMES)}",
-        _measure_action_range,
-        make_entry_description(BOUND_NAMES),
-        events=(ACTION,),
+    make_action_range_probe(
+        "ppo",
+        (
+            experiments.run_out_of_bounds,
+            functools.partial(experiments.run_out_of_bounds, narrow=True),
+        ),
+        f"{PPO_PAPER}, authors' code: those of the action space",
     ),
     Probe(
         "ppo.stored_action",
