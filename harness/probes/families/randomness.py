@@ -40,13 +40,13 @@ DRAW_NAMES = (
     "minibatches that repeat an earlier one",
     "environments that no minibatch draws from",
 )
-LONG_WARM_UP, EXPLORING_STEPS = 1024, 192
-"""Steps of a long warm-up of all environments together, and of exploration in each of them."""
+RANDOM_STEPS, EXPLORING_STEPS = 1024, 768
+"""Environment steps of all copies together whose random actions, or exploration, are read."""
 CYCLES, LONG_CYCLES = (
     [(n_envs, {"train_freq": every, "gradient_steps": steps}) for n_envs, every, steps in each]
     for each in (
         ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1)),
-        ((4, N_ENVS * EXPLORING_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, 1, 1)),
+        ((4, RANDOM_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, RANDOM_STEPS, 1), (1, 1, 1)),
     )
 )
 """Parallel environments and update cycles, the most informative first; frameworks refuse some."""
@@ -108,36 +108,37 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         )
 
     def shared(cache: ExperimentCache) -> ProbeMeasurement:
-        counts = [
-            count_followers(run_own_randomness(cache, algorithm, make_settings, True, **changes))
+        runs = (
+            run_own_randomness(cache, algorithm, make_settings, EXPLORING_STEPS, **changes)
             for changes in EXPLORATIONS.get(algorithm, ({},))
-            if cache.accepts_settings(algorithm, changes, STEPS)
-        ]
-        value = np.max(counts, axis=0)
+            if not changes or cache.accepts_settings(algorithm, changes, STEPS)
+        )
+        value = np.max([count_followers(run) for run in runs], axis=0)
         if np.isnan(value).all():
             raise UnmeasuredError("it trains one environment only")
         return ProbeMeasurement(value, 0 * value)
 
     def random_actions(cache: ExperimentCache) -> ProbeMeasurement:
-        run = run_own_randomness(cache, algorithm, make_settings, long=True)
+        steps = RANDOM_STEPS if ALGORITHMS[algorithm].actions == "discrete" else N_ENVS
+        noise = {"exploration_noise"} & {*field_names(ALGORITHMS[algorithm])}
+        changes: dict[str, Any] = {"learning_starts": RANDOM_STEPS, **dict.fromkeys(noise, 0.0)}
+        run = run_own_randomness(cache, algorithm, make_settings, steps, **changes)
         found = measure_random_actions(run)
         value, due = np.array([*found.values()]).T
         words = "; ".join(f"{n} is {v:.4g}, not {e:g}" for n, (v, e) in found.items() if v != e)
         return ProbeMeasurement(value, due, meaning=words)
 
-    warm_up = (
-        Probe(
-            f"{algorithm}.random_actions",
-            "Are all actions drawn where actions are random, and with the same probability?",
-            "the papers' algorithms: uniformly from the action space",
-            f"share of each discrete action, within {ROUNDING:g}; or bounds, within "
-            f"{ROUNDING / 4:.0%} of the range, and distance from uniform numbers",
-            random_actions,
-            make_entry_description(()),
-        ),
+    of_random = Probe(
+        f"{algorithm}.random_actions",
+        "Are all actions drawn where actions are random, and with the same probability?",
+        "the papers' algorithms: uniformly from the action space",
+        f"share of each discrete action, within {ROUNDING:g}; or bounds, within "
+        f"{ROUNDING / 4:.0%} of the range, and distance from uniform numbers",
+        random_actions,
+        make_entry_description(()),
     )
     return (
-        *(() if algorithm == "ppo" else warm_up),
+        *(() if algorithm == "ppo" else (of_random,)),
         Probe(
             f"{algorithm}.shared_exploration",
             f"Does each of {N_ENVS} environments, and each action dimension, explore for itself?",
@@ -184,50 +185,50 @@ def run_own_randomness(
     cache: ExperimentCache,
     algorithm: str,
     make_settings: SettingsMaker,
-    long: bool = False,
+    exploring: int = 0,
     **changes: Any,
 ) -> ProbeRun:
     """Run parallel environments with a constant policy and the framework's own random numbers.
 
-    With `long`, warm-up and exploration have more steps, updates are few and ranges are wide.
+    With `exploring` steps after the warm-up, updates are few and action ranges are wide.
     """
-    cycles = LONG_CYCLES if long else CYCLES
+    cycles = LONG_CYCLES if exploring else CYCLES
     for n_envs, cycle in [(N_ENVS, {})] if algorithm == "ppo" else cycles:
-        settings = {**make_settings(cache), **cycle, **changes}
-        experiment = _build_experiment(cache, algorithm, settings, n_envs, long)
-        name = f"{experiment.name} {n_envs} {cycle} {long} {changes}"
+        settings = {"learning_starts": WARM_UP_STEPS, **make_settings(cache), **cycle, **changes}
+        experiment = _build_experiment(cache, algorithm, settings, n_envs, exploring)
+        name = f"{experiment.name} {n_envs} {cycle} {exploring} {changes}"
         with contextlib.suppress(SpecError):
             return cache.run(dataclasses.replace(experiment, name=name))
     return cache.run(experiment)
 
 
 def _build_experiment(
-    cache: ExperimentCache, algorithm: str, settings: Mapping[str, Any], n_envs: int, long: bool
+    cache: ExperimentCache, algorithm: str, settings: Mapping[str, Any], n_envs: int, exploring: int
 ) -> ProbeExperiment:
     discrete = ALGORITHMS[algorithm].actions == "discrete"
     make_data = (
         experiment_setups.make_discrete_data if discrete else experiment_setups.make_continuous_data
     )
-    steps = LONG_WARM_UP + EXPLORING_STEPS * n_envs if long else STEPS
+    # A single environment explores for fewer steps, where each may be followed by an update.
+    more = exploring if discrete else exploring * n_envs // N_ENVS
+    steps = settings["learning_starts"] + more if exploring else STEPS
     data = dataclasses.replace(make_data(cache, steps, ends=False), own_rng=True)
-    if long and not discrete:
+    if exploring and not discrete:
         data = dataclasses.replace(data, low=WIDE_LOW, high=WIDE_HIGH)
     rates = [name for name in field_names(ALGORITHMS[algorithm]) if name.endswith("learning_rate")]
     changes = {**settings, **dict.fromkeys(rates, experiment_setups.NO_LEARNING)}
     if algorithm == "ppo":
+        del changes["learning_starts"]
         changes |= {"rollout_steps": steps // 2, "minibatch_size": steps // 4, "epochs": 2}
     else:
         changes |= {"batch_size": 8, "buffer_size": 1000}
-        changes["learning_starts"] = LONG_WARM_UP if long else WARM_UP_STEPS
     weights = experiment_setups.make_weights(cache, algorithm)
     # The policy ignores its observations, so all variation of its actions is random.
     weights |= {n: np.zeros_like(a) for n, a in weights.items() if n.startswith("policy.")}
-    if long and discrete:
-        # The first action is the greedy one.
-        weights["critic1.out.bias"] = np.eye(experiment_setups.N_DISCRETE_ACTIONS)[0] * 50
-    name, seed = f"{algorithm} own randomness", cache.seed + 1
-    snapshots = 0 if long else 24
-    return ProbeExperiment(name, algorithm, data, changes, weights, snapshots, n_envs, seed)
+    if exploring and discrete:
+        weights["critic1.out.bias"] = 50.0 * (np.arange(data.n_discrete_actions) == 0)
+    name, seed, saved = f"{algorithm} own randomness", cache.seed + 1, 0 if exploring else 24
+    return ProbeExperiment(name, algorithm, data, changes, weights, saved, n_envs, seed)
 
 
 def count_followers(run: ProbeRun) -> Array:
@@ -237,25 +238,24 @@ def count_followers(run: ProbeRun) -> Array:
     change of noise beyond what remains of the last step's. NaN stands for a single one.
     """
     n_envs, actions = run.experiment.n_envs, run.get_actions()
-    series = actions[-EXPLORING_STEPS * n_envs :].reshape(-1, n_envs, actions.shape[1])
+    steps = len(run.experiment.scripted_data.rewards)
+    series = actions[steps % n_envs + WARM_UP_STEPS : steps].reshape(-1, n_envs, actions.shape[1])
     if run.experiment.scripted_data.n_discrete_actions:
         series = (series != 0).astype(float)
     else:
         noise = series - series.mean(axis=0)
         remaining = np.sum(noise[1:] * noise[:-1]) / max(float(np.sum(noise[:-1] ** 2)), 1e-30)
         series = noise[1:] - remaining * noise[:-1]
-    size = series.shape[2]
     scaled = (series - series.mean(axis=0)) / np.maximum(series.std(axis=0), 1e-12)
     related = np.abs(np.einsum("tie,tjf->ijef", scaled, scaled)) / len(series) > MIN_CORRELATION
-    envs = related.any(axis=(2, 3))
-    dimensions = np.einsum("iief->ef", related)
-    counts = [np.sum(np.tril(each, -1).any(axis=1)) for each in (envs, dimensions)]
-    return np.where([n_envs > 1, size > 1], np.array(counts, float), np.nan)
+    pairs = related.any(axis=(2, 3)), np.einsum("iief->ef", related)
+    found = [float(np.sum(np.tril(each, -1).any(axis=1))) for each in pairs]
+    return np.array([n if len(each) > 1 else np.nan for n, each in zip(found, pairs, strict=True)])
 
 
 def measure_random_actions(run: ProbeRun) -> dict[str, tuple[float, float]]:
     """Return what describes the distribution of random actions, and the same of uniform ones."""
-    data, start, actions = run.experiment.scripted_data, LONG_WARM_UP, run.get_actions()
+    data, start, actions = run.experiment.scripted_data, RANDOM_STEPS, run.get_actions()
     found: dict[str, tuple[float, float, float]] = {}
     count, text = data.n_discrete_actions, "random action in dimension"
     for number, (low, high) in enumerate(zip(data.low, data.high, strict=True), 1):
