@@ -205,44 +205,44 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
-    first_ends, last_ends = [r[0].end for r in steps], [max(t.end for t in r) for r in steps]
-    limits = [any(t.end == TRUNCATED for t in row) for row in steps]
-    expected = np.zeros(steps.shape)
-    others: dict[str, Array] = {}
+    every = np.array([[t.end for t in row] for row in steps], float)
+    ends_of_others = {
+        "an end in one environment ends the episodes of all": every.max(axis=1),
+        "episodes end where they do in the first environment": every[:, 0],
+    }
+    others: dict[str, Array] = {"": np.zeros(steps.shape)}
     following = 0.0
     for copy in reversed(range(N_ENVS)):
-        own = tuple(steps[:, copy])
-        expected[:, copy] = measurements.compute_advantages(weights, own)
-        after = measurements.predict_values(weights, np.array([t.next_observation for t in own]))
-        raised = tuple(
-            dataclasses.replace(t, reward=t.reward + GAMMA * value) if limit and not t.end else t
-            for t, value, limit in zip(own, after, limits, strict=True)
+        own, ends = tuple(steps[:, copy]), every[:, copy]
+        rewards = np.array([t.reward for t in own])
+        paper = measurements.compute_advantages(weights, own)
+        seen, after = (
+            measurements.predict_values(weights, np.array([getattr(t, name) for t in own]))
+            for name in ("observation", "next_observation")
         )
+        stored = np.append(seen[1:], after[-1])  # after an end, the value of the next episode
+        estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA, values=seen)
         # Share of a sum behind the rollout's last step in the advantage of each step.
-        goes_on = [GAMMA * LAMBDA * (t.end == 0) for t in own]
-        leaked = expected[:, copy] + following * np.cumprod(goes_on[::-1])[::-1]
-        following, own_ends = leaked[0], [t.end for t in own]
-        other_ends = {
-            "an end in one environment ends the episodes of all": last_ends,
-            "episodes end where they do in the first environment": first_ends,
-            "the rollout's last step ends where it does in the first environment": (
-                [*own_ends[:-1], first_ends[-1]]
-            ),
-        }
-        changed = {"a time limit in one environment adds a value to the rewards of all": raised} | {
-            name: tuple(dataclasses.replace(t, end=e) for t, e in zip(own, ends, strict=True))
-            for name, ends in other_ends.items()
-        }
-        known = _list_alternative_advantages(weights, own, weights)
-        known["sums run on into the next environment"] = leaked
-        for name, each in changed.items():
-            known[name] = measurements.compute_advantages(weights, each)
-            known[f"{name}; nothing follows the end"] = measurements.compute_advantages(
-                weights, _terminate_ends(each)
-            )
+        leaked = paper + following * np.cumprod(GAMMA * LAMBDA * (ends == 0)[::-1])[::-1]
+        following, known = leaked[0], _list_alternative_advantages(weights, own, weights)
+        known |= {"": paper, "sums run on into the next environment": leaked}
+        raised = rewards + GAMMA * after * ((every == TRUNCATED).any(axis=1) & (ends == 0))
+        cases = {"a time limit in one environment adds a value to the rewards of all": ends}
+        for name, of_others in ends_of_others.items():
+            cases[name] = of_others
+            cases[f"{name}, but not for the last step"] = np.append(of_others[:-1], ends[-1])
+            cases[f"{name}, only for the last step"] = np.append(ends[:-1], of_others[-1])
+        for name, e in cases.items():
+            given = raised if e is ends else rewards
+            over, final = np.sign(e), 1.0 * (e == TERMINATED)
+            known[name] = estimate(given, next_values=after, terminated=final, ended=over)
+            estimate_cut = functools.partial(estimate, next_values=stored, ended=over)
+            known[f"{name}; nothing follows the end"] = estimate_cut(given, terminated=over)
+            given = given + GAMMA * after * (ends == TRUNCATED)
+            known[f"{name}; values are added at own limits"] = estimate_cut(given, terminated=over)
         for name, array in known.items():
             others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
-    return expected.ravel(), {name: array.ravel() for name, array in others.items()}
+    return others.pop("").ravel(), {name: array.ravel() for name, array in others.items()}
 
 
 def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
