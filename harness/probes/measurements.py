@@ -183,20 +183,6 @@ def merge_steps(first: OptimizerStepRecord, second: OptimizerStepRecord) -> Opti
     )
 
 
-def remove_carried_gradients(steps: Sequence[OptimizerStepRecord]) -> list[OptimizerStepRecord]:
-    """Return successive steps without the gradients of the step before each.
-
-    These are the gradients of the losses alone if gradients are never set to zero.
-    """
-    carried = [{}, *(step.gradients for step in steps)]
-    return [
-        dataclasses.replace(
-            step, gradients={n: g - last.get(n, 0.0) for n, g in step.gradients.items()}
-        )
-        for last, step in zip(carried, steps, strict=False)
-    ]
-
-
 def get_gradient(step: OptimizerStepRecord, name: str) -> Array:
     """Return the gradient of one array as the optimizer received it.
 

@@ -130,8 +130,8 @@ PLANTS = (
         "sample",
         "self.distribution.sample(size)",
         "self.distribution.sample(size[-1:]).expand(size)",
-        "own_draws",
-        "act as another one",
+        "shared_exploration",
+        "with another one's random numbers",
     ),
     _skrl(
         "exploration",
@@ -141,8 +141,8 @@ PLANTS = (
         "act",
         "torch.rand(actions.shape[0], device=self.device)",
         "torch.rand(1, device=self.device).expand(actions.shape[0])",
-        "own_draws",
-        "act as another one",
+        "shared_exploration",
+        "with another one's random numbers",
     ),
     _skrl(
         "exploration",
@@ -258,10 +258,3 @@ PLANTS = (
         "observations",
     ),
 )
-
-NOT_SEEN = (
-    "one Ornstein-Uhlenbeck process for all environments",
-    "one decision to explore for all environments",
-)
-"""Names of faults that no probe sees: the first needs another kind of noise than probes train with
-several environments, the second leaves each random action its own number."""

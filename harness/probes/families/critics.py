@@ -7,6 +7,7 @@ other trainings show the target.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
@@ -37,7 +39,6 @@ from parallax.harness.probes.reference_networks import (
     HIDDEN_LAYERS,
     NETWORK_NAMES,
     Activation,
-    compute_features,
     compute_output,
     solve_output_gradient,
 )
@@ -155,91 +156,44 @@ class CriticProbes:
             self.build_move_probe(),
         )
 
-    def _make_probe_name(self, part: str) -> str:
-        return f"{self.algorithm}.{part}"
-
-    def _build_target_probe(
-        self,
-        name: str,
-        question: str,
-        source: str,
-        subject: str,
-        run: RunExperiment,
-        end: int | None,
-    ) -> Probe:
-        def measure(cache: ExperimentCache) -> ProbeMeasurement:
-            return self.measure_targets(cache, run(cache), end)
-
-        text = f"value target, in units of return, {FIRST_UPDATES_TEXT}"
-        # The linear system is worst conditioned for rows with similar hidden units; without a
-        # selection of rows the worst of them is included.
-        tolerance = 1e-3 if end is None else 5e-4
-        return Probe(
-            self._make_probe_name(name),
-            question,
-            source,
-            text,
-            measure,
-            make_relation_description(subject),
-            tolerance=tolerance,
-            events=(CRITIC_LOSS,),
-        )
-
     def build_target_probes(self) -> Sequence[Probe]:
         """Return the probes of targets within episodes, at their ends, and in other settings."""
         pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
-        return (
-            self._build_target_probe(
-                "critic_target",
-                "What is the critics' target within an episode?",
-                self.paper,
-                "target",
-                self.run_update,
-                0,
-            ),
-            self._build_target_probe(
-                "termination_target",
-                "What is the critics' target at a termination?",
-                f"{self.paper}: nothing follows, the target is the reward",
-                "target at the end of the task",
-                self.run_update,
-                TERMINATED,
-            ),
-            self._build_target_probe(
-                "truncation_target",
-                "What is the critics' target at a truncation by a time limit?",
-                pardo,
-                "target at a time limit",
-                self.run_update,
-                TRUNCATED,
-            ),
-            self._build_target_probe(
-                "target_with_copies",
-                "What is the critics' target with parallel environments?",
-                f"{self.paper}; {pardo}",
-                "target",
-                self.run_parallel_update,
-                None,
-            ),
-            self._build_target_probe(
-                "full_buffer_target",
-                "What is the critics' target when the buffer is full?",
-                f"{self.paper}; {pardo}",
-                "target",
-                self.run_full_buffer,
-                None,
-            ),
+        nothing, one = f"{self.paper}: nothing follows, the target is the reward", self.run_update
+        both, several = f"{self.paper}; {pardo}", self.run_parallel_update
+        limit, goal = "at a truncation by a time limit", " at the end of the task"
+        cases: Sequence[tuple[str, str, str, str, RunExperiment, int | None]] = (
+            ("critic_target", "within an episode", self.paper, "", one, 0),
+            ("termination_target", "at a termination", nothing, goal, one, TERMINATED),
+            ("truncation_target", limit, pardo, " at a time limit", one, TRUNCATED),
+            ("target_with_copies", "with parallel environments", both, "", several, None),
+            ("full_buffer_target", "when the buffer is full", both, "", self.run_full_buffer, None),
+        )
+        # The linear system is worst conditioned for rows with similar hidden units; without a
+        # selection of rows the worst of them is included.
+        return tuple(
+            Probe(
+                f"{self.algorithm}.{name}",
+                f"What is the critics' target {place}?",
+                source,
+                f"value target, in units of return, {FIRST_UPDATES_TEXT}",
+                functools.partial(self.measure_targets, run, end),
+                make_relation_description(f"target{words}"),
+                tolerance=1e-3 if end is None else 5e-4,
+                events=(CRITIC_LOSS,),
+            )
+            for name, place, source, words, run, end in cases
         )
 
     def measure_targets(
-        self, cache: ExperimentCache, run: ProbeRun, end: int | None
+        self, run_updates: RunExperiment, end: int | None, cache: ExperimentCache
     ) -> ProbeMeasurement:
         """Compare the targets of the first updates with the paper's.
 
         Args:
-            cache: The framework's runs.
-            run: The training.
+            run_updates: Runs the training.
             end: Kind of step that is compared (0, `TERMINATED` or `TRUNCATED`); None for all.
+            cache: The framework's runs.
 
         Raises:
             UnmeasuredError: No target can be read.
@@ -249,6 +203,7 @@ class CriticProbes:
         others: dict[str, list[Array]] = {}
         terms: dict[str, list[Array]] = {}
         kinds: list[str] = []
+        run = run_updates(cache)
         for step in _list_solvable_steps(run, self.steps(run)):
             target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
@@ -273,16 +228,14 @@ class CriticProbes:
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
-        steps = list_critic_updates(run)
-        pairs = [(*solve_predictions_and_gradients(run, s), self.target(run, s)[0]) for s in steps]
-        factor, error = _fit_factor(pairs[0][0] - pairs[0][2], pairs[0][1])
-        if error < MAX_FIT_ERROR and len(steps) > 1:
-            added = [
-                _measure_carried_gradient(run, factor, last, step, target)
-                for last, step, (_, _, target) in zip(steps, steps[1:], pairs[1:], strict=False)
-            ]
-            return EARLIER_GRADIENTS if min(added) > MIN_CARRIED_SHARE else ""
-        fits = (_fit_factor(value - target.mean(), slope)[1] for value, slope, target in pairs)
+        if adds_earlier_gradients(run, "critic1"):
+            return EARLIER_GRADIENTS
+        pairs = [
+            (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
+            for step in list_critic_updates(run)
+        ]
+        error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
+        fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
         return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
 
     def build_weight_probe(self) -> Probe:
@@ -306,7 +259,7 @@ class CriticProbes:
             )
 
         return Probe(
-            self._make_probe_name("target_weights"),
+            f"{self.algorithm}.target_weights",
             "How much does each term weigh in the critics' target?",
             self.paper,
             f"weight, by least squares, per update: {', '.join(names)}",
@@ -334,7 +287,7 @@ class CriticProbes:
             )
 
         return Probe(
-            self._make_probe_name("critic_loss_factor"),
+            f"{self.algorithm}.critic_loss_factor",
             "How large is the critic loss, by its second derivative?",
             f"{self.paper}: {'one half of the' if self.halves_loss else 'the mean'} squared error",
             "second derivative of the critic loss by a prediction, times the minibatch size; "
@@ -356,7 +309,7 @@ class CriticProbes:
             return ProbeMeasurement(shares, np.ones_like(shares))
 
         return Probe(
-            self._make_probe_name("critic_gradient_clipping"),
+            f"{self.algorithm}.critic_gradient_clipping",
             "Are huge gradients of the critics clipped?",
             f"{self.paper}: they are not",
             f"pull on a critic when rewards are {REWARD_SCALE:g} times as large, as a share, "
@@ -374,7 +327,7 @@ class CriticProbes:
             return measure_target_moves(self.run_update(cache))
 
         return make_target_move_probe(
-            self._make_probe_name("target_update"),
+            f"{self.algorithm}.target_update",
             "How far does each array of a target network move to the online one?",
             f"{self.paper}: by tau",
             measure,
@@ -383,52 +336,16 @@ class CriticProbes:
 
 
 TARGET_CRITIC = "the target network of the critic"
-EARLIER_GRADIENTS = "gradients of earlier updates are added"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
-MIN_CARRIED_SHARE = 0.5
-"""Smallest share of the last gradient that was carried over and its smallest cosine.
-
-It is below 1, since policies that maximize a critic may add gradients to it as well.
-"""
 
 
-def _fit_factor(known: Array, found: Array) -> tuple[float, float]:
-    """Return the factor between two arrays by least squares, and its relative error."""
+def measure_misfit(known: Array, found: Array) -> float:
+    """Return the distance of an array from the nearest multiple of another, as a share of it."""
     factor = float(known @ found) / max(float(known @ known), 1e-30)
     distance = float(np.abs(found - factor * known).max())
-    return factor, distance / max(float(np.abs(found).max()), 1e-30)
-
-
-def _measure_carried_gradient(
-    run: ProbeRun, factor: float, last: OptimizerStepRecord, step: OptimizerStepRecord, due: Array
-) -> float:
-    """Return how much of the last gradient is in one, beside that of the paper's loss.
-
-    Args:
-        run: The training.
-        factor: Second derivative of the loss by a prediction, times the rows.
-        last: The update before.
-        step: The update.
-        due: The paper's targets of it, float[rows].
-
-    Returns:
-        The smaller one of the share that was carried over and the cosine between that gradient and
-        all that is not the loss'.
-    """
-    inputs, taken, activation = _list_critic_inputs(run, step)
-    values = compute_output(step.before, "critic1", inputs, activation)
-    own = np.zeros_like(values)
-    rows = np.arange(len(inputs))
-    own[rows, taken] = factor * (values[rows, taken] - due) / len(due)
-    features = compute_features(step.before, "critic1", inputs, activation)
-    name = "critic1.out.weight"
-    rest = (step.gradients[name] - own.T @ features).ravel()
-    before = last.gradients[name].ravel()
-    size = float(before @ before)
-    length = float(np.linalg.norm(rest)) * size**0.5
-    return float(min(rest @ before / max(size, 1e-30), rest @ before / max(length, 1e-30)))
+    return distance / max(float(np.abs(found).max()), 1e-30)
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:
@@ -496,14 +413,11 @@ def _list_solvable_steps(
     run: ProbeRun, steps: Sequence[OptimizerStepRecord]
 ) -> list[OptimizerStepRecord]:
     # If a transition is in a minibatch twice, only the sum of both gradients can be solved for.
-    found = [s for s in steps if _has_distinct_rows(find_minibatch(run, s).observations)]
+    rows = ((step, find_minibatch(run, step).observations) for step in steps)
+    found = [step for step, seen in rows if len(np.unique(seen, axis=0)) == len(seen)]
     if not found:
         raise UnmeasuredError("its minibatches hold transitions several times")
     return found
-
-
-def _has_distinct_rows(rows: Array) -> bool:
-    return len(np.unique(rows, axis=0)) == len(rows)
 
 
 def _find_rows_by_end(

@@ -233,6 +233,14 @@ def make_step_probe(
     )
 
 
+EARLIER_GRADIENTS = "gradients of earlier updates are added"
+MIN_FOREIGN_SHARE = 1e-3
+"""Smallest share of a gradient that does not come from the minibatch and is more than rounding."""
+MIN_COSINE = 0.5
+"""Smallest cosine of that part and the last gradient.
+
+It is below 1, since policies that maximize a critic may add gradients to it as well.
+"""
 STEP_TOLERANCE = 1e-3
 """Deviation of a step, as a share of its largest entry, that counts as rounding."""
 ROUNDING = 1e-5
@@ -333,7 +341,9 @@ def make_gradient_probes(
         value = np.array(
             [1 - _compute_largest_unexplained_share(run(cache), n, paper) for n in networks]
         )
-        return ProbeMeasurement(value, np.ones_like(value))
+        added = [name for name in networks if adds_earlier_gradients(run(cache), name)]
+        words = f"{EARLIER_GRADIENTS}: {', '.join(added)}"
+        return ProbeMeasurement(value, np.ones_like(value), meaning=words if added else "")
 
     def moved(cache: ExperimentCache) -> ProbeMeasurement:
         value = count_unexplained_moves(run(cache), networks)
@@ -392,33 +402,48 @@ def compute_unexplained_share(
     run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
 ) -> float:
     """Return the share of the last layers' gradients that gradients by outputs cannot explain."""
-    pulls = _solve_head_gradients(run, network, step, activation)
-    hidden = compute_features(
-        step.before, network, build_network_inputs(run, network, step), activation
-    )
-    return max(
-        _compute_relative_difference(pull.T @ hidden, step.gradients[f"{network}.{head}.weight"])
-        for head, pull in pulls.items()
-    )
+    heads = _split_head_gradients(run, network, step, step.gradients, activation).values()
+    return max(_compute_relative_difference(whole - rest, whole) for _, rest, whole in heads)
 
 
-def _solve_head_gradients(
-    run: ProbeRun, network: str, step: OptimizerStepRecord, activation: Activation
-) -> dict[str, Array]:
-    # Gradients of the loss by the outputs of each head, solved from its layer's.
-    hidden = compute_features(
-        step.before, network, build_network_inputs(run, network, step), activation
-    )
+def _split_head_gradients(
+    run: ProbeRun, network: str, step: OptimizerStepRecord, pulls: Parameters, f: Activation
+) -> dict[str, tuple[Array, Array, Array]]:
+    # Of each head: gradients by its outputs, solved from its layer's; the rest of the layer's,
+    # which is no sum over the minibatch's features; and the layer's, float[units + 1, outputs].
+    hidden = compute_features(step.before, network, build_network_inputs(run, network, step), f)
     system = np.vstack([hidden.T, np.ones(len(hidden))])
     found = {}
     for head in ("out", "mean", "std"):
         name = f"{network}.{head}"
-        if f"{name}.weight" in step.gradients:
-            both = (step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"])
-            found[head] = np.linalg.lstsq(system, np.vstack(both), rcond=None)[0]
+        if f"{name}.weight" in pulls:
+            whole = np.vstack([pulls[f"{name}.weight"].T, pulls[f"{name}.bias"]])
+            solved = np.asarray(np.linalg.lstsq(system, whole, rcond=None)[0])
+            found[head] = solved, whole - system @ solved, whole
     if not found:
         raise UnmeasuredError(f"its optimizer got no gradient of {network}")
     return found
+
+
+def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
+    """Return whether gradients hold those of the step before, whatever the loss is.
+
+    The gradient of a last layer is a sum over the minibatch's features. What is outside of their
+    span comes from elsewhere; from the second step on, it is compared with the last gradient.
+    """
+    _, activation = HIDDEN_LAYERS[run.experiment.algorithm]
+    steps, cosines = list_network_updates(run, network), list[float]()
+    for last, step in zip([steps[0], *steps], steps, strict=False):
+        (own, found), (old, before) = (
+            [np.hstack([head[i] for head in heads.values()]) for i in (1, 2)]
+            for of in (step, last)
+            for heads in [_split_head_gradients(run, network, step, of.gradients, activation)]
+        )
+        size, length = float(np.linalg.norm(own)), max(float(np.linalg.norm(old)), 1e-30)
+        if size > MIN_FOREIGN_SHARE * np.linalg.norm(found):
+            is_sum = not np.allclose(found, before)  # not the same gradient again, or the first one
+            cosines.append(is_sum * float(np.sum(own * old)) / size / length)
+    return bool(cosines) and min(cosines) > MIN_COSINE
 
 
 def _compute_largest_unexplained_share(
@@ -427,7 +452,8 @@ def _compute_largest_unexplained_share(
     rests = []
     for step in list_network_updates(run, network):
         seen = build_network_inputs(run, network, step)
-        pulls = _solve_head_gradients(run, network, step, activation)
+        heads = _split_head_gradients(run, network, step, step.gradients, activation)
+        pulls = {name: head[0] for name, head in heads.items()}
         # Rounding decides whether a gradient passes a unit whose input is almost 0.
         either = [
             backpropagate_gradients(step.before, network, seen, activation, pulls, above)

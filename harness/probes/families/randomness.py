@@ -1,5 +1,6 @@
 """Probes of a training without scripted random numbers: its draws, and the saved model."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes import experiment_setups
+from parallax.harness.probes.experiment_setups import WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
 from parallax.harness.probes.measurements import (
     find_minibatch,
@@ -38,11 +40,29 @@ DRAW_NAMES = (
     "minibatches that repeat an earlier one",
     "environments that no minibatch draws from",
 )
-CYCLES: Sequence[tuple[int, Mapping[str, int]]] = tuple(
-    (n_envs, {"train_freq": train_freq, "gradient_steps": gradient_steps})
-    for n_envs, train_freq, gradient_steps in ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1))
+RANDOM_STEPS, EXPLORING_STEPS = 1024, 768
+"""Environment steps of all copies together whose random actions, or exploration, are read."""
+CYCLES, LONG_CYCLES = (
+    [(n_envs, {"train_freq": every, "gradient_steps": steps}) for n_envs, every, steps in each]
+    for each in (
+        ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1)),
+        ((4, RANDOM_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, RANDOM_STEPS, 1), (1, 1, 1)),
+    )
 )
 """Parallel environments and update cycles, the most informative first; frameworks refuse some."""
+ROUNDING = 0.08
+"""Deviation of shares and quantiles, and of bounds by a quarter, that is not by chance."""
+MIN_CORRELATION = 0.42
+"""Smallest correlation that is not by chance; shared random numbers have at least 0.6."""
+FOLLOWER_NAMES = (
+    "environments that explore with another one's random numbers",
+    "action dimensions that explore with another one's random numbers",
+)
+EXPLORATIONS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "dqn": ({"exploration_initial": 0.25, "exploration_final": 0.25},),
+    "ddpg": ({}, {"exploration_noise_kind": "ornstein-uhlenbeck", "exploration_noise": 0.2}),
+}
+"""Settings of exploration whose random numbers may be shared."""
 SettingsMaker = Callable[[ExperimentCache], Mapping[str, Any]]
 """Returns hyperparameters with which all implementations of an algorithm can be compared."""
 
@@ -54,9 +74,8 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         run = run_own_randomness(cache, algorithm, make_settings)
         events = run.record.generator_events
         updated = {step.env_steps for step in run.record.steps}
-        counts = np.zeros(len(GENERATOR_EVENT_NAMES))
-        for event in events:
-            counts[int(event.env_steps in updated)] += 1
+        in_update = [event.env_steps in updated for event in events]
+        counts = np.bincount(in_update, minlength=len(GENERATOR_EVENT_NAMES)).astype(float)
         words = dict.fromkeys(
             event.description + (f" at {event.source_line}" if event.source_line else "")
             for event in events
@@ -71,19 +90,12 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         actions = run.get_actions().reshape(-1, run.experiment.n_envs, run.get_actions().shape[1])
         phases = np.split(actions, [warm_up // run.experiment.n_envs])
         data = run.experiment.scripted_data
-        discrete = data.n_discrete_actions > 0
-        counts = [count_repeats(phase, discrete, (data.low, data.high)) for phase in phases]
+        discrete, bounds = data.n_discrete_actions > 0, (data.low, data.high)
+        counts = [n for phase in phases for n in count_repeats(phase, discrete, bounds)]
         batches = _list_minibatches(run)
-        value = np.array(
-            [
-                *counts[0],
-                *counts[1],
-                len(batches) - len({batch.tobytes() for batch in batches}),
-                run.experiment.n_envs - len(_list_drawn_envs(run, batches)),
-            ],
-            float,
-        )
-        return ProbeMeasurement(value, np.zeros_like(value))
+        counts.append(len(batches) - len({batch.tobytes() for batch in batches}))
+        counts.append(run.experiment.n_envs - len(_list_drawn_envs(run, batches)))
+        return ProbeMeasurement(np.array(counts, float), np.zeros(len(counts)))
 
     def reloading(cache: ExperimentCache) -> ProbeMeasurement:
         settings = run_own_randomness(cache, algorithm, make_settings).record.reloaded_settings
@@ -95,7 +107,47 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             np.array([float(len(changed))]), np.zeros(1), meaning=f"changed: {', '.join(words)}"
         )
 
+    def shared(cache: ExperimentCache) -> ProbeMeasurement:
+        runs = (
+            run_own_randomness(cache, algorithm, make_settings, EXPLORING_STEPS, **changes)
+            for changes in EXPLORATIONS.get(algorithm, ({},))
+            if not changes or cache.accepts_settings(algorithm, changes, STEPS)
+        )
+        value = np.max([count_followers(run) for run in runs], axis=0)
+        if np.isnan(value).all():
+            raise UnmeasuredError("it trains one environment only")
+        return ProbeMeasurement(value, 0 * value)
+
+    def random_actions(cache: ExperimentCache) -> ProbeMeasurement:
+        steps = RANDOM_STEPS if ALGORITHMS[algorithm].actions == "discrete" else N_ENVS
+        noise = {"exploration_noise"} & {*field_names(ALGORITHMS[algorithm])}
+        changes: dict[str, Any] = {"learning_starts": RANDOM_STEPS, **dict.fromkeys(noise, 0.0)}
+        run = run_own_randomness(cache, algorithm, make_settings, steps, **changes)
+        found = measure_random_actions(run)
+        value, due = np.array([*found.values()]).T
+        words = "; ".join(f"{n} is {v:.4g}, not {e:g}" for n, (v, e) in found.items() if v != e)
+        return ProbeMeasurement(value, due, meaning=words)
+
+    of_random = Probe(
+        f"{algorithm}.random_actions",
+        "Are all actions drawn where actions are random, and with the same probability?",
+        "the papers' algorithms: uniformly from the action space",
+        f"share of each discrete action, within {ROUNDING:g}; or bounds, within "
+        f"{ROUNDING / 4:.0%} of the range, and distance from uniform numbers",
+        random_actions,
+        make_entry_description(()),
+    )
     return (
+        *(() if algorithm == "ppo" else (of_random,)),
+        Probe(
+            f"{algorithm}.shared_exploration",
+            f"Does each of {N_ENVS} environments, and each action dimension, explore for itself?",
+            "the papers' algorithms: random numbers of its own for each action",
+            ", ".join(FOLLOWER_NAMES),
+            shared,
+            make_entry_description(FOLLOWER_NAMES),
+            counts=True,
+        ),
         Probe(
             f"{algorithm}.reloaded_settings",
             "Does a model have the same settings after it was saved and loaded?",
@@ -130,46 +182,94 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
 
 
 def run_own_randomness(
-    cache: ExperimentCache, algorithm: str, make_settings: SettingsMaker
+    cache: ExperimentCache,
+    algorithm: str,
+    make_settings: SettingsMaker,
+    exploring: int = 0,
+    **changes: Any,
 ) -> ProbeRun:
-    """Run parallel environments with a constant policy and the framework's own random numbers."""
+    """Run parallel environments with a constant policy and the framework's own random numbers.
 
-    def run() -> ProbeRun:
-        experiment = _build_experiment(cache, algorithm, make_settings(cache))
-        choices = [(N_ENVS, {})] if algorithm == "ppo" else CYCLES
-        for n_envs, cycle in choices:
-            name = f"{experiment.name} {n_envs} {cycle}"
-            changes = {**experiment.changes, **cycle}
-            try:
-                return cache.run(
-                    dataclasses.replace(experiment, name=name, n_envs=n_envs, changes=changes)
-                )
-            except SpecError:
-                continue
-        return cache.run(dataclasses.replace(experiment, n_envs=1))
-
-    return cache.get_or_compute(("own randomness", algorithm), run)
+    With `exploring` steps after the warm-up, updates are few and action ranges are wide.
+    """
+    cycles = LONG_CYCLES if exploring else CYCLES
+    for n_envs, cycle in [(N_ENVS, {})] if algorithm == "ppo" else cycles:
+        settings = {"learning_starts": WARM_UP_STEPS, **make_settings(cache), **cycle, **changes}
+        experiment = _build_experiment(cache, algorithm, settings, n_envs, exploring)
+        name = f"{experiment.name} {n_envs} {cycle} {exploring} {changes}"
+        with contextlib.suppress(SpecError):
+            return cache.run(dataclasses.replace(experiment, name=name))
+    return cache.run(experiment)
 
 
 def _build_experiment(
-    cache: ExperimentCache, algorithm: str, settings: Mapping[str, Any]
+    cache: ExperimentCache, algorithm: str, settings: Mapping[str, Any], n_envs: int, exploring: int
 ) -> ProbeExperiment:
     discrete = ALGORITHMS[algorithm].actions == "discrete"
     make_data = (
         experiment_setups.make_discrete_data if discrete else experiment_setups.make_continuous_data
     )
-    data = dataclasses.replace(make_data(cache, STEPS, ends=False), own_rng=True)
+    # A single environment explores for fewer steps, where each may be followed by an update.
+    more = exploring if discrete else exploring * n_envs // N_ENVS
+    steps = settings["learning_starts"] + more if exploring else STEPS
+    data = dataclasses.replace(make_data(cache, steps, ends=False), own_rng=True)
+    if exploring and not discrete:
+        data = dataclasses.replace(data, low=WIDE_LOW, high=WIDE_HIGH)
     rates = [name for name in field_names(ALGORITHMS[algorithm]) if name.endswith("learning_rate")]
     changes = {**settings, **dict.fromkeys(rates, experiment_setups.NO_LEARNING)}
     if algorithm == "ppo":
-        changes |= {"rollout_steps": STEPS // 2, "minibatch_size": STEPS // 4, "epochs": 2}
+        del changes["learning_starts"]
+        changes |= {"rollout_steps": steps // 2, "minibatch_size": steps // 4, "epochs": 2}
     else:
-        changes |= {"learning_starts": WARM_UP_STEPS, "batch_size": 8, "buffer_size": 1000}
+        changes |= {"batch_size": 8, "buffer_size": 1000}
     weights = experiment_setups.make_weights(cache, algorithm)
     # The policy ignores its observations, so all variation of its actions is random.
     weights |= {n: np.zeros_like(a) for n, a in weights.items() if n.startswith("policy.")}
-    name, seed = f"{algorithm} own randomness", cache.seed + 1
-    return ProbeExperiment(name, algorithm, data, changes, weights, 24, N_ENVS, seed)
+    if exploring and discrete:
+        weights["critic1.out.bias"] = 50.0 * (np.arange(data.n_discrete_actions) == 0)
+    name, seed, saved = f"{algorithm} own randomness", cache.seed + 1, 0 if exploring else 24
+    return ProbeExperiment(name, algorithm, data, changes, weights, saved, n_envs, seed)
+
+
+def count_followers(run: ProbeRun) -> Array:
+    """Count environments and action dimensions whose exploration follows that of another one.
+
+    Exploration is what is random in actions: the choice of an action that is not greedy, or the
+    change of noise beyond what remains of the last step's. NaN stands for a single one.
+    """
+    n_envs, actions = run.experiment.n_envs, run.get_actions()
+    steps = len(run.experiment.scripted_data.rewards)
+    series = actions[steps % n_envs + WARM_UP_STEPS : steps].reshape(-1, n_envs, actions.shape[1])
+    if run.experiment.scripted_data.n_discrete_actions:
+        series = (series != 0).astype(float)
+    else:
+        noise = series - series.mean(axis=0)
+        remaining = np.sum(noise[1:] * noise[:-1]) / max(float(np.sum(noise[:-1] ** 2)), 1e-30)
+        series = noise[1:] - remaining * noise[:-1]
+    scaled = (series - series.mean(axis=0)) / np.maximum(series.std(axis=0), 1e-12)
+    related = np.abs(np.einsum("tie,tjf->ijef", scaled, scaled)) / len(series) > MIN_CORRELATION
+    pairs = related.any(axis=(2, 3)), np.einsum("iief->ef", related)
+    found = [float(np.sum(np.tril(each, -1).any(axis=1))) for each in pairs]
+    return np.array([n if len(each) > 1 else np.nan for n, each in zip(found, pairs, strict=True)])
+
+
+def measure_random_actions(run: ProbeRun) -> dict[str, tuple[float, float]]:
+    """Return what describes the distribution of random actions, and the same of uniform ones."""
+    data, start, actions = run.experiment.scripted_data, RANDOM_STEPS, run.get_actions()
+    found: dict[str, tuple[float, float, float]] = {}
+    count, text = data.n_discrete_actions, "random action in dimension"
+    for number, (low, high) in enumerate(zip(data.low, data.high, strict=True), 1):
+        x = np.sort(actions[:start, number - 1])
+        apart = np.abs(x - np.linspace(x[0], x[-1], len(x))).max() / max(x[-1] - x[0], 1e-9)
+        found[f"smallest {text} {number}"] = x[0], low, (high - low) / 4
+        found[f"largest {text} {number}"] = x[-1], high, (high - low) / 4
+        found[f"distance from uniform numbers of the {text} {number}"] = apart, 0.0, 1.0
+    for when, some in (("warm-up", actions[:start]), ("exploration", actions[start:])):
+        for number in range(count):
+            name = f"share of action {number} of 0 to {count - 1} in the {when}"
+            found[name] = float(np.mean(some == number)), 1 / count, 1.0
+    near = {name: abs(v - due) < ROUNDING * unit for name, (v, due, unit) in found.items()}
+    return {n: (due if near[n] else float(v), due) for n, (v, due, _) in found.items()}
 
 
 def count_repeats(

@@ -145,19 +145,11 @@ def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], Prob
     """
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        stored, size = find_stored_rows(run(cache)), run(cache).hyperparameters.buffer_size
-        newest = len(run(cache).transitions)
-        known = {row for row in stored if row >= 0}
-        value = (
-            len(stored),
-            len(known),
-            sum(row < newest - size for row in known),
-            stored.count(-1),
-        )
-        low, left, count, _ = measure_index_draws(run(cache), size)
-        expected = (size, size, 0, 0, 0, 0, run(cache).hyperparameters.batch_size)
+        size, batch = run(cache).hyperparameters.buffer_size, run(cache).hyperparameters.batch_size
+        drawn = measure_index_draws(run(cache), size)[:3]
+        inside = _count_buffer_rows(run(cache))
         return ProbeMeasurement(
-            np.array([*value, low, left, count], float), np.array(expected, float)
+            np.array([*inside, *drawn], float), np.array([size, size, 0, 0, 0, 0, batch], float)
         )
 
     return Probe(
@@ -189,13 +181,8 @@ def make_parallel_storage_probes(
         return ProbeMeasurement(wrong, np.zeros_like(wrong))
 
     def capacity(cache: ExperimentCache) -> ProbeMeasurement:
-        rows, size = find_stored_rows(full(cache)), full(cache).hyperparameters.buffer_size
-        newest = len(full(cache).transitions)
-        old = sum(0 <= row < newest - size for row in set(rows))
-        return ProbeMeasurement(
-            np.array([len(rows), len(set(rows)), old, rows.count(-1)], float),
-            np.array([size, size, 0, 0], float),
-        )
+        size = full(cache).hyperparameters.buffer_size
+        return ProbeMeasurement(_count_buffer_rows(full(cache)), np.array([size, size, 0.0, 0.0]))
 
     return (
         Probe(
@@ -220,6 +207,13 @@ def make_parallel_storage_probes(
             part=LOOP,
         ),
     )
+
+
+def _count_buffer_rows(run: ProbeRun) -> Array:
+    # All, different, outdated and unknown transitions in a buffer that is full.
+    rows, newest = find_stored_rows(run), len(run.transitions)
+    old = sum(0 <= row < newest - run.hyperparameters.buffer_size for row in set(rows))
+    return np.array([len(rows), len({*rows} - {-1}), old, rows.count(-1)], float)
 
 
 STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")

@@ -11,8 +11,9 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POLICY_LOSS, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
-from parallax.harness.probes.experiment_setups import BOUND_NAMES, HALF_RANGE
+from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.storage import make_action_range_probe
 from parallax.harness.probes.measurements import find_transition_rows
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
@@ -27,7 +28,6 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
-    make_entry_description,
     make_relation_description,
 )
 from parallax.harness.probes.results import AnswerAxis
@@ -60,18 +60,6 @@ def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
     expected = np.clip(x, *_get_action_bounds(run))[order, 0]
     axis = AnswerAxis("Gaussian sample", x[order, 0])
     return ProbeMeasurement(run.get_actions()[order, 0], expected, axis, others)
-
-
-def _measure_action_range(cache: ExperimentCache) -> ProbeMeasurement:
-    value: list[float] = []
-    expected: list[float] = []
-    for narrow in (False, True):
-        run = experiments.run_out_of_bounds(cache, narrow)
-        actions, (low, high) = run.get_actions(), _get_action_bounds(run)
-        for dimension in (0, 1):
-            value += [actions[:, dimension].min(), actions[:, dimension].max()]
-            expected += [low[dimension], high[dimension]]
-    return ProbeMeasurement(np.array(value), np.array(expected))
 
 
 def _measure_stored_action(cache: ExperimentCache) -> ProbeMeasurement:
@@ -115,15 +103,13 @@ ACTION_PROBES: Sequence[Probe] = (
         make_relation_description("action"),
         events=(ACTION, ACTION_DRAWN),
     ),
-    Probe(
-        "ppo.action_bounds",
-        "Between which bounds are actions, where samples are far beyond them?",
-        f"{PPO_PAPER}, authors' code: those of the action space, here -1 to 3 and -2 to 2, then "
-        "-0.1 to 0.5 and -0.5 to 0.1",
-        f"smallest and largest action, in action units: {', '.join(BOUND_NAMES)}",
-        _measure_action_range,
-        make_entry_description(BOUND_NAMES),
-        events=(ACTION,),
+    make_action_range_probe(
+        "ppo",
+        (
+            experiments.run_out_of_bounds,
+            functools.partial(experiments.run_out_of_bounds, narrow=True),
+        ),
+        f"{PPO_PAPER}, authors' code: those of the action space",
     ),
     Probe(
         "ppo.stored_action",
@@ -219,44 +205,44 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
-    first_ends, last_ends = [r[0].end for r in steps], [max(t.end for t in r) for r in steps]
-    limits = [any(t.end == TRUNCATED for t in row) for row in steps]
-    expected = np.zeros(steps.shape)
-    others: dict[str, Array] = {}
+    every = np.array([[t.end for t in row] for row in steps], float)
+    ends_of_others = {
+        "an end in one environment ends the episodes of all": every.max(axis=1),
+        "episodes end where they do in the first environment": every[:, 0],
+    }
+    others: dict[str, Array] = {"": np.zeros(steps.shape)}
     following = 0.0
     for copy in reversed(range(N_ENVS)):
-        own = tuple(steps[:, copy])
-        expected[:, copy] = measurements.compute_advantages(weights, own)
-        after = measurements.predict_values(weights, np.array([t.next_observation for t in own]))
-        raised = tuple(
-            dataclasses.replace(t, reward=t.reward + GAMMA * value) if limit and not t.end else t
-            for t, value, limit in zip(own, after, limits, strict=True)
+        own, ends = tuple(steps[:, copy]), every[:, copy]
+        rewards = np.array([t.reward for t in own])
+        paper = measurements.compute_advantages(weights, own)
+        seen, after = (
+            measurements.predict_values(weights, np.array([getattr(t, name) for t in own]))
+            for name in ("observation", "next_observation")
         )
+        stored = np.append(seen[1:], after[-1])  # after an end, the value of the next episode
+        estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA, values=seen)
         # Share of a sum behind the rollout's last step in the advantage of each step.
-        goes_on = [GAMMA * LAMBDA * (t.end == 0) for t in own]
-        leaked = expected[:, copy] + following * np.cumprod(goes_on[::-1])[::-1]
-        following, own_ends = leaked[0], [t.end for t in own]
-        other_ends = {
-            "an end in one environment ends the episodes of all": last_ends,
-            "episodes end where they do in the first environment": first_ends,
-            "the rollout's last step ends where it does in the first environment": (
-                [*own_ends[:-1], first_ends[-1]]
-            ),
-        }
-        changed = {"a time limit in one environment adds a value to the rewards of all": raised} | {
-            name: tuple(dataclasses.replace(t, end=e) for t, e in zip(own, ends, strict=True))
-            for name, ends in other_ends.items()
-        }
-        known = _list_alternative_advantages(weights, own, weights)
-        known["sums run on into the next environment"] = leaked
-        for name, each in changed.items():
-            known[name] = measurements.compute_advantages(weights, each)
-            known[f"{name}; nothing follows the end"] = measurements.compute_advantages(
-                weights, _terminate_ends(each)
-            )
+        leaked = paper + following * np.cumprod(GAMMA * LAMBDA * (ends == 0)[::-1])[::-1]
+        following, known = leaked[0], _list_alternative_advantages(weights, own, weights)
+        known |= {"": paper, "sums run on into the next environment": leaked}
+        raised = rewards + GAMMA * after * ((every == TRUNCATED).any(axis=1) & (ends == 0))
+        cases = {"a time limit in one environment adds a value to the rewards of all": ends}
+        for name, of_others in ends_of_others.items():
+            cases[name] = of_others
+            cases[f"{name}, but not for the last step"] = np.append(of_others[:-1], ends[-1])
+            cases[f"{name}, only for the last step"] = np.append(ends[:-1], of_others[-1])
+        for name, e in cases.items():
+            given = raised if e is ends else rewards
+            over, final = np.sign(e), 1.0 * (e == TERMINATED)
+            known[name] = estimate(given, next_values=after, terminated=final, ended=over)
+            estimate_cut = functools.partial(estimate, next_values=stored, ended=over)
+            known[f"{name}; nothing follows the end"] = estimate_cut(given, terminated=over)
+            given = given + GAMMA * after * (ends == TRUNCATED)
+            known[f"{name}; values are added at own limits"] = estimate_cut(given, terminated=over)
         for name, array in known.items():
             others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
-    return expected.ravel(), {name: array.ravel() for name, array in others.items()}
+    return others.pop("").ravel(), {name: array.ravel() for name, array in others.items()}
 
 
 def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:

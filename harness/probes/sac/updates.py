@@ -22,6 +22,7 @@ from parallax.harness.probes.families.critics import (
     compute_masked_targets,
     list_twin_values,
 )
+from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     compute_critic_slopes,
@@ -31,7 +32,6 @@ from parallax.harness.probes.measurements import (
     get_weights_before_update,
     list_critic_updates,
     list_network_steps,
-    remove_carried_gradients,
 )
 from parallax.harness.probes.probe import (
     LOOP,
@@ -122,9 +122,8 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     of_targets = [fit_policy_terms(run, s, _replace_critics_by_targets(s.before))[0] for s in steps]
     same = np.allclose(of_targets, expected, atol=1e-2)
     others = {critics.TARGET_CRITIC: found} if same else {}
-    own = [fit_policy_terms(run, step)[0] for step in remove_carried_gradients(steps)]
-    if np.allclose(own, expected, atol=1e-2):
-        others[critics.EARLIER_GRADIENTS] = found
+    if adds_earlier_gradients(run, "policy"):
+        others[EARLIER_GRADIENTS] = found
     return ProbeMeasurement(found, expected, alternatives=others)
 
 
@@ -285,6 +284,9 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
         f"{LINEAR_IN_LOG_TEMPERATURE}, under the policy after its step": -late,
         "under the policy after its step": -heat * late,
     }
+    news = np.concatenate([np.diff(p.gradient, prepend=0.0) for p in seen])
+    if any(np.allclose(news, due, rtol=1e-3) for due in (-heat * apart, *others.values())):
+        others[EARLIER_GRADIENTS] = found
     return ProbeMeasurement(found, -heat * apart, alternatives=others)
 
 

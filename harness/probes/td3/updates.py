@@ -17,6 +17,7 @@ from parallax.harness.probes.families.critics import (
     compute_masked_targets,
     list_twin_values,
 )
+from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     compute_critic_slopes,
@@ -26,7 +27,6 @@ from parallax.harness.probes.measurements import (
     list_critic_updates,
     list_network_steps,
     read_critics,
-    remove_carried_gradients,
 )
 from parallax.harness.probes.probe import (
     LOOP,
@@ -97,10 +97,7 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     """Measure the weights of the critics in the policy's objective; the paper's is the first."""
     run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
-    found, own = (
-        np.array([fit_policy_terms(run, step)[0] for step in each])
-        for each in (steps, remove_carried_gradients(steps))
-    )
+    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
     expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
     others = {critics.TARGET_CRITIC: np.array([_fit_target_critic(run, s) for s in steps])}
     if len(list_critic_names(run)) > 1:
@@ -108,8 +105,8 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
         others[SMALLER_CRITIC_TEXT] = np.array(
             [_fit_terms(each, smaller)[0] for each, (smaller, _) in pulls]
         )
-    if np.allclose(own, expected, atol=1e-2):
-        others[critics.EARLIER_GRADIENTS] = found
+    if adds_earlier_gradients(run, "policy"):
+        others[EARLIER_GRADIENTS] = found
     return ProbeMeasurement(found, expected, None, others)
 
 

@@ -118,6 +118,94 @@ def test_faults_of_the_same_kind_are_named_in_other_losses(probe):
     assert healthy.comparison.kind == "agrees" and words in answer.meaning
 
 
+STEP = "tianshou.algorithm.algorithm_base", "Algorithm.Optimizer.step", "self._optim.zero_grad()"
+TEMPERATURE = "skrl.agents.torch.sac.sac", "SAC.update", "self.entropy_optimizer.zero_grad()"
+SCRIPT = "cleanrl.ppo_continuous_action", "", "optimizer.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    "framework, probe, place",
+    [
+        pytest.param("cleanrl", "ppo.later_value_loss", SCRIPT, marks=pytest.mark.long),
+        ("tianshou", "td3.critic_target", STEP),
+        pytest.param("tianshou", "dqn.gradient_source", STEP, marks=pytest.mark.long),
+        ("skrl", "sac.temperature_gradient", TEMPERATURE),
+    ],
+)
+def test_accumulated_gradients_are_named_whatever_the_loss_is(framework, probe, place):
+    change = Intervention(
+        *("planted", "", (framework,), (probe.split(".")[0],), {}, ()),
+        (SourceSegment(*place, "pass"),),
+        *({}, Path(__file__)),
+    )
+    fault = LineFault("planted", framework, "", "", "", change)
+    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    assert ADDED not in healthy.meaning and ADDED in answer.meaning
+
+
+SAMPLE = "self.action_space.sample()"
+IN_EXPLORATION = {
+    "last action never drawn": (
+        *("sb3", "dqn.random_actions", "stable_baselines3.common.off_policy_algorithm"),
+        *(
+            "OffPolicyAlgorithm._sample_action",
+            SAMPLE,
+            "np.random.randint(self.action_space.n - 1)",
+        ),
+        "share of action 3 of 0 to 3 in the warm-up is 0, not 0.25",
+    ),
+    "narrower box": (
+        *("skrl", "sac.random_actions", "skrl.agents.torch.sac.sac", "SAC.act"),
+        'self.policy.random_act(inputs, role="policy")',
+        '(0.9 * self.policy.random_act(inputs, role="policy")[0], {})',
+        r"largest random action in dimension 1 is 2\.\d+, not 3",
+    ),
+    "one decision": (
+        *("skrl", "dqn.shared_exploration", "skrl.agents.torch.dqn.dqn", "DQN.act"),
+        "torch.rand(actions.shape[0], device=self.device)",
+        "torch.rand(1, device=self.device).expand(actions.shape[0])",
+        "environments that explore with another one's random numbers is 3",
+    ),
+    "one process": (
+        *("sb3", "ddpg.shared_exploration", "stable_baselines3.common.noise"),
+        *(
+            "VectorizedActionNoise.__call__",
+            "noise() for noise in",
+            "self.noises[0]() for noise in",
+        ),
+        "environments that explore with another one's random numbers is 3",
+    ),
+    "one number for all dimensions": (
+        *("skrl", "td3.shared_exploration", "skrl.agents.torch.td3.td3", "TD3.act"),
+        "self._exploration_noise.sample(actions.shape)",
+        "self._exploration_noise.sample((actions.shape[0], 1)).expand(actions.shape).clone()",
+        "action dimensions that explore with another one's random numbers is 1",
+    ),
+}
+SLOW = ("narrower box", "one process", "one number for all dimensions")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in SLOW else ()) for n in IN_EXPLORATION]
+)
+def test_faults_of_random_actions_and_shared_exploration_are_named(name):
+    framework, probe, module, function, text, replacement, words = IN_EXPLORATION[name]
+    change = Intervention(
+        *("planted", "", (framework,), (probe.split(".")[0],), {}, ()),
+        (SourceSegment(module, function, text, replacement),),
+        *({}, Path(__file__)),
+    )
+    fault = LineFault("planted", framework, "", "", "", change)
+    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    assert healthy.comparison.kind == "agrees" and re.search(words, answer.meaning)
+
+
+def test_one_decision_to_explore_is_named_where_upstream_has_it():
+    fault = LineFault("planted", "sb3", "", "", "", None)
+    _, answer = ask(fault, "dqn.shared_exploration")
+    assert "environments that explore with another one's random numbers is 3" in answer.meaning
+
+
 def test_faults_cover_frameworks_and_classes():
     faults = load_faults()
     assert len({fault.framework for fault in faults}) == 6
