@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     console = common.make_console()
     print_document(console, document)
     if command := comparison.format_why_command(
-        comparison.list_largest_pairs(comparisons), options.results
+        comparison.list_framework_pairs(groups), options.results
     ):
         lines.append(f"Next:    {command}")
     console.print(Text("\n".join(lines)), soft_wrap=True)

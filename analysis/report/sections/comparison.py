@@ -35,7 +35,7 @@ from parallax.analysis.stats.intervals import (
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell, list_group_pairs
 from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
@@ -112,16 +112,15 @@ class FrameworkPair:
     alignment: str
 
 
-def list_largest_pairs(comparisons: Iterable[SettingComparison]) -> list[FrameworkPair]:
-    """Return the pair that is furthest apart in each setting."""
+def list_framework_pairs(groups: Iterable[ScoreGroup]) -> list[FrameworkPair]:
+    """Return every pair of frameworks with runs in every setting."""
     pairs = []
-    for one in comparisons:
-        if (found := one.largest_difference) is not None:
-            groups = {score.group.framework: score.group for score in one.scores}
-            names = found.higher, found.lower
-            width = found.difference.high - found.difference.low
-            level = get_alignment([groups[name] for name in names])
-            pairs.append(FrameworkPair(one.cell, names, found.difference.mean, width, level))
+    for first, second in list_group_pairs(group for group in groups if group.n):
+        scores = [np.asarray(group.scores) for group in (first, second)]
+        found = compute_welch_interval(*scores)
+        names = first.framework, second.framework
+        level = get_alignment((first, second))
+        pairs.append(FrameworkPair(first.cell, names, found.mean, found.high - found.low, level))
     return pairs
 
 
@@ -163,7 +162,7 @@ def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
     words += ["--alignment", pair.alignment] if pair.alignment else []
     own = [name.partition("@")[2] for name in pair.frameworks if "@" in name]
     words += ["--script", f"{own[0].rpartition('-')[0]}.py"] if own else []
-    words += ["--study", str(results)] if results.is_dir() else []
+    words += ["--study", str(results)] if results.exists() else []
     return shlex.join(words)
 
 
