@@ -23,7 +23,7 @@ from parallax.analysis.report.sections.alignment_levels import (
     make_crossed_section,
     make_level_section,
 )
-from parallax.analysis.report.sections.comparison import format_why_command, list_framework_pairs
+from parallax.analysis.report.sections.comparison import format_why_command
 from parallax.analysis.report.sections.learning import make_vs_random_table
 from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
@@ -55,8 +55,7 @@ FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
 def _make_next_step(results: StudyResults) -> tuple[Block, ...]:
-    pairs = list_framework_pairs(results.groups.values())
-    command = format_why_command(pairs, results.loaded.root)
+    command = format_why_command(results.groups.values(), results.loaded.root)
     return (
         ("Why the most different pair differs is answered by", CodeBlock((command,)))
         if command
