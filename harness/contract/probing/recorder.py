@@ -77,10 +77,8 @@ def find_upstream_line() -> str:
 @functools.cache
 def _get_framework_path(file: str) -> str:
     # Path in the package; empty if it is not a framework's file or only passes values on.
-    checkout = os.environ.get(PROBED_SOURCE)
-    _, found, place = file.rpartition(f"{checkout}/" if checkout else SITE_PACKAGES)
-    if not found:
-        _, found, place = file.rpartition(SITE_PACKAGES)
+    checkout = f"{os.environ.get(PROBED_SOURCE)}/"
+    _, found, place = file.rpartition(checkout if checkout in file else SITE_PACKAGES)
     package = place.split("/")[0]
     of_framework = found and package not in LIBRARY_PACKAGES and not package.startswith("parallax")
     return place if of_framework and not any(part in place for part in SKIPPED_PATHS) else ""
