@@ -1,3 +1,5 @@
+import importlib.util
+import re
 import tomllib
 from pathlib import Path
 
@@ -45,3 +47,24 @@ def test_dependencies_have_a_lower_and_an_upper_bound(project):
 def test_two_makefile_targets_are_in_the_readme():
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme and "make test" in readme
+
+
+@pytest.mark.parametrize("repository", ["", "https://example.org/me/parallax"])
+def test_the_page_of_the_package_has_links_that_lead_somewhere(repository, monkeypatch):
+    monkeypatch.setenv("PARALLAX_REPOSITORY", repository)
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    metadata = {}
+    build.PackagePageHook(str(ROOT), {}).update(metadata)
+    text = metadata["readme"]["text"]
+    if not repository:
+        assert text == (ROOT / "README.md").read_text() and "urls" not in metadata
+        return
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 30 and all(link.startswith(("https://", "#")) for link in links)
+    assert f"({repository}/raw/HEAD/docs/images/compare.png)" in text
+    assert f"({repository}/blob/HEAD/docs/tutorial.md)" in text and "REPOSITORY" not in text
+    assert metadata["urls"]["Repository"] == repository
+    paths = re.findall(rf"{repository}/(?:raw|blob)/HEAD/([^)#\s]+)", text)
+    assert not [path for path in paths if not (ROOT / path).exists()]

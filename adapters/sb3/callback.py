@@ -69,7 +69,7 @@ class DiagnosisCallback(BaseCallback):
             "gamma": getattr(model, "gamma", None),
             "tau": getattr(model, "tau", None) if hasattr(model, "replay_buffer") else None,
             "target_interval": _get_target_interval(model),
-            "learning_starts": getattr(model, "learning_starts", 0),
+            "learning_starts": getattr(model, "learning_starts", getattr(model, "n_steps", 0)),
             "replays": not isinstance(model, OnPolicyAlgorithm),
             "names": _NAMES if hasattr(model, "max_grad_norm") else _NAMES | _WITHOUT_CLIPPING,
         }

@@ -61,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
         lines += _draw_learning_curves(output, panels, options.interval)
     console = common.make_console()
     print_document(console, document)
-    if command := comparison.format_why_command(
-        comparison.list_largest_pairs(comparisons), options.results
-    ):
+    if command := comparison.format_why_command(groups, options.results):
         lines.append(f"Next:    {command}")
     console.print(Text("\n".join(lines)), soft_wrap=True)
     return 0

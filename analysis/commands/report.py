@@ -22,7 +22,7 @@ from parallax.analysis.report.render_html import PAGE_DPI, make_page_context, re
 from parallax.analysis.report.render_markdown import FIGURES, render_markdown
 from parallax.analysis.report.sections.ablation import AblationReport
 from parallax.analysis.report.sections.comparison import format_why_command
-from parallax.analysis.report.study_report import list_consistency_pairs, make_report_document
+from parallax.analysis.report.study_report import make_report_document
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import write_text
 
@@ -67,8 +67,7 @@ def run(options: argparse.Namespace) -> int:
         if options.markdown:
             write_markdown(document, images, output)
     console.print(Text(f"Report: {output / HTML_PAGE_NAME}"), soft_wrap=True)
-    pairs = list_consistency_pairs(results.verdicts)
-    if why := format_why_command(pairs, options.results):
+    if why := format_why_command(results.groups.values(), options.results):
         console.print(Text(f"Next:   {why}"), soft_wrap=True)
     return 0
 

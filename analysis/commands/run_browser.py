@@ -282,17 +282,22 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     Returns:
         None if no run is complete.
     """
-    from matplotlib.ticker import MaxNLocator  # takes a second; lists of runs need no ticks
+    # These take a second; lists of runs need no ticks.
+    from matplotlib.ticker import MaxNLocator
 
-    curves = {
-        i: (run.timesteps, run.results.mean(axis=1))
-        for i, run in enumerate(runs)
-        if isinstance(run, CompletedRun)
-    }
-    if not curves:
+    from parallax.analysis.figures.score_marks import find_near_marks, list_cell_marks
+
+    completed = {i: run for i, run in enumerate(runs) if isinstance(run, CompletedRun)}
+    if not completed:
         return None
+    curves = {i: (run.timesteps, run.results.mean(axis=1)) for i, run in completed.items()}
     low = min(float(means.min()) for _, means in curves.values())
     high = max(float(means.max()) for _, means in curves.values())
+    cells = {dataclasses.replace(run.id.cell, study="", variant="") for run in completed.values()}
+    marks = list_cell_marks(cells.pop(), list(completed.values())) if len(cells) == 1 else []
+    near = find_near_marks(marks, (low, high))
+    low = min(low, *(mark.score for mark in near), high)
+    high = max(low, *(mark.score for mark in near), high)
     low, high = (low, high) if low < high else (low - 1, high + 1)
     end = max(1, *(int(steps[-1]) for steps, _ in curves.values()))
 
@@ -316,6 +321,8 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
         },
         "steps": [(x(tick), f"{tick:,.0f}") for tick in steps],
         "scores": [(y(tick), f"{tick:g}") for tick in scores],
+        "marks": [(mark.name, format_number(mark.score)) for mark in marks],
+        "mark_places": [y(mark.score) for mark in near],
     }
 
 

@@ -32,7 +32,8 @@ from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
-_COLUMNS = 3  # panels in a row where there is one recipe
+_COLUMNS = 3  # panels in a row where recipes have no columns of their own
+_TITLE_CHARACTERS = 84  # that fit above a line of panels
 _ROW = 0.112  # inches
 _MIN_REACH = 2.0  # margins on either side of 0 that an axis shows at least
 _MAX_REACH = 20.0  # margins; a pair further apart has an arrow at the axis' end
@@ -201,16 +202,17 @@ def _arrange_pairs(
         found[item.cell][_name_pair(item)] = _measure_difference(
             material, item, _name_pair(item), failed.get(_get_key(item))
         )
-    # Recipes have columns of their own only if a task was run with several.
-    has_one_each = len(cells) == len(tasks)
-    keys = sorted(cells) if has_one_each else [(env, hps) for env in tasks for hps in recipes]
+    # Recipes have columns of their own only if a task was run with several, and titles fit.
+    title = max(map(len, [*tasks, *map(labels.get_recipe_label, recipes)]), default=0)
+    is_list = len(cells) == len(tasks) or len(recipes) * title > _TITLE_CHARACTERS
+    keys = sorted(cells) if is_list else [(env, hps) for env in tasks for hps in recipes]
     shown = tuple(
         DifferencePanel(f"{env}\n{labels.get_recipe_label(hps)}", found[cells[env, hps]])
         if (env, hps) in cells
         else None
         for env, hps in keys
     )
-    columns = min(_COLUMNS, len(tasks)) if has_one_each else len(recipes)
+    columns = min(_COLUMNS, len(keys)) if is_list else len(recipes)
     return DifferenceGrid(tuple(pairs), columns, shown)
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from parallax.analysis.data.published import find_reproduction_targets
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import CompletedRun, StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
 from parallax.analysis.stats.endpoints import Endpoint
 from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED
@@ -51,12 +51,20 @@ def list_score_marks(
     if endpoint.is_steps:
         return ()
     groups = material.verdicts.groups_by_cell.get(cell, ())
-    runs = [run for group in groups for run in group.runs]
+    marks = list_cell_marks(cell, [run for group in groups for run in group.runs])
+    return tuple(mark for mark in marks if mark.name != PUBLISHED or endpoint.evaluations)
+
+
+def list_cell_marks(cell: StudyCell, runs: Sequence[CompletedRun]) -> list[ScoreMark]:
+    """Return the marks of a setting's returns: policies without training, and what was published.
+
+    Args:
+        cell: The setting.
+        runs: Its runs.
+    """
     marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, runs)]
-    published = find_published_mark(cell) if endpoint.evaluations else math.nan
-    if math.isfinite(published):
-        marks.append(ScoreMark(PUBLISHED, published))
-    return tuple(marks)
+    marks.append(ScoreMark(PUBLISHED, find_published_mark(cell)))
+    return [mark for mark in marks if math.isfinite(mark.score)]
 
 
 def find_published_mark(cell: StudyCell) -> float:

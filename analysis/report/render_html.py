@@ -269,8 +269,9 @@ def _render_figure(spec: FigureSpec, context: PageContext) -> Markup:
     cells = set(spec.cells)
     groups = [number for (cell, _), number in context.numbers.items() if cell in cells]
     return Markup(
-        '<figure id="figure-{0}">\n<div class="picture"><img src="data:image/webp;base64,{1}" '
-        'alt="{2}" width="{3}" style="--inches: {4}"></div>\n<figcaption>{5} {6}'
+        '<figure id="figure-{0}">\n<label class="picture"><input type="checkbox" '
+        'aria-label="full size"><img src="data:image/webp;base64,{1}" '
+        'alt="{2}" width="{3}" style="--inches: {4}"></label>\n<figcaption>{5} {6}'
         "</figcaption>\n</figure>"
     ).format(
         spec.name,
@@ -340,7 +341,7 @@ def _render_table_body(table: Table[Any], context: PageContext) -> Markup:
         count,
         table.title or table.name,
         heads,
-        "" if is_runs else Markup('<th scope="col">runs</th>'),
+        Markup('<th scope="col">runs</th>') if 'class="runs"' in rows else "",
         rows,
     )
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
@@ -24,11 +23,7 @@ from parallax.analysis.report.sections.alignment_levels import (
     make_crossed_section,
     make_level_section,
 )
-from parallax.analysis.report.sections.comparison import (
-    FrameworkPair,
-    format_why_command,
-    get_alignment,
-)
+from parallax.analysis.report.sections.comparison import format_why_command
 from parallax.analysis.report.sections.learning import make_vs_random_table
 from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
@@ -59,23 +54,8 @@ _TABLES: Mapping[str, _MakeTable] = {
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
-def list_consistency_pairs(verdicts: StudyVerdicts) -> list[FrameworkPair]:
-    """Return every pair of frameworks with runs, with the difference in its verdict."""
-    return [
-        FrameworkPair(
-            item.cell,
-            (item.first.framework, item.second.framework),
-            item.difference,
-            item.high - item.low,
-            get_alignment((item.first, item.second)),
-        )
-        for item in verdicts.consistency
-        if item.first.runs and item.second.runs
-    ]
-
-
-def _make_next_step(verdicts: StudyVerdicts, root: Path) -> tuple[Block, ...]:
-    command = format_why_command(list_consistency_pairs(verdicts), root)
+def _make_next_step(results: StudyResults) -> tuple[Block, ...]:
+    command = format_why_command(results.groups.values(), results.loaded.root)
     return (
         ("Why the most different pair differs is answered by", CodeBlock((command,)))
         if command
@@ -159,7 +139,7 @@ def make_report_document(
             consistency.make_intention_to_treat_table(verdicts),
             *make_both_tables(suite.make_learning_table),
             suite.make_noise_table(verdicts),
-            *_make_next_step(verdicts, loaded.root),
+            *_make_next_step(results),
         ),
         *([ablation.make_ablation_section(ablations)] if ablations else []),
         *_make_section(

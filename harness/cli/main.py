@@ -228,6 +228,7 @@ GROUPS = {
     "new": "files for another framework, algorithm or recipe",
     "slurm": "jobs on a cluster",
 }
+_OPTION_SYNONYMS = {"--algorithm": "--algorithms", "--framework": "--frameworks"}
 _HELP_WIDTH = 96  # columns
 _HELP = """\
 usage: parallax COMMAND ...
@@ -339,6 +340,7 @@ def run_command(command: Command, words: Sequence[str]) -> int:
         if command.takes_overrides:
             return int(module.run(words))
         run = getattr(module, f"run_{part}" if part else "run")
+        words = [_OPTION_SYNONYMS.get(word, word) for word in words]
         return int(run(make_parser(command, module).parse_args(words)))
     except _list_handled_errors(path) as error:
         return report_error(error)
@@ -359,13 +361,18 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
         module: Its module, where it is imported already.
     """
     import argparse
+    import difflib
     import textwrap
 
     from parallax.harness.contract.fields import SpecError
 
     class CommandParser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
-            raise SpecError(_escape(f"{message}; {self.prog} --help lists the options."))
+            _, _, unknown = message.partition("unrecognized arguments: ")
+            known = self._option_string_actions
+            close = difflib.get_close_matches(unknown.partition(" ")[0], known, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise SpecError(_escape(f"{message}. {hint}{self.prog} --help lists the options."))
 
     path, _, part = command.module.partition(":")
     module = module or importlib.import_module(path)

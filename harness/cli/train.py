@@ -38,12 +38,16 @@ def run(words: Sequence[str]) -> int:
         print(format_train_help())
         # Without arguments nothing is trained: the default run takes hours.
         return 0 if words else 2
+    from hydra._internal.utils import get_args_parser
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
+    if unknown := get_args_parser().parse_known_args(list(words))[1]:
+        name = unknown[0].strip("-").partition("=")[0]
+        raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()

@@ -130,7 +130,9 @@ def run(options: argparse.Namespace) -> int:
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(sides, algorithm, level))
     _print_section("Returns", _describe_returns(loaded, pair, algorithm, env))
-    _print_section("Next", _suggest_commands(options, sides, algorithm, found, env))
+    common = f"algorithm={algorithm} env={env} hps={options.hps}"
+    common += _repeat_settings(loaded, (algorithm, env, options.hps, options.alignment))
+    _print_section("Next", _suggest_commands(options, sides, found, common))
     return 0
 
 
@@ -356,7 +358,8 @@ def _describe_returns(
     for verdict in judge_ablations(loaded, settled):
         if verdict.framework in pair and verdict.cell.algorithm == algorithm:
             lines += [
-                f"{effect.name} in {verdict.framework}, {verdict.cell.env}: "
+                f"{effect.name} in {verdict.framework}, {verdict.cell.env}, {verdict.cell.hps}, "
+                f"{verdict.cell.variant}: "
                 f"{effect.result.difference:+.4g} ({effect.result.low:.4g} to "
                 f"{effect.result.high:.4g}), n = {effect.result.n} pairs: {effect.verdict}"
                 + "".join(
@@ -369,14 +372,22 @@ def _describe_returns(
     return lines or [f"{loaded.root} holds no runs of both on {env}."]
 
 
+def _repeat_settings(loaded: "LoadedRuns | None", setting: tuple[str, str, str, str]) -> str:
+    """Return how long the study's runs of a setting are, as words of a training command."""
+    for run in loaded.runs if loaded else ():
+        cell = run.id.cell
+        if (cell.algorithm, cell.env, cell.hps, run.spec.get("alignment")) == setting:
+            names = ("steps", "eval_every", "eval_episodes")
+            return "".join(f" {name}={run.spec[name]}" for name in names if name in run.spec)
+    return ""
+
+
 def _suggest_commands(
     options: argparse.Namespace,
     sides: tuple[ComparedSide, ComparedSide],
-    algorithm: str,
     found: Sequence[DifferingAnswer],
-    env: str,
+    common: str,
 ) -> list[str]:
-    common = f"algorithm={algorithm} env={env} hps={options.hps}"
     commands = []
     if options.study is None:
         # Other frameworks take no script, so that an own script needs a separate training command.
@@ -400,6 +411,4 @@ def _suggest_commands(
                 f"parallax train -m framework={name} {common} alignment={options.alignment} "
                 f"intervention=none,{','.join(every)} seed=0,1,2,3,4 study.name=why"
             )
-    study = shlex.quote(str(options.study or "results/why"))
-    commands.append(f"parallax study ablation {study}")
-    return commands
+    return [*commands, "parallax study ablation results/why"]

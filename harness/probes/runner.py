@@ -30,6 +30,7 @@ from parallax.harness.contract.interpreter import (
     check_interpreter,
     find_cache_folder,
 )
+from parallax.harness.contract.probing.protocol import PROBED_SOURCE
 from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel
 from parallax.harness.probes.intervention_check import (
     format_intervention_label,
@@ -314,7 +315,7 @@ def make_worker_environment(source: Path | None = None) -> dict[str, str]:
     found = WORKER_ENVIRONMENT | stored | dict(os.environ)
     if source is not None:
         paths = [str(source), *filter(None, [found.get("PYTHONPATH")])]
-        found["PYTHONPATH"] = os.pathsep.join(paths)
+        found |= {"PYTHONPATH": os.pathsep.join(paths), PROBED_SOURCE: str(source)}
     return found
 
 

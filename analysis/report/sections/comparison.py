@@ -35,7 +35,7 @@ from parallax.analysis.stats.intervals import (
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
-from parallax.analysis.verdicts.groups import ScoreGroup, group_by_cell
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, list_group_pairs
 from parallax.analysis.verdicts.options import VerdictOptions
 
 UNKNOWN = "unknown"
@@ -93,77 +93,48 @@ class SettingComparison:
     endpoint: Endpoint
 
 
-@dataclasses.dataclass(frozen=True)
-class FrameworkPair:
-    """Two frameworks in one setting, and how far apart their returns are.
-
-    Attributes:
-        cell: The setting.
-        frameworks: Their names.
-        difference: Of the means, in units of the endpoint.
-        width: Width of its interval; NaN if there is none.
-        alignment: Level of alignment of their runs; empty where it is not known.
-    """
-
-    cell: StudyCell
-    frameworks: tuple[str, str]
-    difference: float
-    width: float
-    alignment: str
-
-
-def list_largest_pairs(comparisons: Iterable[SettingComparison]) -> list[FrameworkPair]:
-    """Return the pair that is furthest apart in each setting."""
-    pairs = []
-    for one in comparisons:
-        if (found := one.largest_difference) is not None:
-            groups = {score.group.framework: score.group for score in one.scores}
-            names = found.higher, found.lower
-            width = found.difference.high - found.difference.low
-            level = get_alignment([groups[name] for name in names])
-            pairs.append(FrameworkPair(one.cell, names, found.difference.mean, width, level))
-    return pairs
-
-
-def get_alignment(groups: Iterable[ScoreGroup]) -> str:
-    """Return the level of alignment that all runs have; empty where it differs or is not known."""
-    levels = {str(run.spec.get("alignment", "")) for group in groups for run in group.runs}
-    return levels.pop() if len(levels) == 1 else ""
-
-
-def format_why_command(pairs: Iterable[FrameworkPair], results: Path) -> str:
+def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
     """Return the command that explains the difference of the most different pair; empty if none.
 
     Returns have different units on each task, so differences are divided by widths of intervals.
 
     Args:
-        pairs: Pairs of frameworks in all settings.
-        results: Folder with their runs.
+        groups: Runs of each setting and framework.
+        results: Folder or file with the runs.
     """
-
-    def rate(pair: FrameworkPair) -> float:
-        difference = abs(pair.difference)
-        return difference / pair.width if pair.width > 0 else math.inf if difference > 0 else 0.0
-
     # Imported runs may be of frameworks without an adapter, which no command can run.
     adapters = {entry.name for entry in importlib.metadata.entry_points(group="parallax.adapters")}
-    known = [pair for pair in pairs if pair.cell.algorithm != UNKNOWN]
-    known = [pair for pair in known if {n.partition("@")[0] for n in pair.frameworks} <= adapters]
-    # Of two implementations one can be a user's own script, `framework@script`.
-    known = [pair for pair in known if sum("@" in name for name in pair.frameworks) < 2]
-    with_interval = [pair for pair in known if pair.width >= 0 and pair.difference != 0]
-    candidates = with_interval or [pair for pair in known if abs(pair.difference) > 0]
-    if not candidates:
+    known = [
+        group
+        for group in groups
+        if group.n
+        and group.cell.algorithm != UNKNOWN
+        and group.framework.partition("@")[0] in adapters
+    ]
+    found: dict[GroupPair, ConfidenceInterval] = {}
+    for pair in list_group_pairs(known):
+        interval = compute_welch_interval(*(np.asarray(group.scores) for group in pair))
+        # Of two implementations one can be a user's own script, `framework@script`.
+        if interval.mean and sum("@" in group.framework for group in pair) < 2:
+            found[pair] = interval
+    with_interval = {pair: one for pair, one in found.items() if one.high >= one.low}
+
+    def rate(pair: GroupPair) -> float:
+        width = found[pair].high - found[pair].low
+        return abs(found[pair].mean) / width if width > 0 else math.inf
+
+    if not found:
         return ""
-    pair = max(candidates, key=rate)
-    cell = pair.cell
-    words = ["parallax", "why", *pair.frameworks, "--algorithms", cell.algorithm]
+    pair = max(with_interval or found, key=rate)
+    cell, names = pair[0].cell, [group.framework for group in pair]
+    levels = {str(run.spec.get("alignment", "")) for group in pair for run in group.runs}
+    words = ["parallax", "why", *names, "--algorithms", cell.algorithm]
     words += ["--env", cell.env] if cell.env != UNKNOWN and "," not in cell.env else []
     words += ["--hps", cell.hps] if cell.hps not in (UNKNOWN, "defaults") else []
-    words += ["--alignment", pair.alignment] if pair.alignment else []
-    own = [name.partition("@")[2] for name in pair.frameworks if "@" in name]
+    words += ["--alignment", *levels] if len(levels) == 1 and all(levels) else []
+    own = [name.partition("@")[2] for name in names if "@" in name]
     words += ["--script", f"{own[0].rpartition('-')[0]}.py"] if own else []
-    words += ["--study", str(results)] if results.is_dir() else []
+    words += ["--study", str(results)] if results.exists() else []
     return shlex.join(words)
 
 

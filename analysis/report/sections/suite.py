@@ -82,7 +82,7 @@ def _describe_runs_below_threshold(items: Sequence[SuiteVerdict]) -> str:
 def make_suite_table(verdicts: StudyVerdicts) -> tables.Table[SuiteVerdict]:
     """Return a table with a row for each pair of frameworks over the tasks of an algorithm."""
     columns: tuple[tables.Column[SuiteVerdict], ...] = (
-        *_make_suite_columns(lambda i: i.key),
+        *_make_suite_columns(lambda i: i.key, verdicts.suites),
         tables.make_text_column("tasks", "tasks", lambda i: ", ".join(i.tasks)),
         tables.make_csv_column("left_out", lambda i: "; ".join(i.left_out)),
         *tables.make_pair_columns(lambda i: i.first, lambda i: i.second),
@@ -115,9 +115,16 @@ def make_suite_table(verdicts: StudyVerdicts) -> tables.Table[SuiteVerdict]:
 def make_all_alike_table(verdicts: StudyVerdicts) -> tables.Table[AllAlikeVerdict]:
     """Return a table with a row for each setting and suite: are all frameworks equivalent?"""
     columns: tuple[tables.Column[AllAlikeVerdict], ...] = (
-        *_make_suite_columns(lambda i: (i.study, i.algorithm, i.hps, i.variant)),
+        *_make_suite_columns(
+            lambda i: (i.study, i.algorithm, i.hps, i.variant), verdicts.all_alike
+        ),
         tables.make_text_column("env", "task", lambda i: i.env, lambda env: env or "all tasks"),
-        tables.make_text_column("frameworks", "frameworks", lambda i: ", ".join(i.frameworks)),
+        tables.make_text_column(
+            "frameworks",
+            "frameworks",
+            lambda i: ", ".join(i.frameworks),
+            lambda names: ", ".join(map(get_label, names.split(", "))),
+        ),
         tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         tables.make_p_value_column("p", "p", lambda i: i.p),
     )
@@ -172,10 +179,11 @@ def make_noise_table(verdicts: StudyVerdicts) -> tables.Table[EvaluationNoise]:
     )
 
 
-def _make_suite_columns(get_key: Any) -> tuple[tables.Column[Any], ...]:
+def _make_suite_columns(get_key: Any, items: Sequence[Any]) -> list[tables.Column[Any]]:
     """Return the columns of study, algorithm, recipe and variant."""
-    names = ("study", "algorithm", "hps", "variant")
-    return tuple(
-        tables.make_text_column(name, name, lambda i, at=at: get_key(i)[at])  # type: ignore[misc]
-        for at, name in enumerate(names)
-    )
+
+    def get_cell(item: Any) -> StudyCell:
+        study, *rest = get_key(item)
+        return StudyCell(study, "", *rest)
+
+    return tables.make_setting_columns(get_cell, [get_cell(item) for item in items], omit=["env"])

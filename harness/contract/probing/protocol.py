@@ -27,6 +27,8 @@ ones and `out`; SAC's policy has `mean` and `std` instead of `out`. In addition 
 `parallax.harness.probes.r2d2.sequences`.
 """
 
+PROBED_SOURCE = "PARALLAX_PROBED_SOURCE"
+"""Variable with the folder that a worker imports a framework from, if it is not installed."""
 ACTION, ACTION_DRAWN, MINIBATCH_DRAWN = "action", "action drawn", "minibatch drawn"
 """Events whose source lines are recorded: an action is taken; its noise or a minibatch is drawn."""
 CRITIC_LOSS, POLICY_LOSS = "loss of critic1", "loss of policy"

@@ -11,6 +11,7 @@ import abc
 import contextlib
 import dataclasses
 import functools
+import os
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FrameType
@@ -32,6 +33,7 @@ from parallax.harness.contract.events import (
 )
 from parallax.harness.contract.probing.protocol import (
     ACTION,
+    PROBED_SOURCE,
     LossRecord,
     OptimizerStepRecord,
     Parameters,
@@ -75,8 +77,10 @@ def find_upstream_line() -> str:
 @functools.cache
 def _get_framework_path(file: str) -> str:
     # Path in the package; empty if it is not a framework's file or only passes values on.
-    _, found, place = file.rpartition(SITE_PACKAGES)
-    of_framework = found and place.split("/")[0] not in LIBRARY_PACKAGES
+    checkout = f"{os.environ.get(PROBED_SOURCE)}/"
+    _, found, place = file.rpartition(checkout if checkout in file else SITE_PACKAGES)
+    package = place.split("/")[0]
+    of_framework = found and package not in LIBRARY_PACKAGES and not package.startswith("parallax")
     return place if of_framework and not any(part in place for part in SKIPPED_PATHS) else ""
 
 

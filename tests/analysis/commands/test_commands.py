@@ -41,6 +41,20 @@ def test_the_command_prints_the_table_and_says_where_files_are(results, make_run
     assert "cleanrl/steps=20000/seed=2: interrupted" in done.stdout
 
 
+def test_compare_and_report_name_the_same_most_different_pair(results, make_run, capsys):
+    scores = {"sb3": (100, 101), "cleanrl": (110, 111), "torchrl": (200, 900)}
+    for framework, (first, second) in scores.items():
+        make_run(framework=framework, seed=0, score=first)
+        make_run(framework=framework, seed=1, score=second)
+    found = []
+    for command_name in ("compare", "report"):
+        assert main([command_name, str(results / "demo")]) == 0
+        found.append(capsys.readouterr().out.splitlines()[-1].split(maxsplit=1)[1])
+    # TorchRL is furthest away, but its runs scatter.
+    assert found[0].startswith("parallax why cleanrl sb3 ")
+    assert found[0] == found[1]
+
+
 def test_no_command_is_suggested_for_frameworks_without_an_adapter(results, make_run):
     for seed in range(2):
         make_run(framework="sb3", seed=seed, score=100 + seed)

@@ -206,6 +206,8 @@ def test_pages_in_a_real_browser(server, tmp_path):
         )
         page.open(f"{server.url}runs?{chosen}", 390)
         assert page.evaluate("document.querySelectorAll('polyline').length") >= 4
+        width = "document.querySelector('.figure').scrollWidth"
+        assert page.evaluate(width) <= page.evaluate(width.replace("scroll", "client"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         report = server.url.replace(server.secret, server.report_secret) + "report?study=demo"
         page.open(report, 1280)

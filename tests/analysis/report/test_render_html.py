@@ -113,6 +113,17 @@ def test_a_statement_leads_to_its_rows_and_its_runs(browser, report):
         assert visible(browser, section) == number
 
 
+def test_figures_fit_a_phone_and_a_tap_enlarges_them(browser, report):
+    browser.open(report, 390)
+    wide = "[...document.querySelectorAll('.picture')].filter((p) => p.scrollWidth > p.clientWidth)"
+    assert browser.evaluate("document.querySelectorAll('.picture img').length") > 3
+    assert browser.evaluate(f"{wide}.length") == 0
+    browser.evaluate("document.querySelector('.picture').click()")
+    assert browser.evaluate(f"{wide}.length") == 1
+    browser.evaluate("document.querySelector('.picture').click()")
+    assert browser.evaluate(f"{wide}.length") == 0
+
+
 def test_typing_words_filters_a_table(browser, report):
     browser.open(report, 390)
     browser.evaluate(

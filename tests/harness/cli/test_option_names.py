@@ -107,3 +107,20 @@ def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
     probed, _ = cache._translate_settings("dqn", context, changes)
     sizes = probed.hidden_sizes  # at `exact` and `lockstep` those of the scripted weights
     assert probed == dataclasses.replace(trained, hidden_sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "train --algorithm ppo",
+            "--algorithm is not an option. Settings are written as algorithm=",
+        ),
+        ("why sb3 cleanrl --algoritms ppo", "--algoritms ppo. Did you mean --algorithms?"),
+        ("probe --alignement exact", "Did you mean --alignment?"),
+        ("why sb3 cleanrl --algorithm pppo", "Did you mean ppo?"),
+    ],
+)
+def test_wrong_options_lead_to_the_right_ones(words, message, capsys):
+    assert main.main(words.split()) == 2
+    assert message in capsys.readouterr().err

@@ -43,17 +43,29 @@ def test_next_commands_train_what_removes_a_difference(found):
     options = argparse.Namespace(hps="original", alignment="exact", study=None)
     some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
     sides = tuple(why.ComparedSide(name) for name in PAIR)
-    first, *rest = why._suggest_commands(options, sides, "ppo", some, "Pendulum-v1")
-    assert "framework=sb3,cleanrl" in first and "alignment=exact" in first
+    first, *rest = why._suggest_commands(options, sides, some, "algorithm=ppo steps=9")
+    assert "framework=sb3,cleanrl algorithm=ppo steps=9 " in first and "alignment=exact" in first
     assert any("framework=sb3 " in line and "none,value-loss-x0.5" in line for line in rest)
     assert rest[-1] == "parallax study ablation results/why"
+
+
+def test_next_commands_train_as_long_as_the_study():
+    loaded = why._load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
+    setting = ("ppo", "InvertedPendulum-v4", "original")
+    words = why._repeat_settings(loaded, (*setting, "exact"))
+    assert words == " steps=61440 eval_every=5120 eval_episodes=50"
+    assert why._repeat_settings(loaded, (*setting, "common")) == ""
+    pair = ("sb3", "torchrl")
+    lines = why._describe_returns(loaded, pair, "ppo", "InvertedPendulum-v4")
+    ablations = [line.partition(": ")[0] for line in lines if line.startswith("critic-initial")]
+    assert len(set(ablations)) == len(ablations) == 2  # one for each level of alignment
 
 
 def test_an_own_script_is_trained_by_a_command_of_its_own():
     options = argparse.Namespace(hps="original", alignment="exact", study=None)
     script = OwnScript("my.py", "1a2b3c4d" + "0" * 56, "")
     sides = why.ComparedSide("cleanrl", script, Path("my.py")), why.ComparedSide("sb3")
-    first, second, last = why._suggest_commands(options, sides, "ppo", [], "Pendulum-v1")
+    first, second, last = why._suggest_commands(options, sides, [], "algorithm=ppo")
     assert "framework=cleanrl " in first and " script=my.py " in first
     assert "framework=sb3 " in second and "script" not in second
     assert last == "parallax study ablation results/why"

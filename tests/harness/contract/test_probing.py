@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from parallax.harness.contract.algorithms import BUILTIN_ALGORITHMS
+from parallax.harness.contract.probing import recorder
 from parallax.harness.contract.probing.environments import EpisodeScript, locate_source
-from parallax.harness.contract.probing.protocol import ProbeMonitor
+from parallax.harness.contract.probing.protocol import PROBED_SOURCE, ProbeMonitor
 from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld
 from parallax.harness.probes.catalogue import PROBES
 
@@ -113,3 +114,18 @@ def test_source_lines_are_found_by_their_text():
 def test_algorithms_with_probes_are_those_that_probes_name():
     probed = {probe.algorithm for probe in PROBES}
     assert {name for name, cls in BUILTIN_ALGORITHMS.items() if cls.has_probes} == probed
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("/env/lib/python3.11/site-packages/skrl/agents/td3.py", "skrl/agents/td3.py"),
+        ("/env/lib/python3.11/site-packages/parallax/adapters/torch_common/x.py", ""),
+        ("/env/lib/python3.11/site-packages/torch/optim/adam.py", ""),
+        ("/home/me/sb3/stable_baselines3/td3/td3.py", "stable_baselines3/td3/td3.py"),
+        ("/home/me/other/td3.py", ""),
+    ],
+)
+def test_source_lines_are_those_of_the_framework_or_its_checkout(file, place, monkeypatch):
+    monkeypatch.setenv(PROBED_SOURCE, "/home/me/sb3")
+    assert recorder._get_framework_path.__wrapped__(file) == place

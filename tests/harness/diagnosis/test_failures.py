@@ -136,3 +136,10 @@ def test_remedies_for_a_loop_of_ones_own_have_its_names_alone():
     assert replace_hyperparameters(text, {"wrappers=normalized": "VecNormalize"}).endswith(
         "(policy_learning_rate, critic_learning_rate); VecNormalize."
     )
+
+
+def test_the_callback_waits_for_the_first_rollout_of_ppo():
+    model = PPO("MlpPolicy", "Pendulum-v1", n_steps=1024, n_epochs=1, seed=0)
+    with DiagnosisCallback(say=lambda _: None, period=200) as diagnosis:
+        model.learn(1024, callback=diagnosis)
+    assert "weights-not-updated" not in set(diagnosis.to_frame()["id"])
