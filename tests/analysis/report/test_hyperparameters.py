@@ -55,7 +55,8 @@ def test_a_difference_is_listed_with_every_value():
     )
     assert (
         words_of(describe_pair_differences, runs[:1], runs[1:])
-        == "; 1 of 2 hyperparameters differs (`hidden_sizes`)"
+        == "; 1 of 2 hyperparameters differs (`hidden_sizes`); in code, by the interventions that "
+        "remove it: CleanRL uniform-warmup"
     )
     assert words_of(describe_equal_hyperparameters, runs).startswith(
         " 1 of 2 hyperparameters are [equal](#hyperparameters-set"
@@ -80,7 +81,7 @@ def test_values_of_a_framework_that_differ_by_seed_are_all_listed():
 
 
 def test_where_all_is_alike_nothing_is_said_to_be_ones_own():
-    runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
+    runs = [run("sb3", tau=1.0), run("torchrl", tau=1.0)]
     assert "is the framework and the seed" in words_of(describe_differences, runs, False)
     assert (
         not describe_unequal_recipes(runs)

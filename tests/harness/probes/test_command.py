@@ -99,7 +99,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--baseline", "nowhere.json"], "holds no stored answers"),
         (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
         (["--alignment", "exact", "--hps", "mine"], "hps=mine is not known"),
-        (["--bogus"], "unrecognized arguments: --bogus; parallax probe --help"),
+        (["--bogus"], "unrecognized arguments: --bogus. parallax probe --help lists the options."),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--drift", "sb3"], "needs --python PATH"),
         (["--answers", "x.json", "--python", "/bin/true"], "drop --python"),
