@@ -4,6 +4,7 @@ import collections
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
@@ -297,3 +298,14 @@ def format_verdict_counts(words: Sequence[str], order: Sequence[str]) -> str:
 def describe_sizes_used(sizes: Iterable[int]) -> str:
     """Return a sentence on how many runs are behind each mean."""
     return f"n = {format_range(sizes)} runs used per mean."
+
+
+def hide_machine(path: Path) -> Path:
+    """Return a path as a page may show it: relative to the folder in which the command runs.
+
+    Only the name remains of an absolute path to another place on the machine.
+    """
+    if not path.is_absolute():
+        return path
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)

@@ -26,6 +26,7 @@ from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, read_grid
 from parallax.analysis.figures import families, final_scores
 from parallax.analysis.figures.figure_spec import FigureSpec, render_figures, write_file_bytes
+from parallax.analysis.labels import hide_machine
 from parallax.analysis.report.publication import (
     PUBLICATION_PAGE_NAME,
     SECTION_BEGIN,
@@ -189,7 +190,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
     names = sorted({cell.study for cell in loaded.cells})
-    folder = _hide_machine(options.folder)
+    folder = hide_machine(options.folder)
     place = folder / source.name
     return StudyPublication(
         title=options.title or f"The study {', '.join(names)}",
@@ -217,7 +218,7 @@ def _read_ablations(
     for path in paths:
         _check_packed_file(path, "--ablation=")
         own = make_ablation_reports(
-            _hide_machine(path).as_posix(), common.load_results(path), settings, study
+            hide_machine(path).as_posix(), common.load_results(path), settings, study
         )
         if not own:
             raise common.CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
@@ -244,7 +245,7 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
     if path is None:
         return None
     try:
-        return dataclasses.replace(read_grid(path), path=_hide_machine(path))
+        return dataclasses.replace(read_grid(path), path=hide_machine(path))
     except (OSError, UnusableError) as error:
         raise common.CommandError(f"--grid={path}: {error}.") from error
 
@@ -269,23 +270,12 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
 def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
     shown = argparse.Namespace(**vars(options))
     shown.grid, shown.readme = (
-        None if path is None else _hide_machine(path) for path in (options.grid, options.readme)
+        None if path is None else hide_machine(path) for path in (options.grid, options.readme)
     )
-    shown.ablation = [_hide_machine(path) for path in options.ablation]
+    shown.ablation = [hide_machine(path) for path in options.ablation]
     words: Sequence[str] = [
         str(place),
         str(place.parent),
         *format_changed_options(shown, _REPEATED_OPTIONS),
     ]
     return f"{_COMMAND} {shlex.join(words)}"
-
-
-def _hide_machine(path: Path) -> Path:
-    """Return a path as a page may show it: relative to the folder in which the command runs.
-
-    Only the name remains of an absolute path to another place on the machine.
-    """
-    if not path.is_absolute():
-        return path
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)

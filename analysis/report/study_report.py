@@ -6,7 +6,7 @@ from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.labels import INTERVAL_FORMULAS, format_run_counts, make_anchor
+from parallax.analysis.labels import INTERVAL_FORMULAS, format_run_counts, hide_machine, make_anchor
 from parallax.analysis.report.document import (
     Block,
     CodeBlock,
@@ -55,7 +55,7 @@ FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 
 def _make_next_step(results: StudyResults) -> tuple[Block, ...]:
-    command = format_why_command(results.groups.values(), results.loaded.root)
+    command = format_why_command(results.groups.values(), hide_machine(results.loaded.root))
     return (
         ("Why the most different pair differs is answered by", CodeBlock((command,)))
         if command

@@ -108,6 +108,12 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
         assert (folder / name).exists(), name
 
 
+def test_no_published_page_names_a_folder_of_the_machine():
+    for folder in PUBLISHED:
+        for path in [*folder.glob("*.md"), *folder.glob("*.html")]:
+            assert not re.search(r"--study /", path.read_text())
+
+
 @pytest.mark.usefixtures("blank_figures")
 def test_places_on_a_machine_are_not_published(site, tmp_path):
     packed, source = tmp_path / "packed.parquet", site / "docs/mine/mine.parquet"
