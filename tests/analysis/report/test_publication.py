@@ -109,9 +109,9 @@ def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
 
 
 def test_no_published_page_names_a_folder_of_the_machine():
-    for folder in PUBLISHED:
-        for path in [*folder.glob("*.md"), *folder.glob("*.html")]:
-            assert not re.search(r"--study /", path.read_text())
+    pages = [path for folder in PUBLISHED for path in folder.glob("*.[hm]*")]
+    assert {path.suffix for path in pages} == {".html", ".md"}
+    assert not [path for path in pages if "--study /" in path.read_text()]
 
 
 @pytest.mark.usefixtures("blank_figures")
