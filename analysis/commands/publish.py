@@ -39,6 +39,7 @@ from parallax.analysis.report.publication import (
 )
 from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
+from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import UnusableError, write_text
@@ -47,7 +48,16 @@ from parallax.harness.record.layout import PACKED_SUFFIX
 DPI = 150
 _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
-_REPEATED_OPTIONS = (*VERDICT_OPTIONS, "title", "note", "grid", "readme", "ablation", "html")
+_REPEATED_OPTIONS = (
+    *VERDICT_OPTIONS,
+    "title",
+    "note",
+    "grid",
+    "readme",
+    "ablation",
+    "crossed",
+    "html",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("folder", type=Path, help="where page, tables and figures go")
     parser.add_argument("--title", help="heading of the page (default: The study NAME)")
-    parser.add_argument("--note", help="what readers must know first, below the heading")
+    parser.add_argument(
+        "--note",
+        action="append",
+        default=[],
+        help="what readers must know first, below the heading; further notes follow the answer",
+    )
     parser.add_argument(
         "--grid",
         type=Path,
@@ -77,6 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="packed runs with and without interventions: the page says what each change does, "
         "and which share of a gap it explains; may be repeated",
+    )
+    parser.add_argument(
+        "--crossed",
+        type=Path,
+        metavar="FILE",
+        help="packed runs of `study=crossed`: the page says what recipes and what frameworks do",
     )
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
@@ -189,12 +210,15 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     settings, grid = common.make_options(options), _read_grid_file(options.grid)
     loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
+    if options.crossed:
+        crossed = _read_crossed(options.crossed, settings, options.interval)
+        material = dataclasses.replace(material, crossed=crossed)
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
     place = folder / source.name
     return StudyPublication(
         title=options.title or f"The study {', '.join(names)}",
-        note=options.note or "",
+        notes=tuple(options.note),
         file=source.name,
         material=material,
         sheets=_select_figure_specs(material),
@@ -233,6 +257,22 @@ def _read_ablations(
     return tuple(found)
 
 
+def _read_crossed(path: Path, settings: VerdictOptions, interval: str) -> tuple[CrossedDesign, ...]:
+    """Return the crossed designs in a file.
+
+    Raises:
+        CommandError: The file has none that is complete.
+    """
+    _check_packed_file(path, "--crossed=")
+    found = judge_study(common.load_results(path), settings, interval).crossed
+    if not found:
+        raise common.CommandError(
+            f"--crossed={path}: no task has two seeds of each recipe in each framework. Train "
+            "them with parallax train -m study=crossed."
+        )
+    return found
+
+
 def _check_packed_file(path: Path, lead: str = "") -> None:
     if path.suffix != PACKED_SUFFIX or not path.is_file():
         raise common.CommandError(
@@ -269,9 +309,9 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
 
 def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
     shown = argparse.Namespace(**vars(options))
-    shown.grid, shown.readme = (
-        None if path is None else hide_machine(path) for path in (options.grid, options.readme)
-    )
+    for name in ("grid", "readme", "crossed"):
+        path = getattr(options, name)
+        setattr(shown, name, None if path is None else hide_machine(path))
     shown.ablation = [hide_machine(path) for path in options.ablation]
     words: Sequence[str] = [
         str(place),

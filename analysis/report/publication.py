@@ -68,7 +68,7 @@ class StudyPublication:
         grid: The planned runs; None where no file lists them.
         causes: Effects of single changes, from separate files.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
-        note: Remark for readers below the title.
+        notes: Remarks for readers: the first stands below the title, others below the answer.
     """
 
     title: str
@@ -80,7 +80,7 @@ class StudyPublication:
     grid: StudyGrid | None
     causes: tuple[AblationReport, ...] = ()
     whole: str = ""
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -125,8 +125,10 @@ def make_publication_document(study: StudyPublication) -> Document:
     level_blocks = _make_level_blocks(study, explanations)
     suites, treated = suite.describe_suites(verdicts), list_failed_run_answers(verdicts)
     blocks: list[Block] = [
-        Remark(study.note) if study.note else "",
+        *map(Remark, study.notes[:1]),
         *level_blocks,
+        *([ReportSection("Notes", study.notes[1:])] if study.notes[1:] else []),
+        *([ReportSection("Details", ("All runs and pairs follow.",))] if level_blocks else []),
         runs.describe_counts(loaded, study.grid),
         join_words(
             [
@@ -258,8 +260,7 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
             else ([], [], [])
         )
         found += alignment_levels.make_level_blocks(one, figures, causes, reached)
-    found += [alignment_levels.make_crossed_section(one) for one in study.material.crossed]
-    return [*found, ReportSection("Details", ("All runs and pairs follow.",))] if found else []
+    return [*found, *map(alignment_levels.make_crossed_section, study.material.crossed)]
 
 
 def _find_level_figures(study: StudyPublication) -> list[FigureSpec]:

@@ -444,11 +444,17 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
                 )
             )
     heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread")
-    sources = sorted({spread.scale.source for spread in results.spreads if spread.scale})
+    scales = {
+        f"{_name_task(task)} ({spread.scale.source})": None
+        for task, levels in results.by_task.items()
+        for spread in levels.values()
+        if spread.scale
+    }
     return (
         Grid((*heads, "returns from 0 to 1"), tuple(rows)),
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
-        f"without training by a margin. Failed runs count as 0. Scale: {'; '.join(sources)}.",
+        "without training by a margin. Failed runs count as 0. Scales:",
+        Listing(tuple(scales)),
         _describe_unused_tasks(results),
     )
 
@@ -539,11 +545,11 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
         (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))
         for recipe, row in zip(design.recipes, means, strict=True)
     ]
+    variances = dataclasses.asdict(design.variance)
+    total = sum(variances.values())
     parts: list[tuple[Words, ...]] = [
-        (field.name, f"{getattr(design.variance, field.name):.4f}", f"[{low:.4f}, {high:.4f}]")
-        for field, low, high in zip(
-            dataclasses.fields(design.variance), design.low, design.high, strict=True
-        )
+        (name, f"{value:.4f}", f"[{low:.4f}, {high:.4f}]", f"{value / total:.0%}")
+        for (name, value), low, high in zip(variances.items(), design.low, design.high, strict=True)
     ]
     return ReportSection(
         f"Recipes crossed with implementations: {get_label(design.algorithm)} on {design.env}",
@@ -551,6 +557,6 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
             f"Mean scores over {design.scores.shape[2]} seeds, 0 does nothing, 1 is solved.",
             Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
             "Variance components of these scores, with 95% bootstrap intervals over seeds.",
-            Grid(("component", "variance", "interval"), tuple(parts)),
+            Grid(("component", "variance", "interval", "share of the sum"), tuple(parts)),
         ),
     )
