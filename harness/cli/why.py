@@ -7,7 +7,7 @@ ablations of a study, each with the next command where something is unknown.
 import argparse
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ from parallax.harness.probes.results import (
 
 if TYPE_CHECKING:
     from parallax.analysis.data.runs import LoadedRuns
+    from parallax.analysis.verdicts.ablation import AblationVerdict
 
 LOCKSTEP_UPDATES = 20
 _EPILOG = """\
@@ -129,10 +130,18 @@ def run(options: argparse.Namespace) -> int:
     found = list_differing_answers(_run_probes(sides, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(sides, algorithm, level))
-    _print_section("Returns", _describe_returns(loaded, pair, algorithm, env))
+    ablations = _judge_ablations(loaded, pair, algorithm)
+    _print_section("Returns", _describe_returns(loaded, pair, (algorithm, env), ablations))
+    judged = {
+        (verdict.framework, effect.name)
+        for verdict in ablations
+        if (verdict.cell.env, verdict.cell.hps) == (env, options.hps)
+        and f"alignment={options.alignment}" in verdict.cell.variant
+        for effect in verdict.effects
+    }
     common = f"algorithm={algorithm} env={env} hps={options.hps}"
     common += _repeat_settings(loaded, (algorithm, env, options.hps, options.alignment))
-    _print_section("Next", _suggest_commands(options, sides, found, common))
+    _print_section("Next", _suggest_commands(options, sides, found, common, judged))
     return 0
 
 
@@ -331,12 +340,31 @@ def _load_study(folder: Path) -> "LoadedRuns":
         raise SpecError(str(error)) from error
 
 
+def _judge_ablations(
+    loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str
+) -> list["AblationVerdict"]:
+    """Return the study's ablations of two implementations."""
+    from parallax.analysis.verdicts.ablation import judge_ablations
+    from parallax.analysis.verdicts.endpoints import settle_options
+    from parallax.analysis.verdicts.options import VerdictOptions
+
+    if loaded is None:
+        return []
+    return [
+        verdict
+        for verdict in judge_ablations(loaded, settle_options(loaded, VerdictOptions()))
+        if verdict.framework in pair and verdict.cell.algorithm == algorithm
+    ]
+
+
 def _describe_returns(
-    loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str, env: str
+    loaded: "LoadedRuns | None",
+    pair: tuple[str, str],
+    setting: tuple[str, str],
+    ablations: Sequence["AblationVerdict"],
 ) -> list[str]:
     if loaded is None:
         return ["Unknown: no runs were named with --study."]
-    from parallax.analysis.verdicts.ablation import judge_ablations
     from parallax.analysis.verdicts.consistency import judge_consistency
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.groups import UnknownScaleError, group_runs
@@ -353,23 +381,22 @@ def _describe_returns(
         f"n = {item.first.n} and {item.second.n}: {item.verdict}"
         for item in judge_consistency(groups, settled)
         if {item.first.framework, item.second.framework} == set(pair)
-        and (item.cell.algorithm, item.cell.env) == (algorithm, env)
+        and (item.cell.algorithm, item.cell.env) == setting
     ]
-    for verdict in judge_ablations(loaded, settled):
-        if verdict.framework in pair and verdict.cell.algorithm == algorithm:
-            lines += [
-                f"{effect.name} in {verdict.framework}, {verdict.cell.env}, {verdict.cell.hps}, "
-                f"{verdict.cell.variant}: "
-                f"{effect.result.difference:+.4g} ({effect.result.low:.4g} to "
-                f"{effect.result.high:.4g}), n = {effect.result.n} pairs: {effect.verdict}"
-                + "".join(
-                    f"; {ratio.share:.0%} of the gap to {other}"
-                    for other, ratio in effect.shares.items()
-                    if other in pair
-                )
-                for effect in verdict.effects
-            ]
-    return lines or [f"{loaded.root} holds no runs of both on {env}."]
+    lines += [
+        f"{effect.name} in {verdict.framework}, {verdict.cell.env}, {verdict.cell.hps}, "
+        f"{verdict.cell.variant}: "
+        f"{effect.result.difference:+.4g} ({effect.result.low:.4g} to "
+        f"{effect.result.high:.4g}), n = {effect.result.n} pairs: {effect.verdict}"
+        + "".join(
+            f"; {ratio.share:.0%} of the gap to {other}"
+            for other, ratio in effect.shares.items()
+            if other in pair
+        )
+        for verdict in ablations
+        for effect in verdict.effects
+    ]
+    return lines or [f"{loaded.root} holds no runs of both on {setting[1]}."]
 
 
 def _repeat_settings(loaded: "LoadedRuns | None", setting: tuple[str, str, str, str]) -> str:
@@ -387,6 +414,7 @@ def _suggest_commands(
     sides: tuple[ComparedSide, ComparedSide],
     found: Sequence[DifferingAnswer],
     common: str,
+    judged: Collection[tuple[str, str]] = (),
 ) -> list[str]:
     commands = []
     if options.study is None:
@@ -404,11 +432,19 @@ def _suggest_commands(
         ]
     removals = dict.fromkeys(removal for item in found for removal in item.removed_by)
     for name in (side.label for side in sides):
-        names = [change for framework, change in removals if framework == name]
+        names = [
+            change
+            for framework, change in removals
+            if framework == name and (name, change) not in judged
+        ]
         if names:
             every = [*names, INTERVENTION_SEPARATOR.join(names)] if len(names) > 1 else names
             commands.append(
                 f"parallax train -m framework={name} {common} alignment={options.alignment} "
                 f"intervention=none,{','.join(every)} seed=0,1,2,3,4 study.name=why"
             )
-    return [*commands, "parallax study ablation results/why"]
+    if commands:
+        return [*commands, "parallax study ablation results/why"]
+    if removals:
+        return ["Nothing: the ablations above have each known change that removes a difference."]
+    return ["Nothing: no known change of the code removes a difference."]

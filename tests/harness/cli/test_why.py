@@ -49,6 +49,20 @@ def test_next_commands_train_what_removes_a_difference(found):
     assert rest[-1] == "parallax study ablation results/why"
 
 
+def test_changes_that_a_study_has_judged_are_not_trained_again(found):
+    options = argparse.Namespace(hps="original", alignment="exact", study=Path("study"))
+    some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
+    sides = tuple(why.ComparedSide(name) for name in PAIR)
+    removals = {removal for item in some for removal in item.removed_by}
+    of_sb3 = {removal for removal in removals if removal[0] == "sb3"}
+    lines = why._suggest_commands(options, sides, some, "", of_sb3)
+    assert ["framework=cleanrl" in line for line in lines] == [True, False]
+    assert why._suggest_commands(options, sides, some, "", removals)[0].startswith("Nothing: the")
+    assert why._suggest_commands(options, sides, [], "") == [
+        "Nothing: no known change of the code removes a difference."
+    ]
+
+
 def test_next_commands_train_as_long_as_the_study():
     loaded = why._load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
     setting = ("ppo", "InvertedPendulum-v4", "original")
@@ -56,7 +70,8 @@ def test_next_commands_train_as_long_as_the_study():
     assert words == " steps=61440 eval_every=5120 eval_episodes=50"
     assert why._repeat_settings(loaded, (*setting, "common")) == ""
     pair = ("sb3", "torchrl")
-    lines = why._describe_returns(loaded, pair, "ppo", "InvertedPendulum-v4")
+    judged = why._judge_ablations(loaded, pair, "ppo")
+    lines = why._describe_returns(loaded, pair, ("ppo", "InvertedPendulum-v4"), judged)
     ablations = [line.partition(": ")[0] for line in lines if line.startswith("critic-initial")]
     assert len(set(ablations)) == len(ablations) == 2  # one for each level of alignment
 
