@@ -32,14 +32,14 @@ COSTLY = (
     "test_updates_are_as_many_as_announced",
 )
 TRIED = {"sb3": "ppo", "cleanrl": "td3", "torchrl": "td3", "tianshou": "ppo", "skrl": "dqn"}
-# One framework stands for the others, or two that put networks together in different ways.
+# One framework stands for the others.
 FURTHER = "test_run_with_further_actions_is_learned_from_and_played_again"
 IMAGES = "test_images_are_learned_from_or_refused"
 # The states of other frameworks are told in the same way with images, which only buffers notice.
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What JAX compiles for images takes half a minute.
 ON_IMAGES = (IMAGES, "test_conv_filters_reach_every_network")
-# Patches of SAC, and those of DDPG, whose code is mostly TD3's, are measured in the long run.
+# Patches of PPO and DQN are measured, and those of the others in the long run.
 MEASURED = "test_probe_measures_the_value_that_a_patch_sets"
 # What is tried is this project's own writing, with any framework.
 OURS = "test_full_disk_leaves_a_failed_run_that_says_so"
@@ -66,10 +66,8 @@ def waits(item):
     if item.originalname in COSTLY and framework in TRIED:
         late = (framework, item.originalname) == ("cleanrl", PATCHED)
         return late or TRIED[framework] not in algorithms
-    if item.originalname == FURTHER:
+    if item.originalname in (FURTHER, IMAGES):
         return framework != "sb3"
-    if item.originalname == IMAGES:
-        return framework not in ("sb3", "torchrl")
     if item.originalname == MEASURED:
-        return parameters["patched_algorithm"] in ("sac", "ddpg")
+        return parameters["patched_algorithm"] not in ("ppo", "dqn")
     return bool(algorithms & set(LATE.get(framework, WAITING))) and item.originalname not in SHOWN

@@ -22,6 +22,12 @@ CASES = {
 }
 
 
+LONG = pytest.mark.long
+# TD3 is trained with two environments, and DDPG in the loop of TD3.
+RUNS = [
+    *(pytest.param(name, 1, marks=LONG if name in ("td3", "ddpg") else ()) for name in CASES),
+    ("td3", 2),
+]
 LEFT_OUT = {"td3": "without.delay-from-the-second-update"}
 """What `exact` would change besides values."""
 
@@ -36,7 +42,7 @@ def reference():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize(("algorithm", "n_envs"), [*((name, 1) for name in CASES), ("td3", 2)])
+@pytest.mark.parametrize(("algorithm", "n_envs"), RUNS)
 def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     steps, unified, native = CASES[algorithm]
     env = ENVS[ALGORITHMS[algorithm].actions]
@@ -59,6 +65,7 @@ def test_harness_changes_nothing(algorithm, n_envs, tmp_path, reference):
     assert run["weights_sha256"] == hash_weights(weights)
 
 
+@LONG
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_harness_changes_nothing_on_images(tmp_path, reference):
     pytest.importorskip("minatar")
