@@ -226,6 +226,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
     note = "of actions in their own units, before the bounds"
     t.set_option("target_entropy", f"{SAC_CFG_NAME}.target_entropy", float(entropy), note)
+    t.convert_entropy_unit(context.task)
     t.set_extra_options(**{f"{SAC_CFG_NAME}.learn_entropy": True})
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
     translate_actor_critic_fields(t, hp, context, SAC_CFG_NAME, *rates)

@@ -244,9 +244,8 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     emulate_in_loop(t, context, "target_update_interval", 1)
     t.set_option("initial_temperature", "SACLoss.alpha_init")
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
-    t.set_option(
-        "target_entropy", "SACLoss.target_entropy", entropy, note="of actions in own units"
-    )
+    t.set_option("target_entropy", "SACLoss.target_entropy", entropy, "of actions in own units")
+    t.convert_entropy_unit(context.task)
     translate_soft_targets(t)
     return translate_off_policy(t, hp, context)
 

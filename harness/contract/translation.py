@@ -200,11 +200,18 @@ class ConfigTranslator:
 
         Args:
             field: The hyperparameter.
-            intervention: Name of the intervention of the reference form that changes that.
+            intervention: Name of the intervention that changes that, as the reference form does.
             unless: Value at which both are the same.
         """
         if self._converts_meanings and self._values[field] != unless:
             self._conversions[field] = intervention
+
+    def convert_entropy_unit(self, task: Task) -> None:
+        """Declares that upstream's log-probabilities are those of actions in their own range."""
+        name = "log-probability-of-the-scaled-action"
+        ranges = {high - low for low, high in zip(task.action_low, task.action_high, strict=True)}
+        if ranges != {2.0}:
+            self.convert_meaning("target_entropy", name, unless=())
 
     def set_conv_filters(self, name: str, task: Task, note: str = "") -> None:
         """Sets the public option `name` to `conv_filters` if observations are images.

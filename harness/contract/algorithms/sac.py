@@ -26,8 +26,8 @@ class SAC(OffPolicy):
         policy_delay: Critic steps per update of policy and temperature.
         target_update_interval: Critic steps per target update, which follows the last of them.
         initial_temperature: Temperature at the start; it is learned from there.
-        target_entropy: Entropy that the temperature is tuned for, in nats; null is minus the
-            number of action dimensions.
+        target_entropy: Entropy that the temperature is tuned for, in nats, of actions scaled to
+            the range from -1 to 1; null is minus the number of action dimensions.
         adam_eps: Adam's denominator constant, policy and critics.
         hidden_sizes: Units per hidden layer, the same for policy and critics.
         bootstrap_truncation: Whether to bootstrap at time limits.

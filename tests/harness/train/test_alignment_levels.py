@@ -121,6 +121,14 @@ def test_exact_converts_what_a_framework_means_otherwise(
         list_names("exact", hyperparameters=values, patches=False)
 
 
+@pytest.mark.parametrize("framework", ["cleanrl", "torchrl", "skrl"])
+def test_exact_counts_entropies_of_actions_between_minus_1_and_1(framework):
+    for env, level in (("Pendulum-v1", "exact"), ("Pendulum-v1", "common"), ("Ant-v4", "exact")):
+        names = [i.name for i in prepare(framework, "sac", env, alignment=level).interventions]
+        is_converted = (env, level) == ("Pendulum-v1", "exact")  # whose actions go from -2 to 2
+        assert ("log-probability-of-the-scaled-action" in names) == is_converted
+
+
 def test_exact_leaves_out_only_what_it_converts():
     with pytest.raises(SpecError, match="alignment=exact that is joint-grad-clip here"):
         prepare("sbx", "ppo", alignment="exact", intervention="without.larger-value-loss")
