@@ -247,6 +247,7 @@ def compute_advantages(
     gamma: float = GAMMA,
     bootstraps: bool = False,
     runs_on: bool = False,
+    next_factor: float = 1.0,
 ) -> Array:
     """Return generalised advantage estimates of consecutive steps, float[steps].
 
@@ -257,12 +258,13 @@ def compute_advantages(
         gamma: Discount factor.
         bootstraps: Whether to add the value after a termination, which is wrong.
         runs_on: Whether sums continue across ends of episodes, which is wrong.
+        next_factor: Factor of next values besides gamma; 1 is right.
     """
     ends = np.array([t.end for t in steps])
     return formulas.compute_gae(
         np.array([t.reward for t in steps]),
         predict_values(weights, np.array([t.observation for t in steps])),
-        predict_values(weights, np.array([t.next_observation for t in steps])),
+        next_factor * predict_values(weights, np.array([t.next_observation for t in steps])),
         np.where(bootstraps, 0.0, ends == TERMINATED),
         np.where(runs_on, 0.0, ends > 0),
         gamma,
