@@ -32,6 +32,7 @@ STD_OUTPUTS = np.arange(-25.0, 8.01, 0.5)
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds in the code of SAC's authors."""
 UNSQUASHED_TEXT = "that of a Gaussian: actions are not squashed"
+ADDED_TEXT = "the logarithm of tanh's derivative is added, not subtracted"
 
 
 def _measure_std_map(cache: ExperimentCache) -> ProbeMeasurement:
@@ -62,19 +63,19 @@ def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:
     inside = _compute_squashed_log_prob(noise, 1.0)
     text = "that of the action before it is scaled to its range: {:+.3f}"
     apart = float(np.mean(inside - expected))
-    others = {text.format(apart): inside, UNSQUASHED_TEXT: _compute_gaussian_log_prob(noise)}
+    plain = _compute_gaussian_log_prob(noise)
+    others = {text.format(apart): inside, UNSQUASHED_TEXT: plain, ADDED_TEXT: 2 * plain - expected}
+    others[f"{ADDED_TEXT}, and the action is not scaled to its range"] = 2 * plain - inside
     return ProbeMeasurement(value, expected, alternatives=others)
 
 
 def _measure_squash_correction(cache: ExperimentCache) -> ProbeMeasurement:
     value, noise = _read_log_probs(experiments.run_tanh_tails(cache))
     text = "not corrected for squashing" if is_squashed(cache) else UNSQUASHED_TEXT
-    return ProbeMeasurement(
-        value,
-        _compute_squashed_log_prob(noise, 1.0),
-        AnswerAxis("distance from the mean", experiments.compute_tail_distances()),
-        {text: _compute_gaussian_log_prob(noise)},
-    )
+    expected, plain = _compute_squashed_log_prob(noise, 1.0), _compute_gaussian_log_prob(noise)
+    axis = AnswerAxis("distance from the mean", experiments.compute_tail_distances())
+    others = {text: plain, ADDED_TEXT: 2 * plain - expected}
+    return ProbeMeasurement(value, expected, axis, others)
 
 
 def _read_log_probs(run: ProbeRun) -> tuple[Array, Array]:

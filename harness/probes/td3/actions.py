@@ -253,14 +253,17 @@ ACTION_PROBES: Sequence[Probe] = (
 def measure_exploration_unit(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Compare actions with noise of a given size with the paper's."""
     noises, run = experiments.NOISE_GRID, experiments.run_out_of_bounds(cache, algorithm)
-    noisy = (
-        experiments.compute_center_actions() + experiments.EXPLORATION_NOISE * HALF_RANGE * noises
-    )
-    return ProbeMeasurement(
-        run.get_actions()[:, 0],
-        np.clip(noisy, WIDE_LOW[0], WIDE_HIGH[0]),
-        AnswerAxis("standard normal noise", noises),
-    )
+    centers, noise = experiments.compute_center_actions(), experiments.EXPLORATION_NOISE * noises
+    low, high = WIDE_LOW[0], WIDE_HIGH[0]
+    scaled = (low + high) / 2 + HALF_RANGE * np.clip(centers + noise, -1, 1)
+    others = {
+        "noise in the units of actions, not of half the range": np.clip(centers + noise, low, high),
+        "the action in its own units is taken for one between -1 and 1, and scaled again": scaled,
+        "no noise": np.clip(centers + 0 * noise, low, high),
+    }
+    expected = np.clip(centers + HALF_RANGE * noise, low, high)
+    axis = AnswerAxis("standard normal noise", noises)
+    return ProbeMeasurement(run.get_actions()[:, 0], expected, axis, others)
 
 
 EXPLORATION_UNIT_PROBE = Probe(
