@@ -51,7 +51,7 @@ FULL_BUFFER_NAMES = (
 )
 """Counts of a full buffer."""
 ACTION_UNIT_NAMES = tuple(
-    f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "not cut by")
+    f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "excess beyond the bounds")
 )
 """Relation of stored actions to those taken, per dimension."""
 BOUND_MARGIN = 1e-4
