@@ -327,7 +327,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.convert_meaning("policy_delay", "one-policy-update-per-delay", unless=1)
     t.set_option("target_update_interval", "target-network-frequency")
     t.declare_constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
-    t.declare_constant("target_entropy", None, "minus the number of actions, in their own range")
+    t.declare_constant("target_entropy", None, "minus the number of actions")
     t.convert_entropy_unit(context.task)
     translate_off_policy_fields(t, hp, context, ("policy_delay", "target_update_interval"))
     return finish_off_policy(

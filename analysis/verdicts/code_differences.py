@@ -28,6 +28,13 @@ _OFF: Mapping[str, tuple[Any, ...]] = {
     "policy_weight_decay": (0, None),
     "critic_weight_decay": (0, None),
 }
+# Whether critics see actions scaled to the range from -1 to 1 or in the task's units, which is the
+# same where these are the bounds, as in lockstep training.
+_ACTION_UNITS = "lockstep/action_units"
+_TASKS_WITH_UNIT_BOUNDS = (
+    *("Ant-", "HalfCheetah-", "Hopper-", "InvertedDoublePendulum-", "Reacher-", "Swimmer-"),
+    "Walker2d-",
+)
 # Parts of reference forms that have no effect at certain values of a hyperparameter.
 _DEPENDENT_PARTS = "lockstep/dependent_parts"
 
@@ -50,6 +57,12 @@ def _read_forms(table: str) -> Mapping[FormKey, frozenset[str]]:
         (row["algorithm"], row["framework"]): _split_names(row["interventions"])
         for row in read_csv_rows(table)
     }
+
+
+@functools.cache
+def _read_action_units() -> Mapping[FormKey, str]:
+    """Return the units of the actions that the critics of each implementation see."""
+    return {(r["algorithm"], r["framework"]): r["units"] for r in read_csv_rows(_ACTION_UNITS)}
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -93,11 +106,19 @@ def _list_applied(run: CompletedRun) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith(_PATCH_PREFIX))
 
 
+def have_equal_action_units(first: ScoreGroup, second: ScoreGroup) -> bool:
+    """Return whether the critics of two groups of runs see actions in the same units."""
+    units = _read_action_units()
+    found = {units.get((group.cell.algorithm, group.framework)) for group in (first, second)}
+    return first.cell.env.startswith(_TASKS_WITH_UNIT_BOUNDS) or len(found - {None}) < 2
+
+
 def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     """Return whether lockstep training shows that two groups of runs compute the same updates.
 
     Both must have been trained in a form that lockstep training found equal up to rounding, with
-    the same value of every hyperparameter, and with none that lockstep training left out.
+    the same value of every hyperparameter, with none that lockstep training left out, and with
+    critics that see actions in the same units.
 
     Args:
         first: Runs of one framework.
@@ -109,6 +130,7 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     values = runs[0].effective_hyperparameters
     return (
         bool(values)
+        and have_equal_action_units(first, second)
         and any(_are_in_form(runs, table) for table in (_COMMON_FORMS, REFERENCE_FORMS))
         and all(run.effective_hyperparameters == values for run in runs)
         and all(values.get(name) in allowed for name, allowed in _OFF.items())

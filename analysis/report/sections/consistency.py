@@ -26,6 +26,7 @@ from parallax.analysis.report import document, tables
 from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts import statements
+from parallax.analysis.verdicts.code_differences import have_equal_action_units
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -764,9 +765,12 @@ def _join_differences(item: PairVerdict) -> str:
 
 
 def _format_code_differences(item: PairVerdict) -> str:
-    """Return the interventions of the reference form, which makes all equal, that each lacks."""
+    """Return the interventions of the reference form that each lacks, and what it leaves."""
     sides = [group.runs for group in (item.first, item.second) if group.runs]
-    return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
+    known = list(map(hyperparameters.format_remaining_differences, sides))
+    if not have_equal_action_units(item.first, item.second):
+        known.append("units of the actions that critics see")
+    return "; ".join(filter(None, known))
 
 
 def _describe_inconclusive(

@@ -18,6 +18,7 @@ CASES = {
     "td3": ("td3", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
     "sac": ("sac", "InvertedPendulum-v4", 250, {"learning_starts": 200, **ROUND}),
 }
+NOT_CONVERTED = "without.log-probability-of-the-scaled-action"
 # The second has a whole rollout, too.
 WANTED = [pytest.param(case, marks=pytest.mark.long if case == "ppo" else ()) for case in CASES]
 NATIVE = {"ppo": {"collector": {"frames_per_batch": 256}, "loss": {"ppo_epochs": 4}}}
@@ -42,6 +43,7 @@ def test_harness_changes_nothing(case, tmp_path, reference):
         hyperparameters=unified,
         # Under exact, schedules of PPO do not fall with each minibatch as in its script.
         alignment="common" if algorithm == "ppo" else "exact",
+        intervention=NOT_CONVERTED if algorithm == "sac" else "none",
         env=env,
         steps=steps,
         eval_every=steps // 4,

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -6,10 +7,12 @@ import pytest
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.code_differences import (
+    have_equal_action_units,
     is_same_algorithm,
     list_remaining_differences,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.envs.tasks import load_task
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import list_reference_form
 
@@ -78,6 +81,24 @@ def test_the_table_has_the_form_that_runs_get(framework, algorithm):
     listed = list_remaining_differences(algorithm, framework, ())
     form = list_reference_form(load_adapter(framework), algorithm)
     assert listed is None or set(listed) == {item.name for item in form}
+
+
+@pytest.mark.parametrize(
+    "env", ["Pendulum-v1", "InvertedPendulum-v4", "Humanoid-v4", "HalfCheetah-v4", "Reacher-v5"]
+)
+def test_critics_that_see_other_units_are_not_the_same_algorithm(env):
+    is_unit = set(load_task(env).action_high) == {1.0}
+    cell = dataclasses.replace(CELL, env=env)
+    sb3, skrl, tianshou = (
+        dataclasses.replace(make_group(*sides), cell=cell)
+        for sides in (
+            ("sb3", SB3),
+            ("skrl", {"squashed-gaussian", "critic-loss-x1"}),
+            ("tianshou", TIANSHOU),
+        )
+    )
+    assert is_same_algorithm(sb3, tianshou)
+    assert is_same_algorithm(sb3, skrl) is have_equal_action_units(sb3, skrl) is is_unit
 
 
 @pytest.mark.parametrize(("interval", "left"), [(1, ()), (2, ("targets-after-whole-interval",))])
