@@ -96,7 +96,8 @@ class ProbeMeasurement:
         value: Measured numbers; any shape.
         expected: The formula's numbers; same shape.
         axis: Quantity that an array runs over, or None.
-        alternatives: Numbers of other known formulas on the same inputs, by their description.
+        alternatives: Numbers of other known formulas on the same inputs, by their description;
+            with another leading axis for variants of one description.
         terms: Quantities that the numbers may be a weighted sum of, by their description, the
             paper's first; each of the same shape.
         kinds: The kind of each number, such as `at a time limit`; empty if all are of one.
@@ -298,7 +299,9 @@ def _describe_difference(
 ) -> str:
     value = np.asarray(measurement.value, float)
     for name, array in measurement.alternatives.items():
-        if compare_in_probe_units(probe, value, np.asarray(array, float)).kind == AGREES:
+        variants = np.asarray(array, float)
+        variants = variants if variants.ndim > value.ndim else variants[None]
+        if any(compare_in_probe_units(probe, value, each).kind == AGREES for each in variants):
             return name
     return measurement.meaning or probe.describe(comparison, measurement)
 
