@@ -18,7 +18,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
+from parallax.harness.probes.families.optimisation import explain_foreign_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
@@ -269,8 +269,8 @@ class CriticProbes:
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
-        if adds_earlier_gradients(run, "critic1"):
-            return EARLIER_GRADIENTS
+        if cause := explain_foreign_gradients(run, "critic1"):
+            return cause
         pairs = [
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
