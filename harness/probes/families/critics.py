@@ -101,9 +101,12 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     def change(changed: Iterable[ScriptedTransition]) -> ProbeRun:
         return dataclasses.replace(run, transitions=tuple(changed), cached_values={})
 
+    blank = np.zeros_like(steps[0].observation)
+    none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
     found: dict[str, ProbeRun] = {}
     for of, others in at.items():
-        pairs = [(t, steps[i]) for t, i in zip(steps, np.clip(others, 0, rows[-1]), strict=True)]
+        chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
+        pairs = [*zip(steps, chosen, strict=True)]
         for part, name in (
             ("rewards", "reward"),
             ("ends", "end"),

@@ -317,11 +317,14 @@ def describe_shuffles(batches: Sequence[NDArray[np.intp]], n_envs: int) -> str:
     if not len(orders) or not np.array_equal(orders[:2], orders[2:]):
         return ""
     places = np.arange(orders.shape[1])
-    for layout in (places, places.reshape(-1, n_envs).T.ravel()):
-        shuffle = np.argsort(layout)[orders[0]]
-        # A permutation may be applied to the last epoch's order, or to that of the rollout.
-        if any(np.array_equal(orders[1], layout[p]) for p in (shuffle, shuffle[shuffle])):
-            return "each epoch permutes the transitions in the same way"
+    layouts = places, places.reshape(-1, n_envs).T.ravel()
+    pairs = [(layout, np.argsort(layout)[orders[0]]) for layout in layouts]
+    if any(np.array_equal(shuffle, places) for _, shuffle in pairs):
+        return "transitions are not shuffled: minibatches are consecutive ones"
+    # A permutation may be applied to the rollout's order, or to that of the last epoch.
+    again = [layout[p] for layout, shuffle in pairs for p in (shuffle, shuffle[shuffle])]
+    if any(np.array_equal(orders[1], order) for order in again):
+        return "each epoch permutes the transitions in the same way"
     return "each rollout is permuted in the same ways"
 
 

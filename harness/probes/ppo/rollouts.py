@@ -197,7 +197,10 @@ def _list_late_and_early_cuts(
     beyond = (ends[-1], *((0, TERMINATED) if previous is None else (previous, previous)))
     shifted = {
         "after": [np.hstack([a, ends[:-2], b]) for a in beyond for b in ends[-2:]],
-        "before": [np.hstack([ends[1:], a]) for a in (0, TERMINATED, ends[-1], ends[0])],
+        "before": [
+            *(np.hstack([ends[1:], a]) for a in (0, TERMINATED, ends[-1], ends[0])),
+            np.hstack([ends[1:-1], ends[-2:]]),
+        ],
     }
     found: dict[str, Array] = {}
     for when, cuts in shifted.items():
