@@ -325,7 +325,7 @@ def describe_shuffles(batches: Sequence[NDArray[np.intp]], n_envs: int) -> str:
     again = [layout[p] for layout, shuffle in pairs for p in (shuffle, shuffle[shuffle])]
     if any(np.array_equal(orders[1], order) for order in again):
         return "each epoch permutes the transitions in the same way"
-    return "each rollout is permuted in the same ways"
+    return "each rollout is permuted in the same way"
 
 
 def _list_drawn_envs(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> set[int]:

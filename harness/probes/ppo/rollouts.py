@@ -194,11 +194,12 @@ def _list_late_and_early_cuts(
     rewards, seen, after, stored = _list_rewards_and_values(weights, steps)
     ends = np.array([t.end for t in steps])
     raised = rewards + GAMMA * after * (ends == TRUNCATED)
-    beyond = (ends[-1], *((0, TERMINATED) if previous is None else (previous, previous)))
+    known = (0, TERMINATED) if previous is None else (previous, previous)
+    outside = ends[-1], TERMINATED  # a rollout's last step may count as an end
     shifted = {
-        "after": [np.hstack([a, ends[:-2], b]) for a in beyond for b in ends[-2:]],
+        "after": [np.hstack([a, ends[:-2], b]) for a in (*known, *outside) for b in ends[-2:]],
         "before": [
-            *(np.hstack([ends[1:], a]) for a in (0, TERMINATED, ends[-1], ends[0])),
+            *(np.hstack([ends[1:-1], b, a]) for a in (0, ends[0], *outside) for b in outside),
             np.hstack([ends[1:-1], ends[-2:]]),
         ],
     }
