@@ -366,6 +366,16 @@ def compute_critic_slopes(
     return np.where(first, *slopes), np.where(first, *slopes[::-1])
 
 
+def list_other_environments(own: int, n_envs: int) -> dict[str, int]:
+    """Return the numbers of environments that are taken for one by mistake, by their names."""
+    return {
+        "the first environment": 0,
+        "the last environment": n_envs - 1,
+        "the next environment": (own + 1) % n_envs,
+        "the environment before": (own - 1) % n_envs,
+    }
+
+
 def check_recipe_networks(run: ProbeRun, *networks: str) -> None:
     """Check that networks are those of the recipe.
 

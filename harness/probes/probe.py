@@ -6,7 +6,9 @@ project's code (upstream leaves them to its users), so they are no evidence abou
 
 import dataclasses
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -96,7 +98,8 @@ class ProbeMeasurement:
         value: Measured numbers; any shape.
         expected: The formula's numbers; same shape.
         axis: Quantity that an array runs over, or None.
-        alternatives: Numbers of other known formulas on the same inputs, by their description.
+        alternatives: Numbers of other known formulas on the same inputs, by their description;
+            with another leading axis for variants of one description.
         terms: Quantities that the numbers may be a weighted sum of, by their description, the
             paper's first; each of the same shape.
         kinds: The kind of each number, such as `at a time limit`; empty if all are of one.
@@ -190,7 +193,7 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
     except (UnmeasuredError, SpecError):
         raise
     except (ValueError, ArithmeticError, RuntimeError) as error:
-        words = cache.describe_infinite_actions(probe.algorithm)
+        words = cache.describe_infinite_actions(probe.algorithm) or _describe_nan_error(error)
         if not words:
             raise
         raise UnmeasuredError(words) from error
@@ -201,6 +204,15 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
             f"it is a ratio whose denominator is almost 0 here (the result is {largest:.1g})"
         )
     return measurement
+
+
+def _describe_nan_error(error: Exception) -> str:
+    # Libraries refuse NaN with an error of their own; one of a probe is not about the training.
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    if Path(__file__).parent in Path(where.filename).parents:
+        return ""
+    is_nan = re.search(r"\bnan\b", str(error), re.IGNORECASE)
+    return f"its training stops: numbers are NaN in {Path(where.filename).name}" if is_nan else ""
 
 
 def build_result(
@@ -298,7 +310,9 @@ def _describe_difference(
 ) -> str:
     value = np.asarray(measurement.value, float)
     for name, array in measurement.alternatives.items():
-        if compare_in_probe_units(probe, value, np.asarray(array, float)).kind == AGREES:
+        variants = np.asarray(array, float)
+        variants = variants if variants.ndim > value.ndim else variants[None]
+        if any(compare_in_probe_units(probe, value, each).kind == AGREES for each in variants):
             return name
     return measurement.meaning or probe.describe(comparison, measurement)
 

@@ -8,7 +8,7 @@ other trainings show the target.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
-from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
+from parallax.harness.probes.families.optimisation import explain_foreign_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
     list_critic_updates,
+    list_other_environments,
     measure_target_shares,
     name_arrays,
     read_critics,
@@ -84,6 +85,44 @@ def compute_masked_targets(
     return target(paper, ended), found | {n: target(paper, m) for n, m in masks.items()}
 
 
+def list_mistaken_runs(run: ProbeRun) -> Mapping[str, ProbeRun]:
+    """Return the run as if parts of transitions were those of others, by description."""
+    return run.get_or_compute("mistaken runs", lambda: _list_mistaken_runs(run))
+
+
+def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
+    steps, n_envs = run.transitions, run.experiment.n_envs
+    rows = np.arange(len(steps))
+    at = {"the step before": rows - n_envs, "the step after": rows + n_envs}
+    for of in list_other_environments(0, n_envs) if n_envs > 1 else ():
+        copies = [list_other_environments(int(row) % n_envs, n_envs)[of] for row in rows]
+        at[of] = rows - rows % n_envs + copies
+
+    def change(changed: Iterable[ScriptedTransition]) -> ProbeRun:
+        return dataclasses.replace(run, transitions=tuple(changed), cached_values={})
+
+    blank = np.zeros_like(steps[0].observation)
+    none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
+    found: dict[str, ProbeRun] = {}
+    for of, others in at.items():
+        chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
+        pairs = [*zip(steps, chosen, strict=True)]
+        for part, name in (
+            ("rewards", "reward"),
+            ("ends", "end"),
+            ("next states", "next_observation"),
+        ):
+            changed = (dataclasses.replace(t, **{name: getattr(o, name)}) for t, o in pairs)
+            found[f"{part} are those of {of}"] = change(changed)
+        if of == "the step after":
+            cut = (dataclasses.replace(t, next_observation=o.observation) for t, o in pairs)
+            found[NEXT_EPISODE] = change(
+                c if t.end == TRUNCATED else t for t, c in zip(steps, cut, strict=True)
+            )
+    return found
+
+
+NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
 
@@ -207,7 +246,7 @@ class CriticProbes:
         for step in _list_solvable_steps(run, self.steps(run)):
             target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
-            paper, known = self.target(run, step)
+            paper, known = self._list_targets(run, step)
             value.append(target[rows])
             expected.append(paper[rows])
             kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
@@ -226,10 +265,15 @@ class CriticProbes:
             joined[cause] = found
         return ProbeMeasurement(found, np.concatenate(expected), None, joined, parts, kinds)
 
+    def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
+        paper, known = self.target(run, step)
+        mistaken = list_mistaken_runs(run).items()
+        return paper, {**known, **{f"target: {n}": self.target(r, step)[0] for n, r in mistaken}}
+
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
-        if adds_earlier_gradients(run, "critic1"):
-            return EARLIER_GRADIENTS
+        if cause := explain_foreign_gradients(run, "critic1"):
+            return cause
         pairs = [
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
@@ -252,7 +296,7 @@ class CriticProbes:
             due = np.array([[weight for _, weight in self.terms(run, s).values()] for s in steps])
             others: dict[str, list[Array]] = {}
             for step in steps:
-                for name, target in self.target(run, step)[1].items():
+                for name, target in self._list_targets(run, step)[1].items():
                     others.setdefault(name, []).append(self._fit_target_weights(run, step, target))
             return ProbeMeasurement(
                 found, due, alternatives={name: np.array(each) for name, each in others.items()}

@@ -241,6 +241,8 @@ MIN_COSINE = 0.5
 
 It is below 1, since policies that maximize a critic may add gradients to it as well.
 """
+MAX_UNEXPLAINED = 0.02
+"""Largest part of such a rest that other inputs may leave unexplained, as a share of it."""
 STEP_TOLERANCE = 1e-3
 """Deviation of a step, as a share of its largest entry, that counts as rounding."""
 ROUNDING = 1e-5
@@ -341,9 +343,12 @@ def make_gradient_probes(
         value = np.array(
             [1 - _compute_largest_unexplained_share(run(cache), n, paper) for n in networks]
         )
-        added = [name for name in networks if adds_earlier_gradients(run(cache), name)]
-        words = f"{EARLIER_GRADIENTS}: {', '.join(added)}"
-        return ProbeMeasurement(value, np.ones_like(value), meaning=words if added else "")
+        added: dict[str, list[str]] = {}
+        for name in networks:
+            added.setdefault(explain_foreign_gradients(run(cache), name), []).append(name)
+        added.pop("", None)
+        words = "; ".join(f"{cause}: {', '.join(names)}" for cause, names in added.items())
+        return ProbeMeasurement(value, np.ones_like(value), meaning=words)
 
     def moved(cache: ExperimentCache) -> ProbeMeasurement:
         value = count_unexplained_moves(run(cache), networks)
@@ -444,6 +449,44 @@ def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
             is_sum = not np.allclose(found, before)  # not the same gradient again, or the first one
             cosines.append(is_sum * float(np.sum(own * old)) / size / length)
     return bool(cosines) and min(cosines) > MIN_COSINE
+
+
+POLICY_GRADIENTS = "gradients of the policy's loss are added"
+
+
+def explain_foreign_gradients(run: ProbeRun, network: str) -> str:
+    """Return which gradients a network's hold besides those of its minibatch; empty if unknown."""
+    if adds_earlier_gradients(run, network):
+        return EARLIER_GRADIENTS
+    return POLICY_GRADIENTS if _adds_policy_gradients(run, network) else ""
+
+
+def _adds_policy_gradients(run: ProbeRun, network: str) -> bool:
+    # Whether what is outside of the minibatch's span is within that of a critic's inputs in the
+    # steps of the policy since the network's last step.
+    _, activation = HIDDEN_LAYERS[run.experiment.algorithm]
+    rests = []
+    for step in list_network_updates(run, network) if network.startswith("critic") else ():
+        heads = _split_head_gradients(run, network, step, step.gradients, activation)
+        _, own, found = heads["out"]
+        if np.linalg.norm(own) <= MIN_FOREIGN_SHARE * np.linalg.norm(found):
+            continue
+        seen = build_network_inputs(run, network, step)
+        features = [compute_features(step.before, network, seen, activation)]
+        name = f"{network}.out.weight"
+        for last in run.record.steps:
+            if last.gradients.get(name) is step.gradients[name]:
+                break
+            if network in last.networks:
+                features = features[:1]
+            elif "policy" in last.networks and last.before:
+                shown = [x for x in last.critic_inputs if x.shape[1] == seen.shape[1]]
+                features += [compute_features(last.before, network, x, activation) for x in shown]
+        every = np.vstack(features)
+        system = np.vstack([every.T, np.ones(len(every))])
+        solved = np.linalg.lstsq(system, found, rcond=None)[0]
+        rests.append(np.linalg.norm(found - system @ solved) / np.linalg.norm(own))
+    return bool(rests and max(rests) < MAX_UNEXPLAINED)
 
 
 def _compute_largest_unexplained_share(

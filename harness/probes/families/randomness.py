@@ -93,9 +93,11 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         discrete, bounds = data.n_discrete_actions > 0, (data.low, data.high)
         counts = [n for phase in phases for n in count_repeats(phase, discrete, bounds)]
         batches = _list_minibatches(run)
-        counts.append(len(batches) - len({batch.tobytes() for batch in batches}))
+        counts.append(len(batches) - len({np.sort(batch).tobytes() for batch in batches}))
         counts.append(run.experiment.n_envs - len(_list_drawn_envs(run, batches)))
-        return ProbeMeasurement(np.array(counts, float), np.zeros(len(counts)))
+        value, words = np.array(counts, float), describe_shuffles(batches, run.experiment.n_envs)
+        words = words if algorithm == "ppo" else ""
+        return ProbeMeasurement(value, 0 * value, meaning=words)
 
     def reloading(cache: ExperimentCache) -> ProbeMeasurement:
         settings = run_own_randomness(cache, algorithm, make_settings).record.reloaded_settings
@@ -295,12 +297,35 @@ def count_repeats(
 
 
 def _list_minibatches(run: ProbeRun) -> list[NDArray[np.intp]]:
-    # Rows of the transitions in the minibatches of the first updates, sorted.
+    # Rows of the transitions in the minibatches of the first updates; of PPO, in their rollout.
     if run.experiment.algorithm == "ppo":
+        size = run.hyperparameters.rollout_steps
         batches = [step.observations for step in run.record.steps if step.before]
-    else:
-        batches = [find_minibatch(run, step).observations for step in list_critic_updates(run)]
-    return [np.sort(find_transition_rows(run, batch)) for batch in batches]
+        return [find_transition_rows(run, batch) % size for batch in batches]
+    batches = [find_minibatch(run, step).observations for step in list_critic_updates(run)]
+    return [find_transition_rows(run, batch) for batch in batches]
+
+
+def describe_shuffles(batches: Sequence[NDArray[np.intp]], n_envs: int) -> str:
+    """Describe shuffles that repeat; empty if none do.
+
+    Args:
+        batches: Places in the rollout of the minibatches of two rollouts, two of each epoch.
+        n_envs: Parallel environments, whose steps may be stored one environment after the other.
+    """
+    orders = np.concatenate(batches).reshape(4, -1) if len(batches) == 8 else np.empty((0, 0))
+    if not len(orders) or not np.array_equal(orders[:2], orders[2:]):
+        return ""
+    places = np.arange(orders.shape[1])
+    layouts = places, places.reshape(-1, n_envs).T.ravel()
+    pairs = [(layout, np.argsort(layout)[orders[0]]) for layout in layouts]
+    if any(np.array_equal(shuffle, places) for _, shuffle in pairs):
+        return "transitions are not shuffled: minibatches are consecutive ones"
+    # A permutation may be applied to the rollout's order, or to that of the last epoch.
+    again = [layout[p] for layout, shuffle in pairs for p in (shuffle, shuffle[shuffle])]
+    if any(np.array_equal(orders[1], order) for order in again):
+        return "each epoch permutes the transitions in the same way"
+    return "each rollout is permuted in the same way"
 
 
 def _list_drawn_envs(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> set[int]:

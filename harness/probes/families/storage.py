@@ -1,12 +1,13 @@
 """Probes of the contents of a replay buffer, and of the evaluated policy."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, MINIBATCH_DRAWN
-from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
     BOUND_NAMES,
@@ -17,6 +18,7 @@ from parallax.harness.probes.experiment_setups import (
     make_weights,
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.critics import NEXT_EPISODE
 from parallax.harness.probes.measurements import check_recipe_networks
 from parallax.harness.probes.probe import (
     GREEDY,
@@ -29,10 +31,11 @@ from parallax.harness.probes.probe import (
 )
 from parallax.harness.probes.reference_networks import (
     HIDDEN_LAYERS,
+    POLICY_HEADS,
     compute_output,
     round_to_float32,
 )
-from parallax.harness.probes.results import AnswerComparison
+from parallax.harness.probes.results import COUNT, AnswerComparison
 
 DRAW_NAMES = (
     "oldest left out",
@@ -51,7 +54,9 @@ FULL_BUFFER_NAMES = (
 )
 """Counts of a full buffer."""
 ACTION_UNIT_NAMES = tuple(
-    f"{what} {dimension}" for dimension in (1, 2) for what in ("scale", "shift", "excess beyond the bounds")
+    f"{what} {dimension}"
+    for dimension in (1, 2)
+    for what in ("scale", "shift", "excess beyond the bounds")
 )
 """Relation of stored actions to those taken, per dimension."""
 BOUND_MARGIN = 1e-4
@@ -73,7 +78,7 @@ def make_storage_probes(
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
         wrong = count_wrong_entries(run(cache))
-        return ProbeMeasurement(wrong, np.zeros_like(wrong))
+        return _describe_wrong_parts(run(cache), wrong, range(len(run(cache).transitions)))
 
     def sampling(cache: ExperimentCache) -> ProbeMeasurement:
         value, size = measure_index_draws(run(cache)), run(cache).hyperparameters.batch_size
@@ -86,7 +91,11 @@ def make_storage_probes(
     def actions(cache: ExperimentCache) -> ProbeMeasurement:
         assert wide is not None
         runs = wide(cache), _run_wide_warm_up(cache, algorithm)
-        fits = np.ravel([fit_action_unit(runs, dimension) for dimension in (0, 1)])
+        try:
+            fits = np.ravel([fit_action_unit(runs, dimension) for dimension in (0, 1)])
+        except UnmeasuredError:
+            fits = np.ravel([_fit_noiseless_action(runs[0], dimension) for dimension in (0, 1)])
+            return ProbeMeasurement(fits, 0 * fits, meaning=NOISELESS_TEXT)
         # Rounded, since a fit of float32 numbers finds shifts of 1e-9.
         return ProbeMeasurement(np.round(fits, 8), np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
 
@@ -177,8 +186,8 @@ def make_parallel_storage_probes(
     """
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
-        wrong = _count_wrong_rows(run(cache))
-        return ProbeMeasurement(wrong, np.zeros_like(wrong))
+        wrong, rows = _count_wrong_rows(run(cache)), find_stored_rows(run(cache))
+        return _describe_wrong_parts(run(cache), wrong, rows)
 
     def capacity(cache: ExperimentCache) -> ProbeMeasurement:
         size = full(cache).hyperparameters.buffer_size
@@ -217,6 +226,21 @@ def _count_buffer_rows(run: ProbeRun) -> Array:
 
 
 STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")
+
+
+def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> ProbeMeasurement:
+    # `rows` are the run's rows of the stored transitions, -1 for unknown ones.
+    steps, n_envs, after = run.transitions, run.experiment.n_envs, run.record.stored
+    limits = [
+        np.abs(after["next_observations"][place] - steps[row + n_envs].observation).max()
+        for place, row in enumerate(rows)
+        if 0 <= row < len(steps) - n_envs and steps[row].end == TRUNCATED
+    ]
+    counts = ProbeMeasurement(wrong, np.zeros_like(wrong))
+    if not limits or max(limits) > BOUND_MARGIN:
+        return counts
+    words = make_entry_description(STORED_PARTS)(AnswerComparison(COUNT), counts)
+    return dataclasses.replace(counts, meaning=f"{words.replace(', not 0', '')}; {NEXT_EPISODE}")
 
 
 def _count_wrong_rows(run: ProbeRun) -> Array:
@@ -320,6 +344,23 @@ def fit_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[float, fl
     if apart[inside].max() > BOUND_MARGIN:
         raise UnmeasuredError("stored actions are no linear function of those taken")
     return float(scale), float(shift), float(apart.max()) if apart.max() > BOUND_MARGIN else 0.0
+
+
+NOISELESS_TEXT = "the policy's action without its noise is stored"
+
+
+def _fit_noiseless_action(run: ProbeRun, dimension: int) -> tuple[float, float, float]:
+    # The same for the policy's action without noise, or what it outputs before it is squashed.
+    stored, algorithm = run.record.stored["actions"][:, dimension], run.experiment.algorithm
+    seen = np.array([t.observation for t in run.transitions])
+    (head,) = POLICY_HEADS.get(algorithm, ("out",))[:1]
+    output = compute_output(run.weights, "policy", seen, HIDDEN_LAYERS[algorithm][1], head)
+    for action in (np.tanh(output[:, dimension]), output[:, dimension]):
+        scale, shift = np.polyfit(action, stored, 1)
+        apart = float(np.abs(scale * action + shift - stored).max())
+        if apart < BOUND_MARGIN < abs(scale):
+            return float(scale), float(shift), apart
+    raise UnmeasuredError("stored actions are no linear function of those taken")
 
 
 OBSERVATION_SCALE = 30.0

@@ -73,9 +73,41 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
             inside | (expected == 0), plain, 0.0
         ),
     }
+    clipped = [_list_clipped_action_slopes(run, step) for step in steps]
+    others |= {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
     return measurements.sort_measurement(
         measured, expected, AnswerAxis("probability ratio", ratio), others
     )
+
+
+def _list_clipped_action_slopes(run: ProbeRun, step: OptimizerStepRecord) -> dict[str, Array]:
+    # Derivatives by the log ratio of the sample if the loss is that of actions cut at the bounds.
+    rows, data = find_rollout_rows(run, step), run.experiment.scripted_data
+    seen = measurements.get_rollout_observations(run)[rows]
+    x, weight = measurements.compute_samples(run)[rows], measurements.get_advantage_weights(run)
+    cut = np.clip(x, data.low, data.high)
+    old, (mean, std) = (
+        measurements.compute_policy_gaussian(weights, seen)
+        for weights in (run.weights, step.before)
+    )
+    along = ((x - mean) * (cut - mean) / std**4).sum(axis=1) / ((x - mean) ** 2 / std**4).sum(
+        axis=1
+    )
+    pairs = {
+        "the probability of the action that was cut, over that of the sample": x,
+        "the probabilities of the action that was cut, in place of the sample's": cut,
+    }
+    ratios = {
+        name: np.exp(
+            formulas.compute_normal_log_prob(cut, mean, std)
+            - formulas.compute_normal_log_prob(before, *old)
+        )
+        for name, before in pairs.items()
+    }
+    return {
+        name: along * formulas.compute_surrogate_slope(weight[rows], ratio, CLIP)
+        for name, ratio in ratios.items()
+    }
 
 
 def _measure_gradient_direction(cache: ExperimentCache) -> ProbeMeasurement:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.storage import make_action_range_probe
-from parallax.harness.probes.measurements import find_transition_rows
+from parallax.harness.probes.measurements import find_transition_rows, list_other_environments
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     GAE_PAPER,
@@ -135,25 +136,26 @@ SelectRows = Callable[[Sequence[ScriptedTransition]], NDArray[np.bool_]]
 
 
 def _make_advantage_measure(
-    of: Callable[[ExperimentCache], ProbeRun], pick: SelectRows
+    of: Callable[[ExperimentCache], ProbeRun], pick: SelectRows, stored_name: str = "advantages"
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = of(cache)
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
+        previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
-            rows = pick(measurements.get_rollout_transitions(run, number))
-            value.append(stored["advantages"][rows])
-            expected.append(measurements.compute_rollout_advantages(run, number)[rows])
-            known = _list_alternative_advantages(
-                measurements.get_rollout_weights(run, number),
-                measurements.get_rollout_transitions(run, number),
-                run.weights,
-            )
+            steps = measurements.get_rollout_transitions(run, number)
+            weights, rows = measurements.get_rollout_weights(run, number), pick(steps)
+            seen = measurements.get_rollout_observations(run, number)
+            added = measurements.predict_values(weights, seen) * (stored_name == "returns")
+            value.append(stored[stored_name][rows])
+            expected.append((measurements.compute_advantages(weights, steps) + added)[rows])
+            known = _list_alternative_advantages(weights, steps, run.weights, previous)
             for name, array in known.items():
-                others.setdefault(name, []).append(array[rows])
-        joined = {name: np.concatenate(arrays) for name, arrays in others.items()}
+                others.setdefault(name, []).append((array + added)[..., rows])
+            previous = steps[-1].end
+        joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
         return ProbeMeasurement(
             np.concatenate(value), np.concatenate(expected), alternatives=joined
         )
@@ -162,9 +164,12 @@ def _make_advantage_measure(
 
 
 def _list_alternative_advantages(
-    weights: Parameters, steps: tuple[ScriptedTransition, ...], first: Parameters
+    weights: Parameters,
+    steps: tuple[ScriptedTransition, ...],
+    first: Parameters,
+    previous: int | None = None,
 ) -> dict[str, Array]:
-    # Other estimates of one environment's steps; the last but one treats all ends as terminations.
+    # Other estimates of one environment's steps, after a step with the end `previous`.
     ended = _terminate_ends(steps)
     estimate = functools.partial(measurements.compute_advantages, weights)
     return {
@@ -180,7 +185,53 @@ def _list_alternative_advantages(
         "the values of the policy that the run started with": measurements.compute_advantages(
             first, steps
         ),
+        **_list_late_and_early_cuts(weights, steps, previous),
     }
+
+
+def _list_late_and_early_cuts(
+    weights: Parameters, steps: tuple[ScriptedTransition, ...], previous: int | None
+) -> dict[str, Array]:
+    # Variants: what lies beyond the rollout, whether sums or values or both are cut at the wrong
+    # step, whether next values are those before the reset, and rewards with values at time limits.
+    rewards, seen, after, stored = _list_rewards_and_values(weights, steps)
+    ends = np.array([t.end for t in steps])
+    raised = rewards + GAMMA * after * (ends == TRUNCATED)
+    known = (0, TERMINATED) if previous is None else (previous, previous)
+    outside = ends[-1], TERMINATED  # a rollout's last step may count as an end
+    shifted = {
+        "after": [np.hstack([a, ends[:-2], b]) for a in (*known, *outside) for b in ends[-2:]],
+        "before": [
+            *(np.hstack([ends[1:-1], b, a]) for a in (0, ends[0], *outside) for b in outside),
+            np.hstack([ends[1:-1], ends[-2:]]),
+        ],
+    }
+    found: dict[str, Array] = {}
+    for when, cuts in shifted.items():
+        estimates = []
+        for cut in cuts:
+            over, final = (ends > 0, cut > 0), (ends == TERMINATED, cut == TERMINATED)
+            forms = (rewards, after, final), (rewards, stored, over), (raised, stored, over)
+            wrong = (0, 1), (1, 0), (1, 1)  # of the masks of values and of sums
+            for (given, following, mask), (i, j) in itertools.product(forms, wrong):
+                masks = mask[i].astype(float), over[j].astype(float)
+                estimates.append(
+                    formulas.compute_gae(given, seen, following, *masks, GAMMA, LAMBDA)
+                )
+        found[f"advantages are cut one step {when} the end of an episode"] = np.array(estimates)
+    return found
+
+
+def _list_rewards_and_values(
+    weights: Parameters, steps: Sequence[ScriptedTransition]
+) -> tuple[Array, Array, Array, Array]:
+    # Rewards, values before and after each step, and the latter as stored: after an end, the value
+    # of the next episode.
+    seen, after = (
+        measurements.predict_values(weights, np.array([getattr(t, name) for t in steps]))
+        for name in ("observation", "next_observation")
+    )
+    return np.array([t.reward for t in steps]), seen, after, np.append(seen[1:], after[-1])
 
 
 def _terminate_ends(steps: Sequence[ScriptedTransition]) -> tuple[ScriptedTransition, ...]:
@@ -209,43 +260,51 @@ def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
     every = np.array([[t.end for t in row] for row in steps], float)
-    ends_of_others = {
-        "an end in one environment ends the episodes of all": every.max(axis=1),
-        "episodes end where they do in the first environment": every[:, 0],
-    }
+    read = [_list_rewards_and_values(weights, [*steps[:, copy]]) for copy in range(N_ENVS)]
     others: dict[str, Array] = {"": np.zeros(steps.shape)}
     following = 0.0
     for copy in reversed(range(N_ENVS)):
-        own, ends = tuple(steps[:, copy]), every[:, copy]
-        rewards = np.array([t.reward for t in own])
-        paper = measurements.compute_advantages(weights, own)
-        seen, after = (
-            measurements.predict_values(weights, np.array([getattr(t, name) for t in own]))
-            for name in ("observation", "next_observation")
+        own, ends, (rewards, seen, after, stored) = (
+            tuple(steps[:, copy]),
+            every[:, copy],
+            read[copy],
         )
-        stored = np.append(seen[1:], after[-1])  # after an end, the value of the next episode
+        paper = measurements.compute_advantages(weights, own)
         estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA, values=seen)
         # Share of a sum behind the rollout's last step in the advantage of each step.
         leaked = paper + following * np.cumprod(GAMMA * LAMBDA * (ends == 0)[::-1])[::-1]
         following, known = leaked[0], _list_alternative_advantages(weights, own, weights)
         known |= {"": paper, "sums run on into the next environment": leaked}
         raised = rewards + GAMMA * after * ((every == TRUNCATED).any(axis=1) & (ends == 0))
-        cases = {"a time limit in one environment adds a value to the rewards of all": ends}
+        name = "a time limit in one environment adds a value to the rewards of all"
+        cases = {name: (raised, ends, copy)}
+        places = list_other_environments(copy, N_ENVS)
+        ends_of_others = {
+            "an end in one environment ends the episodes of all": every.max(axis=1),
+            **{f"episodes end where they do in {of}": every[:, i] for of, i in places.items()},
+        }
         for name, of_others in ends_of_others.items():
-            cases[name] = of_others
-            cases[f"{name}, but not for the last step"] = np.append(of_others[:-1], ends[-1])
-            cases[f"{name}, only for the last step"] = np.append(ends[:-1], of_others[-1])
-        for name, e in cases.items():
-            given = raised if e is ends else rewards
+            cases[name] = rewards, of_others, copy
+            not_last, last = (
+                np.append(of_others[:-1], ends[-1]),
+                np.append(ends[:-1], of_others[-1]),
+            )
+            cases[f"{name}, but not for the last step"] = rewards, not_last, copy
+            cases[f"{name}, only for the last step"] = rewards, last, copy
+        for of, i in places.items():
+            cases[f"rewards are those of {of}"] = read[i][0], ends, i
+        for name, (given, e, i) in cases.items():
             over, final = np.sign(e), 1.0 * (e == TERMINATED)
             known[name] = estimate(given, next_values=after, terminated=final, ended=over)
             estimate_cut = functools.partial(estimate, next_values=stored, ended=over)
             known[f"{name}; nothing follows the end"] = estimate_cut(given, terminated=over)
-            given = given + GAMMA * after * (ends == TRUNCATED)
+            given = given + GAMMA * read[i][2] * (every[:, i] == TRUNCATED)
             known[f"{name}; values are added at own limits"] = estimate_cut(given, terminated=over)
         for name, array in known.items():
-            others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
-    return others.pop("").ravel(), {name: array.ravel() for name, array in others.items()}
+            shape = (*array.shape[:-1], *steps.shape)
+            others.setdefault(name, np.zeros(shape))[..., copy] = array
+    paper = others.pop("").ravel()
+    return paper, {name: array.reshape(*array.shape[:-2], -1) for name, array in others.items()}
 
 
 def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
@@ -270,7 +329,7 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
     return ProbeMeasurement(
         slope,
         scale * expected[rows] + shift,
-        alternatives={name: scale * array[rows] + shift for name, array in others.items()},
+        alternatives={name: scale * array[..., rows] + shift for name, array in others.items()},
     )
 
 
@@ -281,18 +340,6 @@ def _fit_standardization(run: ProbeRun) -> tuple[float, float]:
         return 1.0, 0.0
     scale, shift = np.polyfit(run.record.stored["advantages"], transformed, 1)
     return float(scale), float(shift)
-
-
-def _measure_value_target(cache: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_three_rollouts(cache)
-    value: list[Array] = []
-    expected: list[Array] = []
-    for number, stored in measurements.list_rollouts(run):
-        seen = measurements.get_rollout_observations(run, number)
-        values = measurements.predict_values(measurements.get_rollout_weights(run, number), seen)
-        value.append(stored["returns"])
-        expected.append(measurements.compute_rollout_advantages(run, number) + values)
-    return ProbeMeasurement(np.concatenate(value), np.concatenate(expected))
 
 
 ADVANTAGE_UNIT = "advantage, in units of return, of three rollouts"
@@ -370,7 +417,9 @@ ADVANTAGE_PROBES: Sequence[Probe] = (
         "What is the target of the value network?",
         f"{PPO_PAPER}, eq. 9; {PPO_CODE}: advantage plus value",
         "in units of return",
-        _measure_value_target,
+        _make_advantage_measure(
+            experiments.run_three_rollouts, lambda steps: np.full(len(steps), True), "returns"
+        ),
         make_relation_description("value target"),
     ),
 )

@@ -130,6 +130,7 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
         # Two equal critics share the weight of 1.
         if np.allclose([weights for weights, _ in of_one], [1.0, 0.5, 0.5], atol=1e-2):
             others[f"the {words} critic alone, not the smaller one"] = found
+    others[CONSTANT_SAMPLE] = np.array([_fit_constant_sample(run, step) for step in steps])
     if adds_earlier_gradients(run, "policy"):
         others[EARLIER_GRADIENTS] = found
     return ProbeMeasurement(found, expected, alternatives=others)
@@ -169,37 +170,45 @@ def fit_policy_terms(
 ) -> tuple[Array, float]:
     """Fit entropy, smaller and larger critic to the policy's gradient: weights and residual."""
     weights, seen = step.before if critics_then is None else critics_then, step.observations
-    gradient = solve_output_gradient(
-        step.gradients, step.before, "policy", seen, RELU, "mean"
-    ).ravel()
-    action, _ = sample_actions(run, step, seen)
-    slopes = compute_critic_slopes(weights, seen, action)
-    heat = get_temperature(get_weights_before_update(run, step))
-    if run.experiment.squashed:
-        inner = 1 - action**2
-        terms = (2 * heat * action, *(-inner * slope for slope in slopes))
-    else:
-        pull = solve_output_gradient(
-            step.gradients, step.before, "policy", seen, RELU, "std"
-        ).ravel()
-        gradient = np.concatenate([gradient, pull])
-        terms = _compute_policy_terms(run, step, heat, slopes)
-    basis = np.stack([term.ravel() / len(action) for term in terms], axis=1)
+    heads = ("mean",) if run.experiment.squashed else ("mean", "std")
+    pulls = (
+        solve_output_gradient(step.gradients, step.before, "policy", seen, RELU, h) for h in heads
+    )
+    basis, gradient = _list_policy_terms(run, step, weights)[0], np.stack([*pulls]).ravel()
     found = np.linalg.lstsq(basis, gradient, rcond=None)[0]
     return np.asarray(found, float), float(np.abs(basis @ found - gradient).max())
 
 
-def _compute_policy_terms(
-    run: ProbeRun, step: OptimizerStepRecord, heat: float, slopes: tuple[Array, Array]
-) -> tuple[Array, ...]:
-    # Gradients by means, then by the other output; without squashing, entropy ignores means.
-    raw = compute_output(step.before, "policy", step.observations, RELU, "std")
-    map_of, nudge = run.experiment.std, 1e-4
+CONSTANT_SAMPLE = "the sampled action has no gradient: the policy does not climb the critics"
+
+
+def _fit_constant_sample(run: ProbeRun, step: OptimizerStepRecord) -> Array:
+    basis, gradient = _list_policy_terms(run, step, step.before)
+    return np.asarray(np.linalg.lstsq(basis, gradient, rcond=None)[0], float)
+
+
+def _list_policy_terms(
+    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters
+) -> tuple[Array, Array]:
+    # Gradients by means, and without squashing by the other output: those of entropy and critics,
+    # float[gradients, terms], and that of the log-probability of a constant action.
+    action, _ = sample_actions(run, step, step.observations)
+    slopes = compute_critic_slopes(weights, step.observations, action)
+    heat, n = get_temperature(get_weights_before_update(run, step)), len(action)
+    noise, map_of, nudge = get_update_noise(run, step, n), run.experiment.std, 1e-4
     assert map_of is not None
-    log_slope = (np.log(map_of(raw + nudge)) - np.log(map_of(raw - nudge))) / (2 * nudge)
-    spread = map_of(raw) * get_update_noise(run, step, len(raw)) * log_slope
-    entropy = np.stack([np.zeros_like(raw), -heat * log_slope])
-    return entropy, *(np.stack([-slope, -slope * spread]) for slope in slopes)
+    raw = compute_output(step.before, "policy", step.observations, RELU, "std")
+    std = map_of(raw)
+    if run.experiment.squashed:
+        inner = 1 - action**2
+        terms = (2 * heat * action, *(-inner * slope for slope in slopes))
+        constant = heat * noise / std
+    else:
+        log_slope = (np.log(map_of(raw + nudge)) - np.log(map_of(raw - nudge))) / (2 * nudge)
+        spread, entropy = std * noise * log_slope, np.stack([0 * raw, -heat * log_slope])
+        terms = (entropy, *(np.stack([-slope, -slope * spread]) for slope in slopes))
+        constant = heat * np.stack([noise / std, (noise**2 - 1) * log_slope])
+    return np.stack([term.ravel() / n for term in terms], axis=1), constant.ravel() / n
 
 
 CRITIC_PROBES = critics.CriticProbes(
@@ -236,6 +245,9 @@ UPDATE_PROBES: Sequence[Probe] = (
 TEMPERATURE_FIELD = "temperature"
 LINEAR_IN_LOG_TEMPERATURE = (
     "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
+)
+AWAY_FROM_TARGET = (
+    "of the opposite sign: the temperature falls where the entropy is below its target"
 )
 
 
@@ -296,6 +308,10 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
         LINEAR_IN_LOG_TEMPERATURE: -apart,
         f"{LINEAR_IN_LOG_TEMPERATURE}, under the policy after its step": -late,
         "under the policy after its step": -heat * late,
+    }
+    others |= {
+        f"{AWAY_FROM_TARGET}; {text}" if text else AWAY_FROM_TARGET: -pull
+        for text, pull in {"": -heat * apart, **others}.items()
     }
     news = np.concatenate([np.diff(p.gradient, prepend=0.0) for p in seen])
     if any(np.allclose(news, due, rtol=1e-3) for due in (-heat * apart, *others.values())):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from parallax.harness.probes.families.randomness import describe_shuffles
 from parallax.harness.probes.measurements import TargetShares
 from parallax.harness.probes.probe import compare_arrays
 from parallax.harness.probes.results import AGREES, FUNCTION
@@ -26,3 +27,22 @@ def test_a_share_beyond_its_rounding_is_reported(share):
 def test_each_number_has_its_tolerance(value, kind):
     expected = np.ones(2)
     assert compare_arrays(np.array(value), expected, np.array([0.2, 0.7])).kind == kind
+
+
+ROWS, ONE, OTHER = np.arange(12), *(np.random.default_rng(i).permutation(12) for i in (0, 1))
+COLUMNS = ROWS.reshape(-1, 4).T.ravel()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "words"),
+    [
+        ((ONE, OTHER, ROWS, ONE), ""),
+        ((COLUMNS,) * 4, "not shuffled"),
+        ((ONE, ONE[ONE]) * 2, "each epoch permutes"),
+        ((COLUMNS[ONE], COLUMNS[ONE[ONE]]) * 2, "each epoch permutes"),
+        ((ONE, OTHER) * 2, "each rollout is permuted"),
+    ],
+)
+def test_shuffles_that_repeat_are_described(epochs, words):
+    found = describe_shuffles([half for epoch in epochs for half in np.split(epoch, 2)], 4)
+    assert bool(found) == bool(words) and words in found
