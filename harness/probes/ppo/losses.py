@@ -80,6 +80,12 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     )
 
 
+CUT_ACTION_TEXTS = (
+    "the probability of the action that was cut, over that of the sample",
+    "the probabilities of the action that was cut, in place of the sample's",
+)
+
+
 def _list_clipped_action_slopes(run: ProbeRun, step: OptimizerStepRecord) -> dict[str, Array]:
     # Derivatives by the log ratio of the sample if the loss is that of actions cut at the bounds.
     rows, data = find_rollout_rows(run, step), run.experiment.scripted_data
@@ -90,24 +96,12 @@ def _list_clipped_action_slopes(run: ProbeRun, step: OptimizerStepRecord) -> dic
         measurements.compute_policy_gaussian(weights, seen)
         for weights in (run.weights, step.before)
     )
-    along = ((x - mean) * (cut - mean) / std**4).sum(axis=1) / ((x - mean) ** 2 / std**4).sum(
-        axis=1
-    )
-    pairs = {
-        "the probability of the action that was cut, over that of the sample": x,
-        "the probabilities of the action that was cut, in place of the sample's": cut,
-    }
-    ratios = {
-        name: np.exp(
-            formulas.compute_normal_log_prob(cut, mean, std)
-            - formulas.compute_normal_log_prob(before, *old)
-        )
-        for name, before in pairs.items()
-    }
-    return {
-        name: along * formulas.compute_surrogate_slope(weight[rows], ratio, CLIP)
-        for name, ratio in ratios.items()
-    }
+    due, given = ((of - mean) / std**2 for of in (x, cut))
+    along = (due * given).sum(axis=1) / (due**2).sum(axis=1)
+    log_probs = [formulas.compute_normal_log_prob(of, *old) for of in (x, cut)]
+    ratios = np.exp(formulas.compute_normal_log_prob(cut, mean, std) - np.array(log_probs))
+    slopes = (along * formulas.compute_surrogate_slope(weight[rows], r, CLIP) for r in ratios)
+    return dict(zip(CUT_ACTION_TEXTS, slopes, strict=True))
 
 
 def _measure_gradient_direction(cache: ExperimentCache) -> ProbeMeasurement:

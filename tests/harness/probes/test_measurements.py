@@ -1,9 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from parallax.harness.probes.families.randomness import describe_shuffles
 from parallax.harness.probes.measurements import TargetShares
-from parallax.harness.probes.probe import compare_arrays
+from parallax.harness.probes.probe import Probe, compare_arrays, run_probe
 from parallax.harness.probes.results import AGREES, FUNCTION
 
 NAMES = ("critic1_target.0.weight", "critic1_target.out.bias")
@@ -46,3 +48,13 @@ COLUMNS = ROWS.reshape(-1, 4).T.ravel()
 def test_shuffles_that_repeat_are_described(epochs, words):
     found = describe_shuffles([half for epoch in epochs for half in np.split(epoch, 2)], 4)
     assert bool(found) == bool(words) and words in found
+
+
+def test_a_library_that_refuses_nan_leaves_a_probe_unmeasured():
+    def measure(cache):
+        raise ValueError("invalid values: tensor([[nan, 1.]])")
+
+    adapter = SimpleNamespace(supports=lambda algorithm: True)
+    cache = SimpleNamespace(adapter=adapter, describe_infinite_actions=lambda algorithm: "")
+    probe = Probe("ppo.nan", "", "", "", measure, lambda comparison, measurement: "")
+    assert "numbers are NaN" in run_probe(probe, {"sb3": cache}).answers["sb3"].unmeasured
