@@ -62,6 +62,7 @@ each cell is one of:
   constant  the framework has no such option
   emulated  Parallax does what the framework does not offer
   patched   a declared patch changes the framework's constant
+  rounded   the framework uses the next value that fits its update cycles
   converted an intervention makes the framework use the value as the schema says
 A cell that ends in "recipe: VALUE" is not the recipe's value.
 

@@ -18,8 +18,8 @@ class TranslatedSetting:
         value: Value in the unified schema.
         kind: `aligned` (a public option), `tied` (it follows from another option), `constant`
             (the framework fixes it), `emulated` (set around upstream), `patched` (upstream fixes
-            it at another value, and a declared patch of its source changes that) or `converted`
-            (upstream uses the value in another way, and an intervention changes that).
+            it at another value, and a declared patch of its source changes that), `converted`
+            (upstream uses the value in another way, and an intervention changes that) or `rounded`.
         native_name: The framework's name for it; empty where it is fixed.
         native_value: What was passed, in the framework's own unit.
         note: Short explanation for readers.
@@ -140,6 +140,10 @@ class ConfigTranslator:
     def set_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
         """Sets the framework's public option `name`, to the unified value unless given."""
         self._claim_field(field, "aligned", name, native, note)
+
+    def declare_rounded(self, field: str, value: Any) -> None:
+        """Declares that upstream, whose option was set before, uses another value of `field`."""
+        self._rows[field] = dataclasses.replace(self._rows[field], value=value, kind="rounded")
 
     def share_option(self, field: str, name: str, note: str = "") -> None:
         """Declares that the public option `name`, set before, also determines `field`."""

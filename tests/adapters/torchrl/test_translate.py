@@ -129,7 +129,12 @@ def test_gradient_clipping_is_emulated_and_off_by_default():
 def test_learning_starts_with_a_whole_round(starts, frames, random_frames, first_update):
     native = translate("td3", learning_starts=starts, train_freq=frames)
     assert native.settings["Collector.init_random_frames"] == random_frames
-    assert f"first update after step {first_update}" in row(native, "learning_starts").note
+    found = row(native, "learning_starts")
+    assert f"first update after step {first_update}" in found.note
+    is_rounded = random_frames != starts
+    assert (found.kind, found.value == starts) == (
+        ("rounded", False) if is_rounded else ("aligned", True)
+    )
 
 
 @pytest.mark.parametrize(
