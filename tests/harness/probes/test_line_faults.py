@@ -276,6 +276,7 @@ def test_faults_cover_frameworks_and_classes():
         "losses",
         "replay",
         *("targets", "optimizers", "random", "environments", "other"),
+        *("advantages", "exploration", "schedules", "policy distributions"),
     }
     assert OUTCOMES.keys() <= {fault.name for fault in faults}
     assert {name for name, answers in OUTCOMES.items() if not answers} == SEEN_BY_NONE.keys()
