@@ -25,7 +25,7 @@ from parallax.harness.contract.adapter import find_adapter_entry_points, load_ad
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.own_script import OwnScript, read_own_script
-from parallax.harness.contract.recipes import list_recipe_names
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS, INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import list_interventions
 from parallax.harness.lockstep.comparison import LockstepOptions, compare_implementations
@@ -64,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hps",
         metavar="RECIPE",
         default="original",
-        help="recipe of the hyperparameters (default: %(default)s)",
+        help="recipe of the hyperparameters, or the path of a YAML file with one (default: "
+        "%(default)s)",
     )
     add(
         "--alignment",
@@ -124,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
     pair = sides[0].label, sides[1].label
     loaded = None if options.study is None else _load_study(options.study)
     env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
+    recipe = Path(options.hps).name.removesuffix(".yaml")
     print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
     _print_section("Hyperparameters", _describe_hyperparameters(options, sides, algorithm, env))
     level = AlignmentLevel(options.alignment, options.hps)
@@ -135,12 +137,12 @@ def run(options: argparse.Namespace) -> int:
     judged = {
         (verdict.framework, effect.name)
         for verdict in ablations
-        if (verdict.cell.env, verdict.cell.hps) == (env, options.hps)
+        if (verdict.cell.env, verdict.cell.hps) == (env, recipe)
         and f"alignment={options.alignment}" in verdict.cell.variant
         for effect in verdict.effects
     }
-    common = f"algorithm={algorithm} env={env} hps={options.hps}"
-    common += _repeat_settings(loaded, (algorithm, env, options.hps, options.alignment))
+    common = f"algorithm={algorithm} env={env} hps={recipe}"
+    common += _repeat_settings(loaded, (algorithm, env, recipe, options.alignment))
     _print_section("Next", _suggest_commands(options, sides, found, common, judged))
     return 0
 
@@ -188,8 +190,12 @@ def _check_names(options: argparse.Namespace, names: Sequence[str], algorithm: s
         if not load_adapter(name).supports(algorithm):
             raise SpecError(f"framework={name} has no algorithm={algorithm}.")
     recipes = list_recipe_names(algorithm)
-    if options.hps not in recipes:
-        raise SpecError(format_unknown_name(f"--hps {options.hps}", options.hps, recipes))
+    if options.hps not in recipes and not options.hps.endswith(".yaml"):
+        raise SpecError(
+            f"{format_unknown_name(f'--hps {options.hps}', options.hps, recipes)} A recipe of your "
+            "own is named by the path of its YAML file."
+        )
+    load_recipe(algorithm, options.hps)
 
 
 def _print_section(title: str, lines: Sequence[str]) -> None:

@@ -191,7 +191,7 @@ def describe_run_result(folder: Path) -> str:
     # Early stopping by divergence ends epochs before all of their minibatches were used.
     bound = "at most " if record.hyperparameters.get("target_kl") is not None else ""
     if updates := counts.get("total_gradient_steps"):
-        parts.append(f"{bound}{updates:,} gradient updates")
+        parts.append(f"{bound}{updates:,} gradient update{'s' * (updates != 1)}")
     if ALGORITHMS[record.spec.algorithm].has_targets:
         parts.append(f"{counts.get('target_updates', 0):,} target updates")
     if record.timings.seconds is not None:
