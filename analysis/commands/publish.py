@@ -39,7 +39,9 @@ from parallax.analysis.report.publication import (
 )
 from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
-from parallax.analysis.verdicts.crossed_design import CrossedDesign
+from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_crossed_designs
+from parallax.analysis.verdicts.endpoints import settle_options
+from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.harness.record.files import UnusableError, write_text
@@ -211,7 +213,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
     if options.crossed:
-        crossed = _read_crossed(options.crossed, settings, options.interval)
+        crossed = _read_crossed(options.crossed, settings)
         material = dataclasses.replace(material, crossed=crossed)
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
@@ -257,14 +259,16 @@ def _read_ablations(
     return tuple(found)
 
 
-def _read_crossed(path: Path, settings: VerdictOptions, interval: str) -> tuple[CrossedDesign, ...]:
+def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, ...]:
     """Return the crossed designs in a file.
 
     Raises:
         CommandError: The file has none that is complete.
     """
     _check_packed_file(path, "--crossed=")
-    found = judge_study(common.load_results(path), settings, interval).crossed
+    loaded = common.load_results(path)
+    settled = settle_options(loaded, settings)
+    found = judge_crossed_designs(group_runs(loaded, settled), settled)
     if not found:
         raise common.CommandError(
             f"--crossed={path}: no task has two seeds of each recipe in each framework. Train "

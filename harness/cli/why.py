@@ -350,12 +350,12 @@ def _judge_ablations(
     loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str
 ) -> list["AblationVerdict"]:
     """Return the study's ablations of two implementations."""
+    if loaded is None:
+        return []
     from parallax.analysis.verdicts.ablation import judge_ablations
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.options import VerdictOptions
 
-    if loaded is None:
-        return []
     return [
         verdict
         for verdict in judge_ablations(loaded, settle_options(loaded, VerdictOptions()))
