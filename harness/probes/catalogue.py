@@ -148,6 +148,7 @@ TD3_PROBES: tuple[Probe, ...] = (
     *storage.make_storage_probes(
         "td3", td3_experiments.run_update, td3_experiments.run_out_of_bounds
     ),
+    storage.make_critic_action_probe("td3"),
     storage.make_full_buffer_probe("td3", td3_experiments.run_full_buffer),
     *storage.make_parallel_storage_probes(
         "td3", td3_experiments.run_parallel_update, td3_experiments.run_full_parallel_buffer
@@ -238,6 +239,7 @@ SAC_PROBES: tuple[Probe, ...] = (
     *storage.make_storage_probes(
         "sac", sac_experiments.run_update, sac_experiments.run_frozen_policy
     ),
+    storage.make_critic_action_probe("sac"),
     storage.make_full_buffer_probe("sac", sac_experiments.run_full_buffer),
     *storage.make_parallel_storage_probes(
         "sac", sac_experiments.run_parallel_update, sac_experiments.run_full_parallel_buffer
@@ -333,6 +335,7 @@ DDPG_PROBES: tuple[Probe, ...] = (
         "ddpg", ddpg.run_count_experiment, ddpg.run_parallel_envs, ddpg.DDPG_ALGORITHM, 1
     ),
     *storage.make_storage_probes("ddpg", ddpg.run_update, ddpg.run_out_of_bounds),
+    storage.make_critic_action_probe("ddpg"),
     storage.make_full_buffer_probe("ddpg", ddpg.run_full_buffer),
     *storage.make_parallel_storage_probes(
         "ddpg", ddpg.run_parallel_update, ddpg.run_full_parallel_buffer

@@ -31,7 +31,7 @@ class CriticMinibatch:
 
     Attributes:
         observations: float[rows, observations].
-        actions: float[rows, actions], in the unit in which the framework stores them.
+        actions: float[rows, actions], in the unit that `fit_critic_action_unit` returns.
         rewards: float[rows].
         next_observations: float[rows, observations], before any reset.
         ends: int[rows], see `parallax.harness.contract.probing.scripted_env`.
@@ -125,6 +125,14 @@ def find_transition_rows(run: ProbeRun, observations: Array) -> NDArray[np.intp]
     if -1 in rows:
         raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
     return np.array(rows, dtype=np.intp)
+
+
+def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]:
+    """Return scale and shift from the actions taken to those that critics see."""
+    seen = find_minibatch(run)
+    taken = run.get_actions()[find_transition_rows(run, seen.observations), dimension]
+    scale, shift = np.polyfit(taken, seen.actions[:, dimension], 1)
+    return float(scale), float(shift)
 
 
 def list_network_steps(run: ProbeRun, network: str) -> list[OptimizerStepRecord]:

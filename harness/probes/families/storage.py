@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import ACTION, MINIBATCH_DRAWN
+from parallax.harness.contract.probing.protocol import ACTION, CRITIC_LOSS, MINIBATCH_DRAWN
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
@@ -19,7 +19,7 @@ from parallax.harness.probes.experiment_setups import (
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import NEXT_EPISODE
-from parallax.harness.probes.measurements import check_recipe_networks
+from parallax.harness.probes.measurements import check_recipe_networks, fit_critic_action_unit
 from parallax.harness.probes.probe import (
     GREEDY,
     LOOP,
@@ -59,6 +59,8 @@ ACTION_UNIT_NAMES = tuple(
     for what in ("scale", "shift", "excess beyond the bounds")
 )
 """Relation of stored actions to those taken, per dimension."""
+CRITIC_UNIT_NAMES = ("scale 1", "shift 1", "scale 2", "shift 2")
+"""Relation of the actions that critics see to those taken, per dimension."""
 BOUND_MARGIN = 1e-4
 """Numbers that differ by less count as equal in float32."""
 
@@ -92,7 +94,7 @@ def make_storage_probes(
         assert wide is not None
         runs = wide(cache), _run_wide_warm_up(cache, algorithm)
         try:
-            fits = np.ravel([fit_action_unit(runs, dimension) for dimension in (0, 1)])
+            fits = np.ravel([_fit_stored_action_unit(runs, dimension) for dimension in (0, 1)])
         except UnmeasuredError:
             fits = np.ravel([_fit_noiseless_action(runs[0], dimension) for dimension in (0, 1)])
             return ProbeMeasurement(fits, 0 * fits, meaning=NOISELESS_TEXT)
@@ -137,6 +139,29 @@ def make_storage_probes(
             actions,
             make_entry_description(ACTION_UNIT_NAMES),
         ),
+    )
+
+
+def make_critic_action_probe(algorithm: str) -> Probe:
+    """Return the probe of the unit in which critics see actions.
+
+    Args:
+        algorithm: `td3`, `sac` or `ddpg`.
+    """
+
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = _run_wide_warm_up(cache, algorithm)
+        fits = np.ravel([fit_critic_action_unit(run, dimension) for dimension in (0, 1)])
+        return ProbeMeasurement(np.round(fits, 6), np.array([1.0, 0.0, 1.0, 0.0]))
+
+    return Probe(
+        f"{algorithm}.critic_action",
+        "In which unit do critics see actions, where they range from -1 to 3 and from -2 to 2?",
+        "the papers' algorithms: in that of the task",
+        f"from the action taken to the one that critics see: {', '.join(CRITIC_UNIT_NAMES)}",
+        measure,
+        make_entry_description(CRITIC_UNIT_NAMES),
+        events=(CRITIC_LOSS,),
     )
 
 
@@ -319,14 +344,15 @@ def count_wrong_entries(run: ProbeRun) -> Array:
 
 
 def _run_wide_warm_up(cache: ExperimentCache, algorithm: str) -> ProbeRun:
-    # Random actions may be stored in other units than those of the policy.
-    data = make_continuous_data(cache, BATCH_ROWS + 1, WIDE_LOW, WIDE_HIGH, ends=False)
+    # Random actions may be stored in other units than those of the policy. The last steps are for
+    # the first update.
+    data = make_continuous_data(cache, BATCH_ROWS + 3, WIDE_LOW, WIDE_HIGH, ends=False)
     weights = make_weights(cache, algorithm)
     name = f"{algorithm} wide warm-up"
-    return cache.run(build_off_policy_experiment(name, algorithm, data, weights))
+    return cache.run(build_off_policy_experiment(name, algorithm, data, weights, snapshots=3))
 
 
-def fit_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[float, float, float]:
+def _fit_stored_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[float, float, float]:
     """Return scale and shift from actions taken to actions stored, and the largest deviation.
 
     Actions that were taken at a bound may be stored without clipping.

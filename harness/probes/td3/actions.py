@@ -9,8 +9,11 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION
 from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache
-from parallax.harness.probes.families.storage import fit_action_unit
-from parallax.harness.probes.measurements import list_critic_updates, read_critics
+from parallax.harness.probes.measurements import (
+    fit_critic_action_unit,
+    list_critic_updates,
+    read_critics,
+)
 from parallax.harness.probes.probe import (
     SETTINGS,
     Probe,
@@ -131,8 +134,7 @@ def read_next_actions(cache: ExperimentCache, dimension: int) -> Array:
     """Return next actions in the targets of the smoothing run, in action units, float[rows]."""
     run = experiments.run_target_smoothing(cache, dimension)
     shown = read_critics(run, list_critic_updates(run)[0]).target / run.hyperparameters.gamma
-    # Critics receive actions in the unit in which they are stored.
-    scale, shift, _ = fit_action_unit([run], dimension)
+    scale, shift = fit_critic_action_unit(run, dimension)
     return np.asarray((shown - shift) / scale)
 
 
