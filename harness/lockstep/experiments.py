@@ -14,7 +14,13 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.dqn import experiments as dqn_experiments
-from parallax.harness.probes.experiment_setups import BATCH_ROWS
+from parallax.harness.probes.experiment_setups import (
+    BATCH_ROWS,
+    UNIT_HIGH,
+    UNIT_LOW,
+    WIDE_HIGH,
+    WIDE_LOW,
+)
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
 from parallax.harness.probes.ppo import experiments as ppo_experiments
 from parallax.harness.probes.sac.experiments import interpolate_std, set_policy_std
@@ -110,7 +116,10 @@ def _build_off_policy_experiment(
 def _make_scripted_data(cache: ExperimentCache, algorithm: str, steps: int) -> ScriptedData:
     if ALGORITHMS[algorithm].actions == "discrete":
         return experiment_setups.make_discrete_data(cache, steps)
-    world = experiment_setups.make_continuous_data(cache, steps)
+    # At other levels the unit of the actions that critics see would hide all other differences.
+    has_one_unit = cache.level.name == "lockstep"
+    bounds = (WIDE_LOW, WIDE_HIGH) if has_one_unit else (UNIT_LOW, UNIT_HIGH)
+    world = experiment_setups.make_continuous_data(cache, steps, *bounds)
     # Multiples of 1/256 stay exact if an action is rescaled to another range and back.
     world.random_actions[:] = np.floor(world.random_actions * _ACTION_GRID) / _ACTION_GRID
     return world
