@@ -21,7 +21,7 @@ from parallax.harness.record.files import write_text
 REASONS = (
     (r"initial_|network_layers", "initial weights are each framework's own"),
     (r"default_settings", "defaults, which no level of alignment changes"),
-    (r"stored_action", "units of actions in buffer and critics; the same where bounds are ±1"),
+    (r"stored_action", "unit of actions in the buffer; critics see the same"),
     (r"stored_|full_buffer", "what the buffer stores; equal in what an update reads"),
     (r"counts", "step of the first update, and number of updates before it"),
     (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),

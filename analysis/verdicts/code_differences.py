@@ -28,9 +28,9 @@ _OFF: Mapping[str, tuple[Any, ...]] = {
     "policy_weight_decay": (0, None),
     "critic_weight_decay": (0, None),
 }
-# Whether critics see actions scaled to the range from -1 to 1 or in the task's units, which is the
-# same where these are the bounds, as in lockstep training.
-_ACTION_UNITS = "lockstep/action_units"
+_SCALED_ACTIONS = "scaled-critic-actions"
+# Parts of reference forms that have no effect on tasks whose actions range from -1 to 1.
+_ACTION_UNIT_PARTS = frozenset({_SCALED_ACTIONS, "log-probability-of-the-scaled-action"})
 _TASKS_WITH_UNIT_BOUNDS = (
     *("Ant-", "HalfCheetah-", "Hopper-", "InvertedDoublePendulum-", "Reacher-", "Swimmer-"),
     "Walker2d-",
@@ -57,12 +57,6 @@ def _read_forms(table: str) -> Mapping[FormKey, frozenset[str]]:
         (row["algorithm"], row["framework"]): _split_names(row["interventions"])
         for row in read_csv_rows(table)
     }
-
-
-@functools.cache
-def _read_action_units() -> Mapping[FormKey, str]:
-    """Return the units of the actions that the critics of each implementation see."""
-    return {(r["algorithm"], r["framework"]): r["units"] for r in read_csv_rows(_ACTION_UNITS)}
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -94,10 +88,12 @@ def list_remaining_differences(
 
 
 def _list_inert(key: FormKey, run: CompletedRun) -> frozenset[str]:
-    """Return the dependent parts of a reference form without effect at a run's values."""
+    """Return the parts of a reference form without effect at a run's values and task."""
     parts = _read_dependent_parts().get(key, ())
     values = run.effective_hyperparameters
-    return frozenset(name for name, field, inert in parts if values.get(field) in inert)
+    found = frozenset(name for name, field, inert in parts if values.get(field) in inert)
+    has_unit_bounds = run.id.cell.env.startswith(_TASKS_WITH_UNIT_BOUNDS)
+    return found | _ACTION_UNIT_PARTS if has_unit_bounds else found
 
 
 def _list_applied(run: CompletedRun) -> frozenset[str]:
@@ -106,11 +102,13 @@ def _list_applied(run: CompletedRun) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith(_PATCH_PREFIX))
 
 
-def have_equal_action_units(first: ScoreGroup, second: ScoreGroup) -> bool:
-    """Return whether the critics of two groups of runs see actions in the same units."""
-    units = _read_action_units()
-    found = {units.get((group.cell.algorithm, group.framework)) for group in (first, second)}
-    return first.cell.env.startswith(_TASKS_WITH_UNIT_BOUNDS) or len(found - {None}) < 2
+def _have_one_action_unit(first: ScoreGroup, second: ScoreGroup) -> bool:
+    """Return whether the critics of two groups of runs see actions in the same unit."""
+    one, other = (
+        list_remaining_differences(group.cell.algorithm, group.framework, group.runs) or ()
+        for group in (first, second)
+    )
+    return (_SCALED_ACTIONS in one) == (_SCALED_ACTIONS in other)
 
 
 def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
@@ -130,7 +128,7 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     values = runs[0].effective_hyperparameters
     return (
         bool(values)
-        and have_equal_action_units(first, second)
+        and _have_one_action_unit(first, second)
         and any(_are_in_form(runs, table) for table in (_COMMON_FORMS, REFERENCE_FORMS))
         and all(run.effective_hyperparameters == values for run in runs)
         and all(values.get(name) in allowed for name, allowed in _OFF.items())

@@ -26,7 +26,6 @@ from parallax.analysis.report import document, tables
 from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts import statements
-from parallax.analysis.verdicts.code_differences import have_equal_action_units
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -767,10 +766,7 @@ def _join_differences(item: PairVerdict) -> str:
 def _format_code_differences(item: PairVerdict) -> str:
     """Return the interventions of the reference form that each lacks, and what it leaves."""
     sides = [group.runs for group in (item.first, item.second) if group.runs]
-    known = list(map(hyperparameters.format_remaining_differences, sides))
-    if not have_equal_action_units(item.first, item.second):
-        known.append("units of the actions that critics see")
-    return "; ".join(filter(None, known))
+    return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
 
 
 def _describe_inconclusive(

@@ -7,7 +7,6 @@ import pytest
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.code_differences import (
-    have_equal_action_units,
     is_same_algorithm,
     list_remaining_differences,
 )
@@ -89,16 +88,21 @@ def test_the_table_has_the_form_that_runs_get(framework, algorithm):
 def test_critics_that_see_other_units_are_not_the_same_algorithm(env):
     is_unit = set(load_task(env).action_high) == {1.0}
     cell = dataclasses.replace(CELL, env=env)
-    sb3, skrl, tianshou = (
+    skrl = {"squashed-gaussian", "critic-loss-x1"}
+    sb3, plain, scaled = (
         dataclasses.replace(make_group(*sides), cell=cell)
         for sides in (
             ("sb3", SB3),
-            ("skrl", {"squashed-gaussian", "critic-loss-x1"}),
-            ("tianshou", TIANSHOU),
+            ("skrl", skrl),
+            ("skrl", skrl | {"scaled-critic-actions"}),
         )
     )
-    assert is_same_algorithm(sb3, tianshou)
-    assert is_same_algorithm(sb3, skrl) is have_equal_action_units(sb3, skrl) is is_unit
+    runs = [dataclasses.replace(run, id=RunId(cell, "skrl", 0)) for run in plain.runs]
+    left = () if is_unit else ("scaled-critic-actions",)
+    assert list_remaining_differences("sac", "skrl", runs) == left
+    plain = dataclasses.replace(plain, runs=tuple(runs))
+    assert is_same_algorithm(sb3, plain) is is_unit
+    assert is_same_algorithm(sb3, scaled)
 
 
 @pytest.mark.parametrize(("interval", "left"), [(1, ()), (2, ("targets-after-whole-interval",))])
