@@ -19,7 +19,7 @@ from parallax.harness.record.files import escape_unprintable, write_json
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import watch_heartbeats
 from parallax.harness.sweep.sweep import describe_code_drift, initialize_runs
-from parallax.harness.train.prepare import PreparedRun, describe_lost_values, prepare_runs
+from parallax.harness.train.prepare import PreparedRun, describe_doubtful_runs, prepare_runs
 from parallax.slurm.arrays import (
     JobArray,
     JobResources,
@@ -76,7 +76,7 @@ def launch_sweep(
     }
     if len(runs) < len(specs):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
-    for warning in describe_lost_values(prepared):
+    for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     todo = select_runs(runs, dry_run=dry_run)
     if dry_run:

@@ -45,6 +45,8 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
+    # Hydra does not accept settings on both sides of an option.
+    words = sorted(words, key=lambda word: word not in ("-m", "--multirun"))
     if unknown := get_args_parser().parse_known_args(list(words))[1]:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
@@ -76,6 +78,9 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     parser = OverridesParser.create()
     deferred = []
     for word in words:
+        if word.startswith("~") and not word.startswith("~hydra"):
+            name = word[1:].partition("=")[0]
+            raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
         # Every word is parsed: Hydra would end with a traceback where one is too large for it.
         if _is_single_choice(parser, word) and defers and word.startswith("hyperparameters."):
             name, _, value = word.partition("=")

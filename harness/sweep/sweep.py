@@ -37,7 +37,7 @@ from parallax.harness.sweep.run_process import (
 from parallax.harness.train.prepare import (
     PreparedRun,
     check_wrapper_sources,
-    describe_lost_values,
+    describe_doubtful_runs,
     describe_translation,
     prepare_runs,
 )
@@ -68,7 +68,7 @@ def run_sweep(
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once; let its values differ.")
-    for warning in describe_lost_values(prepared):
+    for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     runs = dict(zip(folders, prepared, strict=True))
     silent, _ = watch_heartbeats(

@@ -334,6 +334,17 @@ def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple
     return lost
 
 
+def describe_doubtful_runs(runs: Sequence[PreparedRun]) -> list[str]:
+    """Return warnings about runs that can be trained but hardly do what was meant."""
+    still = dict.fromkeys(
+        f"{run.spec.framework} {run.spec.algorithm} never updates its target network in "
+        f"steps={run.spec.steps}: lower hyperparameters.target_update_interval, or raise steps."
+        for run in runs
+        if run.hyperparameters.has_targets and run.native.update_schedule.target_updates < 1
+    )
+    return [*describe_lost_values(runs), *still]
+
+
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
     """Describe which values of their recipes runs under `alignment=common` do not use.
 

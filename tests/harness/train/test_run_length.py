@@ -8,7 +8,7 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
-from parallax.harness.train.prepare import prepare_run
+from parallax.harness.train.prepare import describe_doubtful_runs, prepare_run
 from tests import support
 
 STEPS = 1000
@@ -45,6 +45,17 @@ def test_a_late_first_update_is_refused_by_the_framework_own_count():
         prepare_run(
             spec_of("cleanrl", "td3", {"learning_starts": STEPS - 1}), load_adapter("cleanrl")
         )
+
+
+@pytest.mark.parametrize(("interval", "warnings"), [(STEPS, 0), (2 * STEPS, 1)])
+def test_a_target_network_that_never_moves_is_a_warning(interval, warnings):
+    values = {"target_update_interval": interval}
+    spec = support.spec(
+        algorithm="dqn", steps=STEPS, alignment="exact", hyperparameters=values, eval_every=STEPS
+    )
+    found = describe_doubtful_runs([prepare_run(spec, load_adapter("sb3"))])
+    assert len(found) == warnings
+    assert all("sb3 dqn never updates its target network in steps=1000" in text for text in found)
 
 
 def test_evaluations_are_a_tenth_of_the_steps_apart_unless_said():
