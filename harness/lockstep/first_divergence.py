@@ -20,6 +20,8 @@ ROUNDING_FLOAT64 = 1e-9
 """The same in float64."""
 FEWEST_UPDATES = 3
 """Updates of a network by one training that the other must have begun, too."""
+SMALLEST_SCALE = 1e-6
+"""Scale from the actions taken to those stored, below which they are unrelated."""
 STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
 
 
@@ -119,12 +121,23 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
     )
     if one.experiment.algorithm != "ppo":  # PPO's rollouts store outputs of networks
         for name in STORED_ARRAYS:
-            a, b = one.record.stored.get(name), other.record.stored.get(name)
-            if a is not None and b is not None and a[:steps].shape == b[:steps].shape:
-                yield DivergencePoint(
-                    0, f"stored {name}", "", _compute_relative_difference(a[:steps], b[:steps])
-                )
+            a, b = (_list_stored_rows(run, name, steps) for run in (one, other))
+            if a is not None and b is not None and a.shape == b.shape:
+                yield DivergencePoint(0, f"stored {name}", "", _compute_relative_difference(a, b))
         yield from _compare_next_observations(one, other, steps)
+
+
+def _list_stored_rows(run: ProbeRun, name: str, steps: int) -> Array | None:
+    rows = run.record.stored.get(name)
+    if rows is None or name != "actions" or not run.experiment.scripted_data.low:
+        return rows if rows is None else rows[:steps]
+    # Some buffers store scaled actions, which is no difference unless critics see them so.
+    stored, found = rows[:steps], []
+    for taken, column in zip(run.get_actions()[: len(stored)].T, stored.T, strict=True):
+        basis = np.stack([taken, np.ones_like(taken)], axis=1)
+        scale, shift = np.linalg.lstsq(basis, column, rcond=None)[0]
+        found.append((column - shift) / scale if abs(scale) > SMALLEST_SCALE else column)
+    return np.stack(found, axis=1)
 
 
 def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:

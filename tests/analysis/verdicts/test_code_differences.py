@@ -91,11 +91,7 @@ def test_critics_that_see_other_units_are_not_the_same_algorithm(env):
     skrl = {"squashed-gaussian", "critic-loss-x1"}
     sb3, plain, scaled = (
         dataclasses.replace(make_group(*sides), cell=cell)
-        for sides in (
-            ("sb3", SB3),
-            ("skrl", skrl),
-            ("skrl", skrl | {"scaled-critic-actions"}),
-        )
+        for sides in (("sb3", SB3), ("skrl", skrl), ("skrl", skrl | {"scaled-critic-actions"}))
     )
     runs = [dataclasses.replace(run, id=RunId(cell, "skrl", 0)) for run in plain.runs]
     left = () if is_unit else ("scaled-critic-actions",)

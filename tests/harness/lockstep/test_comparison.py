@@ -50,6 +50,19 @@ def test_two_frameworks_are_equal_in_the_reference_form(algorithm):
     assert found.is_equal and found.distances[-1].difference < 1e-13
 
 
+def test_critics_that_see_actions_in_other_units_differ():
+    sides = [
+        make_lockstep_side(name, changed, "td3", LEVEL.name)
+        for name, changed in (
+            ("sb3", NO_INTERVENTION),
+            ("cleanrl", "without.scaled-critic-actions"),
+        )
+    ]
+    found = compare_implementations(*sides, "td3", 4, options=LockstepOptions(level=LEVEL))
+    assert found.divergence_point.quantity == "gradients"
+    assert "td3.critic_action" in found.probes
+
+
 @pytest.mark.parametrize(
     ("framework", "algorithm", "left_out", "variant"),
     [
