@@ -29,7 +29,7 @@ from parallax.adapters.jax_common.watch import FlaxLayer
 from parallax.harness.contract.adapter import Array, Weights
 from parallax.harness.contract.events import LayerForward
 from parallax.harness.contract.probing import recorder
-from parallax.harness.contract.probing.protocol import Parameters, ProbeMonitor, ProbeScript
+from parallax.harness.contract.probing.protocol import Parameters
 from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 from parallax.harness.contract.probing.scripted_rng import (
     RotatingPermutations,
@@ -160,27 +160,7 @@ def compute_in_float64(wanted: bool) -> Iterator[None]:
 
 
 class JaxRecorder(recorder.TrainingRecorder):
-    """Records one training.
-
-    Args of the constructor:
-        script: Environment, initial weights and random numbers of the training.
-        watch: The training's monitor.
-        locate: Finds the networks; called at each reset until they are there.
-        stored: Reads the framework's stored data under canonical names.
-        read_before_update: Whether to read it before the first optimiser step after steps of the
-            environment, each time, instead of at the end.
-    """
-
-    def __init__(
-        self,
-        script: ProbeScript,
-        watch: ProbeMonitor,
-        locate: Callable[[], FlaxNetworks | None],
-        stored: recorder.ReadStored,
-        read_before_update: bool = False,
-    ) -> None:
-        super().__init__(script, watch, stored, read_before_update)
-        self._locate = locate
+    """Records one training."""
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
@@ -203,9 +183,6 @@ class JaxRecorder(recorder.TrainingRecorder):
             script_jax_rng(world),
         ):
             yield
-
-    def _find_networks(self) -> FlaxNetworks | None:
-        return self._locate()
 
     def _start_scripted_rng(self) -> None:
         """Do nothing: the scripted environment marks the start itself."""

@@ -183,16 +183,7 @@ _RNG_WATCH: tuple[WatchedFunctions, Mapping[str, Callable[[], Hashable]]] = (
 
 
 class TorchRecorder(recorder.TrainingRecorder):
-    """Records one training.
-
-    Args of the constructor:
-        script: Environment, initial weights and random numbers of the training.
-        watch: The training's monitor.
-        locate: Finds the networks; called at each reset until they are there.
-        stored: Reads the framework's stored data under canonical names.
-        read_before_update: Whether to read it before the first optimiser step after steps of the
-            environment, each time, instead of at the end.
-    """
+    """Records one training; `locate` finds the tensors of the networks."""
 
     def __init__(
         self,
@@ -202,8 +193,12 @@ class TorchRecorder(recorder.TrainingRecorder):
         stored: recorder.ReadStored,
         read_before_update: bool = False,
     ) -> None:
-        super().__init__(script, watch, stored, read_before_update)
-        self._locate, self._scalars = locate, ScalarOrigins()
+        def find_networks() -> TorchNetworks | None:
+            slots = locate()
+            return TorchNetworks(slots) if slots else None
+
+        super().__init__(script, watch, find_networks, stored, read_before_update)
+        self._scalars = ScalarOrigins()
         self._dictating: ScriptedRngMode | ScriptedRngKernels = ScriptedRngKernels(script.world)
 
     @contextlib.contextmanager
@@ -224,10 +219,6 @@ class TorchRecorder(recorder.TrainingRecorder):
         double = train_in_float64(self._script.float64)
         with double, watched, script_numpy_rng(world), self._dictating, pause.resume_on_exit():
             yield
-
-    def _find_networks(self) -> TorchNetworks | None:
-        slots = self._locate()
-        return TorchNetworks(slots) if slots else None
 
     def _start_scripted_rng(self) -> None:
         self._dictating.start()

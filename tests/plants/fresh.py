@@ -1,8 +1,5 @@
 """Forty further differences, to count how many probes find that were not made for them."""
 
-from stable_baselines3.ppo import PPO as SB3PPO
-from stable_baselines3.sac import SAC as SB3SAC
-from stable_baselines3.td3 import TD3 as SB3TD3
 from tianshou.algorithm.modelfree import ddpg
 from tianshou.algorithm.modelfree import ppo as tianshou_ppo
 from tianshou.algorithm.modelfree import sac as tianshou_sac
@@ -11,41 +8,24 @@ from tianshou.data import ReplayBuffer as TianshouBuffer
 from torchrl.objectives import ClipPPOLoss, SACLoss, SoftUpdate, TD3Loss
 from torchrl.objectives.ppo import PPOLoss
 
-from tests.plants.planting import Plant, method, script
-
-SB3 = {"ppo": SB3PPO, "td3": SB3TD3, "sac": SB3SAC}
-
-
-def _sb3(name, algorithm, old, new, probe):
-    planted = method(SB3[algorithm], "train", old, new)
-    return Plant(name, "sb3", algorithm, planted, f"{algorithm}.{probe}", "")
-
-
-def _cleanrl(name, algorithm, old, new, probe):
-    return Plant(name, "cleanrl", algorithm, script(old, new), f"{algorithm}.{probe}", "")
-
-
-def _in(framework, name, algorithm, owner, function, old, new, probe):
-    planted = method(owner, function, old, new)
-    return Plant(name, framework, algorithm, planted, f"{algorithm}.{probe}", "")
-
+from tests.plants.planting import plant_in, plant_in_cleanrl, plant_in_sb3
 
 SB3_PLANTS = (
-    _sb3(
+    plant_in_sb3(
         "Huber loss of values",
         "ppo",
         "F.mse_loss(rollout_data.returns, values_pred)",
         "F.huber_loss(rollout_data.returns, values_pred)",
         "value_loss_factor",
     ),
-    _sb3(
+    plant_in_sb3(
         "policy loss over another count",
         "ppo",
         "-th.min(policy_loss_1, policy_loss_2).mean()",
         "-th.min(policy_loss_1, policy_loss_2).sum() / 64",
         "later_policy_loss",
     ),
-    _sb3(
+    plant_in_sb3(
         "second clip for bad actions",
         "ppo",
         "-th.min(policy_loss_1, policy_loss_2).mean()",
@@ -53,49 +33,49 @@ SB3_PLANTS = (
         " th.min(policy_loss_1, policy_loss_2)).mean()",
         "policy_loss",
     ),
-    _sb3(
+    plant_in_sb3(
         "entropy weighed at 0.9",
         "ppo",
         "self.ent_coef * entropy_loss",
         "0.9 * self.ent_coef * entropy_loss",
         "entropy_bonus",
     ),
-    _sb3(
+    plant_in_sb3(
         "noise clipped on one side at half",
         "td3",
         "noise.clamp(-self.target_noise_clip",
         "noise.clamp(-0.5 * self.target_noise_clip",
         "target_action",
     ),
-    _sb3(
+    plant_in_sb3(
         "a hundredth of the value after an end",
         "td3",
         "(1 - replay_data.dones) * discounts",
         "(1 - 0.99 * replay_data.dones) * discounts",
         "termination_target",
     ),
-    _sb3(
+    plant_in_sb3(
         "delay grows after two updates",
         "td3",
         "self._n_updates % self.policy_delay == 0",
         "self._n_updates % (self.policy_delay + (self._n_updates > 2)) == 0",
         "counts",
     ),
-    _sb3(
+    plant_in_sb3(
         "temperature bounded from above",
         "sac",
         "ent_coef = th.exp(self.log_ent_coef.detach())",
         "ent_coef = th.exp(self.log_ent_coef.detach()).clamp(max=0.45)",
         "critic_target",
     ),
-    _sb3(
+    plant_in_sb3(
         "policy climbs the mean of the critics",
         "sac",
         "min_qf_pi, _ = th.min(q_values_pi, dim=1, keepdim=True)",
         "min_qf_pi = th.mean(q_values_pi, dim=1, keepdim=True)",
         "policy_terms",
     ),
-    _sb3(
+    plant_in_sb3(
         "targets move from the third update on",
         "sac",
         "if gradient_step % self.target_update_interval == 0:",
@@ -105,77 +85,77 @@ SB3_PLANTS = (
 )
 
 CLEANRL_PLANTS = (
-    _cleanrl(
+    plant_in_cleanrl(
         "value after the rollout at 0.9",
         "ppo",
         "nextvalues = next_value\n",
         "nextvalues = 0.9 * next_value\n",
         "rollout_end",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "gradients add up within an epoch",
         "ppo",
         "optimizer.zero_grad()",
         "optimizer.zero_grad() if start == 0 else None",
         "later_policy_loss",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "old values a hundredth larger",
         "ppo",
         "b_values = values.reshape(-1)",
         "b_values = 1.01 * values.reshape(-1)",
         "value_clipping",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "a hundredth added to the deviation of advantages",
         "ppo",
         "(mb_advantages.std() + 1e-8)",
         "(mb_advantages.std() + 1e-2)",
         "advantage_normalisation",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "gradients clipped by value",
         "ppo",
         "nn.utils.clip_grad_norm_(",
         "nn.utils.clip_grad_value_(",
         "gradient_clipping",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "exploration noise cut",
         "td3",
         "torch.normal(0, actor.action_scale * args.exploration_noise)",
         "torch.normal(0, actor.action_scale * args.exploration_noise).clamp(-0.3, 0.3)",
         "exploration",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "second target follows the first critic",
         "td3",
         "zip(qf2.parameters(), qf2_target.parameters())",
         "zip(qf1.parameters(), qf2_target.parameters())",
         "target_update",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "rewards cut at 1",
         "td3",
         "data.rewards.flatten() +",
         "data.rewards.flatten().clamp(-1, 1) +",
         "critic_target",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "log-probability cut in the temperature's loss",
         "sac",
         "(-log_alpha * (log_pi + target_entropy)).mean()",
         "(-log_alpha * (log_pi.clamp(max=0.0) + target_entropy)).mean()",
         "temperature_gradient",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "log-probability cut in the target",
         "sac",
         "- alpha * next_state_log_pi",
         "- alpha * next_state_log_pi.clamp(max=0.0)",
         "critic_target",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "large actions cost something",
         "sac",
         "actor_loss = ((alpha * log_pi) - min_qf_pi).mean()",
@@ -185,7 +165,7 @@ CLEANRL_PLANTS = (
 )
 
 TORCHRL_PLANTS = (
-    _in(
+    plant_in(
         "torchrl",
         "temperature bounded from above in targets",
         "sac",
@@ -195,7 +175,7 @@ TORCHRL_PLANTS = (
         "state_action_value - self._alpha.clamp(max=0.49) * next_sample_log_prob",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "temperature's loss by the temperature",
         "sac",
@@ -205,7 +185,7 @@ TORCHRL_PLANTS = (
         "-self.log_alpha.exp() *",
         "temperature_gradient",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "policy climbs the mean of the critics",
         "sac",
@@ -215,7 +195,7 @@ TORCHRL_PLANTS = (
         ".mean(0).squeeze(-1)",
         "policy_terms",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "a quarter of the larger critic",
         "td3",
@@ -225,7 +205,7 @@ TORCHRL_PLANTS = (
         "(0.75 * next_target_q1q2.min(0)[0] + 0.25 * next_target_q1q2.max(0)[0])",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "policy climbs the mean of the critics",
         "td3",
@@ -235,7 +215,7 @@ TORCHRL_PLANTS = (
         "state_action_value_actor.mean(0)",
         "policy_terms",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "upper clip bound 5% further",
         "ppo",
@@ -245,7 +225,7 @@ TORCHRL_PLANTS = (
         "log_weight.clamp(self._clip_bounds[0], 1.05 * self._clip_bounds[1])",
         "clip_range",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "entropy weighed at 0.9",
         "ppo",
@@ -255,7 +235,7 @@ TORCHRL_PLANTS = (
         "return -0.9 * self.entropy_coeff",
         "entropy_bonus",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "targets move a tenth further",
         "td3",
@@ -265,7 +245,7 @@ TORCHRL_PLANTS = (
         "1.1 * (1 - self.eps)",
         "target_update",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "targets move a hundredth less",
         "sac",
@@ -278,7 +258,7 @@ TORCHRL_PLANTS = (
 )
 
 TIANSHOU_PLANTS = (
-    _in(
+    plant_in(
         "tianshou",
         "ratio bounded from above",
         "ppo",
@@ -288,7 +268,7 @@ TIANSHOU_PLANTS = (
         "surr1 = ratios.clamp(max=1.5) * advantages",
         "policy_loss",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "value loss halved",
         "ppo",
@@ -298,7 +278,7 @@ TIANSHOU_PLANTS = (
         "vf_loss = 0.5 * (minibatch.returns - value).pow(2).mean()",
         "value_loss_factor",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "advantages not centred",
         "ppo",
@@ -308,7 +288,7 @@ TIANSHOU_PLANTS = (
         "advantages / (std + self._eps)",
         "advantage_normalisation",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "exponent of the entropy",
         "ppo",
@@ -318,7 +298,7 @@ TIANSHOU_PLANTS = (
         "- self.ent_coef * ent_loss.exp()",
         "entropy_bonus",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "squared errors bounded",
         "td3",
@@ -328,7 +308,7 @@ TIANSHOU_PLANTS = (
         "critic_loss = (td.pow(2).clamp(max=1.0) * weight).mean()",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "target of the larger critic",
         "td3",
@@ -338,7 +318,7 @@ TIANSHOU_PLANTS = (
         "return torch.max(",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "entropy twice in targets",
         "sac",
@@ -348,7 +328,7 @@ TIANSHOU_PLANTS = (
         "2 * self.alpha.value * act_batch.log_prob",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "temperature's loss by the temperature",
         "sac",
@@ -358,7 +338,7 @@ TIANSHOU_PLANTS = (
         "-(self._log_alpha.exp() * entropy_deficit).mean()",
         "temperature_gradient",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "a hundredth within the logarithm",
         "sac",
@@ -368,7 +348,7 @@ TIANSHOU_PLANTS = (
         "tanh_squashed_action.pow(2) + 1e-2",
         "log_prob",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "newest five never drawn",
         "td3",

@@ -1,62 +1,43 @@
 """Further differences of DQN and DDPG, to count how many are found by probes not made for them."""
 
-from stable_baselines3.dqn import DQN as SB3DQN
 from stable_baselines3.dqn.policies import QNetwork
-from stable_baselines3.td3 import TD3 as SB3TD3
 from tianshou.algorithm.modelfree import ddpg as tianshou_ddpg
 from tianshou.algorithm.modelfree import dqn as tianshou_dqn
 from torchrl.modules import EGreedyModule
 from torchrl.objectives import DDPGLoss, DQNLoss
 
-from tests.plants.planting import Plant, method, script
-
-OWNERS = {"dqn": SB3DQN, "ddpg": SB3TD3}
-
-
-def _sb3(name, algorithm, old, new, probe, function="train"):
-    planted = method(OWNERS[algorithm], function, old, new)
-    return Plant(name, "sb3", algorithm, planted, f"{algorithm}.{probe}", "")
-
-
-def _cleanrl(name, algorithm, old, new, probe):
-    return Plant(name, "cleanrl", algorithm, script(old, new), f"{algorithm}.{probe}", "")
-
-
-def _in(framework, name, algorithm, owner, function, old, new, probe):
-    planted = method(owner, function, old, new)
-    return Plant(name, framework, algorithm, planted, f"{algorithm}.{probe}", "")
-
+from tests.plants.planting import plant_in, plant_in_cleanrl, plant_in_sb3
 
 DQN_PLANTS = (
-    _sb3(
+    plant_in_sb3(
         "squared loss",
         "dqn",
         "F.smooth_l1_loss(current_q_values, target_q_values)",
         "F.mse_loss(current_q_values, target_q_values)",
         "critic_loss",
     ),
-    _sb3(
+    plant_in_sb3(
         "discount is 0.97 of what it is told",
         "dqn",
         "(1 - replay_data.dones) * discounts",
         "(1 - replay_data.dones) * 0.97 * discounts",
         "critic_target",
     ),
-    _sb3(
+    plant_in_sb3(
         "gradients left over",
         "dqn",
         "self.policy.optimizer.zero_grad()",
         "self._n_updates",
         "gradient_source",
     ),
-    _sb3(
+    plant_in_sb3(
         "no clipping",
         "dqn",
         "clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)",
         "clip_grad_norm_(self.policy.parameters(), 1e9)",
         "gradient_clipping",
     ),
-    _sb3(
+    plant_in_sb3(
         "target moves one call late",
         "dqn",
         "self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0",
@@ -64,7 +45,7 @@ DQN_PLANTS = (
         "counts",
         "_on_step",
     ),
-    _in(
+    plant_in(
         "sb3",
         "greedy choice of the smallest value",
         "dqn",
@@ -74,14 +55,14 @@ DQN_PLANTS = (
         "q_values.argmin(dim=1)",
         "greedy_action",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "greedy choice of the last of the largest",
         "dqn",
         "torch.argmax(q_values, dim=1)",
         "(q_values.shape[1] - 1 - torch.argmax(q_values.flip(1), dim=1))",
         "greedy_ties",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "double",
         "dqn",
         "target_max, _ = target_network(data.next_observations).max(dim=1)",
@@ -89,28 +70,28 @@ DQN_PLANTS = (
         "1, q_network(data.next_observations).argmax(1, True)).squeeze()",
         "target_by_default",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "time limits are ends",
         "dqn",
         "rb.add(obs, real_next_obs, actions, rewards, terminated, infos)",
         "rb.add(obs, real_next_obs, actions, rewards, terminated | truncated, infos)",
         "truncation_target",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "an update a step too soon",
         "dqn",
         "if global_step % args.train_frequency == 0:",
         "if (global_step + 1) % args.train_frequency == 0:",
         "counts",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "gradients of the target as well",
         "dqn",
         "with torch.no_grad():\n                    target_max, _ = target_network",
         "with torch.enable_grad():\n                    target_max, _ = q_network",
         "critic_target",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "sum of the loss",
         "dqn",
@@ -120,7 +101,7 @@ DQN_PLANTS = (
         "loss = loss.sum()",
         "critic_loss",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "falls to half of the final share",
         "dqn",
@@ -130,7 +111,7 @@ DQN_PLANTS = (
         "0.5 * self.eps_end,",
         "exploration_schedule",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "weights of samples by their errors",
         "dqn",
@@ -140,7 +121,7 @@ DQN_PLANTS = (
         "loss = (td_error.pow(2) * (1 + td_error.detach().abs())).mean()",
         "critic_loss",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "always the first action's value",
         "dqn",
@@ -153,49 +134,49 @@ DQN_PLANTS = (
 )
 
 DDPG_PLANTS = (
-    _sb3(
+    plant_in_sb3(
         "rewards cut",
         "ddpg",
         "target_q_values = replay_data.rewards +",
         "target_q_values = replay_data.rewards.clamp(-1, 1) +",
         "critic_target",
     ),
-    _sb3(
+    plant_in_sb3(
         "targets move every second update",
         "ddpg",
         "if self._n_updates % self.policy_delay == 0:",
         "if self._n_updates % (2 * self.policy_delay) == 0:",
         "counts",
     ),
-    _sb3(
+    plant_in_sb3(
         "Huber loss",
         "ddpg",
         "F.mse_loss(current_q, target_q_values)",
         "F.huber_loss(current_q, target_q_values)",
         "critic_loss_factor",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "noise in warm-up",
         "ddpg",
         "if global_step < args.learning_starts:",
         "if global_step < args.learning_starts // 2:",
         "counts",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "noise is cut at half its size",
         "ddpg",
         "torch.normal(0, actor.action_scale * args.exploration_noise)",
         "torch.normal(0, actor.action_scale * args.exploration_noise).clamp(-0.05, 0.05)",
         "exploration",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "policy climbs the target critic",
         "ddpg",
         "-qf1(data.observations, actor(data.observations)).mean()",
         "-qf1_target(data.observations, actor(data.observations)).mean()",
         "policy_terms",
     ),
-    _cleanrl(
+    plant_in_cleanrl(
         "the policy's target does not move",
         "ddpg",
         "target_param.data.copy_(args.tau * param.data + (1 - args.tau) * target_param.data)\n"
@@ -204,7 +185,7 @@ DDPG_PLANTS = (
         "                for param, target_param in zip(qf1",
         "target_update",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "policy's loss summed",
         "ddpg",
@@ -214,7 +195,7 @@ DDPG_PLANTS = (
         "loss_actor = 2 * self._reduce_loss(\n",
         "policy_terms",
     ),
-    _in(
+    plant_in(
         "torchrl",
         "predictions 10% larger",
         "ddpg",
@@ -224,7 +205,7 @@ DDPG_PLANTS = (
         "    1.1 * pred_val, target_value, loss_function",
         "critic_loss_factor",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "errors to the fourth",
         "ddpg",
@@ -234,7 +215,7 @@ DDPG_PLANTS = (
         "critic_loss = (td.pow(4) * weight).mean()",
         "critic_loss_factor",
     ),
-    _in(
+    plant_in(
         "tianshou",
         "pulled to 0",
         "ddpg",

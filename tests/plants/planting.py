@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stable_baselines3 import DQN, PPO, SAC, TD3
 
 from parallax.adapters.cleanrl import script_runner as bridge
 
@@ -94,3 +95,19 @@ def script(old: str, new: str) -> Callable[[], AbstractContextManager[None]]:
 def replaced(source: str, old: str, new: str) -> str:
     assert source.count(old) == 1, f"{old!r} is there {source.count(old)} times"
     return source.replace(old, new)
+
+
+SB3_CLASSES = {"ppo": PPO, "td3": TD3, "sac": SAC, "dqn": DQN, "ddpg": TD3}
+
+
+def plant_in_sb3(name, algorithm, old, new, probe, function="train"):
+    return plant_in("sb3", name, algorithm, SB3_CLASSES[algorithm], function, old, new, probe)
+
+
+def plant_in_cleanrl(name, algorithm, old, new, probe):
+    return Plant(name, "cleanrl", algorithm, script(old, new), f"{algorithm}.{probe}", "")
+
+
+def plant_in(framework, name, algorithm, owner, function, old, new, probe):
+    planted = method(owner, function, old, new)
+    return Plant(name, framework, algorithm, planted, f"{algorithm}.{probe}", "")

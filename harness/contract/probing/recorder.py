@@ -117,7 +117,8 @@ class TrainingRecorder(abc.ABC):
     Args of the constructor:
         script: The probe's instructions.
         monitor: The training's monitor.
-        stored: Reads the arrays that the framework stores.
+        locate: Finds the networks; called at each reset until they are there.
+        stored: Reads the arrays that the framework stores, under canonical names.
         read_before_update: Whether they are read before the first optimizer step after each
             rollout (on-policy buffers are overwritten), and not at the end.
     """
@@ -126,10 +127,12 @@ class TrainingRecorder(abc.ABC):
         self,
         script: ProbeScript,
         monitor: ProbeMonitor,
+        locate: Callable[[], RecordableNetworks | None],
         stored: ReadStored,
         read_before_update: bool = False,
     ) -> None:
         self._script, self._monitor, self._events = script, monitor, script.world.events
+        self._locate = locate
         self._stored, self._read_before_update = stored, read_before_update
         self._targets = TargetUpdateDetector(self._events, self._read_targets)
         self._networks: RecordableNetworks | None = None
@@ -145,10 +148,6 @@ class TrainingRecorder(abc.ABC):
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
         self._cycles, self._saved_weights = 0, dict[int, Parameters]()
         self._rng_watch: RngWatch | None = None
-
-    @abc.abstractmethod
-    def _find_networks(self) -> RecordableNetworks | None:
-        """Return the networks, or None as long as they do not exist; called at each reset."""
 
     @abc.abstractmethod
     def _start_scripted_rng(self) -> None:
@@ -241,7 +240,7 @@ class TrainingRecorder(abc.ABC):
     def _attach_networks(self, event: EpisodeBegin) -> None:
         if self._networks:
             return
-        networks = self._find_networks()
+        networks = self._locate()
         if not networks:
             return
         self._networks = networks
