@@ -32,7 +32,8 @@ _ACTION_GRID = 256
 _LEARNING_RATE = 1e-3
 # Exact in float32, because sbx stores it in float32 and trainings in float64 are compared.
 _DISCOUNT = 0.9921875
-_NEVER_INTERVAL = 10**6  # steps between two updates of DQN's target
+_TAU = 0.005
+_UNMOVED_TARGET = {"tau": 1.0, "target_update_interval": 10**6}
 _MAX_UPDATE_DELAY = 4  # steps after the warm-up within which the first update happens
 
 
@@ -67,19 +68,21 @@ def _build_ddpg_experiment(cache: ExperimentCache, updates: int, shared: bool) -
 
 
 def _build_dqn_experiment(cache: ExperimentCache, updates: int, shared: bool) -> ProbeExperiment:
-    """Return a training with random actions and a target network that is never updated.
+    """Return a training with random actions.
 
-    Frameworks would copy it at different steps, some before the first update.
+    Frameworks copy the target network at different steps. In the reference form it moves a little
+    at each step instead, and not at all at other levels.
     """
+    moves = cache.level.name == "lockstep"
     weights = experiment_setups.make_weights(cache, "dqn")
     weights |= {
         name.replace("critic1.", "critic1_target."): array
         for name, array in weights.items()
         if name.startswith("critic1.")
     }
-    changes = {**dqn_experiments.BASE_SETTINGS, "learning_rate": _LEARNING_RATE, "tau": 1.0}
+    changes = {**dqn_experiments.BASE_SETTINGS, "learning_rate": _LEARNING_RATE}
     changes["hidden_sizes"] = experiment_setups.choose_hidden_sizes(cache, "dqn")
-    changes["target_update_interval"] = _NEVER_INTERVAL
+    changes |= {"tau": _TAU, "target_update_interval": 1} if moves else _UNMOVED_TARGET
     return _build_off_policy_experiment(cache, "dqn", updates, weights, changes, shared)
 
 
@@ -95,7 +98,8 @@ def _build_off_policy_experiment(
     late = _find_first_update(cache, algorithm, weights, changes)
     warm_up = _SHARED_STEPS if shared else BATCH_ROWS
     whole = _make_scripted_data(cache, algorithm, warm_up + _MAX_UPDATE_DELAY + MAX_UPDATES)
-    steps = warm_up + late + updates - 1
+    # One more update: the targets of the last one are complete when it begins.
+    steps = warm_up + late + updates
     ends, among = whole.ends[:steps], _SHARED_STEPS if shared else 0
     world = dataclasses.replace(
         whole,
@@ -104,7 +108,7 @@ def _build_off_policy_experiment(
         minibatch_window=among,
         permutes_as_draws=True,
     )
-    common: dict[str, Any] = {"tau": 0.005, "gamma": _DISCOUNT}
+    common: dict[str, Any] = {"tau": _TAU, "gamma": _DISCOUNT}
     name = f"lockstep {algorithm} {updates}"
     common |= _choose_adam_eps(cache, algorithm, 1e-8)
     settings = {**common, **changes, "buffer_size": 4 * MAX_UPDATES}

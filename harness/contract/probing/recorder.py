@@ -198,8 +198,6 @@ class TrainingRecorder(abc.ABC):
         subscribe(EpisodeBegin, self._attach_networks)
         subscribe(EnvStep, self._targets.look)
         subscribe(EnvStep, lambda event: self._note_source_line(ACTION))
-        if self._script.saved_cycles:
-            subscribe(EnvStep, self._save_weights)
         subscribe(BeforeOptimizerStep, self._targets.look)
         subscribe(BeforeOptimizerStep, self._before)
         if around:
@@ -297,6 +295,7 @@ class TrainingRecorder(abc.ABC):
         save = len(self._steps) < self._script.snapshots
         last = self._steps[-1].env_steps if self._steps else -1
         if last != self._events.steps:
+            self._save_weights()
             self._cycles += 1
             if self._read_before_update:
                 self._rollouts.append(self._stored())
@@ -336,8 +335,8 @@ class TrainingRecorder(abc.ABC):
                 gradients[name] = networks.part(name, parameter.gradient())
         return settings, gradients
 
-    def _save_weights(self, event: object = None) -> None:
-        # A cycle is over at the next environment step: targets have been updated by then.
+    def _save_weights(self) -> None:
+        # A cycle is over when the next one begins: all frameworks have updated targets by then.
         if self._cycles in self._script.saved_cycles and self._cycles not in self._saved_weights:
             self._saved_weights[self._cycles] = self._read()
 
