@@ -80,6 +80,8 @@ Further settings are compared if all updates are equal; the table says which sho
         --updates 20 --float64 --algorithms td3,ddpg,sac \\
         --frameworks sb3,cleanrl,tianshou,torchrl,skrl
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
+        --updates 20 --float64 --algorithms dqn --frameworks cleanrl,tianshou
+    python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 12 --algorithms ppo
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
         --updates 10 --algorithms sac --frameworks sbx

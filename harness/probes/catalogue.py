@@ -473,7 +473,7 @@ LOCKSTEP_PROBES = (
     *("advantages_recomputed", "critics_seen_by_policy", "target_action", "delayed_updates"),
     *("advantage_normalisation", "target_noise_clip", "target_action_bounds", "replay_sampling"),
     *("optimizer_options", "optimizer_state", "gradient_clipping", "log_prob", "stored_action"),
-    *("warm_up_action", "action", "exploration", "critic_action"),
+    *("warm_up_action", "action", "exploration", "critic_action", "moved_target"),
 )
 """Probes of updates and of actions that are run when two implementations diverge in lockstep."""
 

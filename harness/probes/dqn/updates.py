@@ -1,6 +1,7 @@
 """Probes of DQN's update: shape and clipping of the loss, heads, targets and their updates."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -402,8 +403,21 @@ CRITIC_PROBES = critics.CriticProbes(
     reader=READER,
     steps=list_updates_without_target_move,
 )
+_MOVING = dataclasses.replace(
+    CRITIC_PROBES, run_update=experiments.run_moving_target, steps=list_critic_updates
+)
 TARGET_PROBES: Sequence[Probe] = (
     *CRITIC_PROBES.build_target_probes(),
+    Probe(
+        "dqn.moved_target",
+        "Which target network gives the targets of the update after it moved?",
+        f"{DQN_ALGORITHM}: the one that has moved",
+        f"value target, in units of return, {critics.FIRST_UPDATES_TEXT}",
+        functools.partial(_MOVING.measure_targets, experiments.run_moving_target, None),
+        make_relation_description("target"),
+        tolerance=1e-3,
+        events=(CRITIC_LOSS,),
+    ),
     CRITIC_PROBES.build_weight_probe(),
     Probe(
         "dqn.double_target",
@@ -425,7 +439,7 @@ TARGET_PROBES: Sequence[Probe] = (
         tolerance=1e-3,
         part=SETTINGS,
     ),
-    dataclasses.replace(CRITIC_PROBES, run_update=experiments.run_moving_target).build_move_probe(),
+    _MOVING.build_move_probe(),
     critics.make_target_move_probe(
         "dqn.partial_target_update",
         "How far does each array of the target network move to the online one, at "

@@ -148,6 +148,7 @@ REWARD_SCALE = 1e3
 """Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
 END_KINDS = {0: "within episodes", TERMINATED: "at terminations", TRUNCATED: "at time limits"}
+STALE_NETWORK = "target: that of the target network before it moved last"
 FIRST_UPDATES_TEXT = f"in the first {MAX_UPDATES} updates"
 
 
@@ -268,7 +269,9 @@ class CriticProbes:
     def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
         paper, known = self.target(run, step)
         mistaken = list_mistaken_runs(run).items()
-        return paper, {**known, **{f"target: {n}": self.target(r, step)[0] for n, r in mistaken}}
+        others = {f"target: {n}": self.target(r, step)[0] for n, r in mistaken}
+        others[STALE_NETWORK] = self.target(run, _undo_target_move(run, step))[0]
+        return paper, known | others
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
@@ -462,6 +465,14 @@ def _list_solvable_steps(
     if not found:
         raise UnmeasuredError("its minibatches hold transitions several times")
     return found
+
+
+def _undo_target_move(run: ProbeRun, step: OptimizerStepRecord) -> OptimizerStepRecord:
+    """Return a step as if target networks were still as before the previous step."""
+    number = next((i for i, s in enumerate(run.record.steps) if s.env_steps == step.env_steps), 0)
+    earlier = run.record.steps[number - 1].before if number else run.weights
+    former = {name: array for name, array in earlier.items() if "_target." in name}
+    return dataclasses.replace(step, before={**step.before, **former})
 
 
 def _find_rows_by_end(
