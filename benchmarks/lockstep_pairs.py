@@ -68,7 +68,7 @@ _NECESSITY = """\
 
 Each implementation in the reference form beside itself without one of the interventions that make
 it. Where the scripted training shows no difference, all probes of the algorithm were asked, which
-vary what this training fixes, such as the bounds of actions, the schedule of the learning rate and
+vary what this training fixes, such as the schedule of the learning rate and
 the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl ships no networks, and
 all are given those of the probes. With equal weights, its policy is that of Stable-Baselines3 with
 this intervention, and another one without it (`tests/adapters/skrl/test_agents.py`).
