@@ -121,7 +121,7 @@ def test_the_closest_value_that_is_eligible():
 
 def test_shapes_that_do_not_fit_are_refused():
     for pairs in ((runs(1, 2), runs(1)), (runs(1), runs(1, 2))):
-        with pytest.raises(ValueError, match="is (shorter|longer) than"):
+        with pytest.raises(ValueError, match=r"is (shorter|longer) than"):
             evaluate_kill(*pairs)
     with pytest.raises(ValueError, match="shapes"):
         evaluate_triviality(runs(1), runs(1, of=9))
