@@ -555,8 +555,7 @@ def test_text_of_a_file_may_have_characters_that_utf_8_lacks(tmp_path):
 
 
 def list_open_files(folder):
-    numbers = os.listdir("/proc/self/fd")
-    paths = [Path(f"/proc/self/fd/{number}") for number in numbers]
+    paths = list(Path("/proc/self/fd").iterdir())
     return [path for path in paths if path.exists() and path.resolve().is_relative_to(folder)]
 
 

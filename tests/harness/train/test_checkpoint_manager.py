@@ -3,10 +3,12 @@
 import math
 import types
 
+import gymnasium
 import pytest
 
-from parallax.harness.contract.state_codec import UnsupportedStateError
+from parallax.harness.contract.state_codec import StateMismatchError, UnsupportedStateError
 from parallax.harness.record.checkpoints import LoadedCheckpoint
+from parallax.harness.record.files import UnusableError
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.train import checkpointing
 from parallax.harness.train.checkpointing import CheckpointManager, ResumeError
@@ -166,3 +168,108 @@ def test_a_run_waits_for_safe_points_once_its_state_can_be_saved(monkeypatch):
         allowed.append(training.stop._may_wait)
     assert allowed == [True, False, False]
     assert math.isinf(training.manager._due)
+
+
+def play(env, actions):
+    return [env.step(action)[:4] for action in actions]
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v4", "InvertedPendulum-v5", "Pendulum-v1"])
+def test_environments_go_on_from_their_state_bit_by_bit(env_id):
+    first, second = (gymnasium.make(env_id) for _ in range(2))
+    first.action_space.seed(0)
+    actions = [first.action_space.sample() for _ in range(12)]
+    first.reset(seed=3)
+    second.reset(seed=4)
+    play(first, actions[:5])
+    play(second, actions[5:8])
+    checkpointing.load_env_states([second], checkpointing.read_env_states([first]))
+    for one, other in zip(play(first, actions[5:]), play(second, actions[5:]), strict=True):
+        assert one[0].tobytes() == other[0].tobytes() and one[1:] == other[1:]
+    assert first.reset()[0].tobytes() == second.reset()[0].tobytes()
+
+
+def test_states_of_other_environments_are_refused():
+    envs = [gymnasium.make("Hopper-v4"), gymnasium.make("Walker2d-v4")]
+    for env in envs:
+        env.reset(seed=0)
+    states = checkpointing.read_env_states(envs)
+    with pytest.raises(StateMismatchError, match="there are 1 environments and were 2"):
+        checkpointing.load_env_states(envs[:1], states)
+    with pytest.raises(StateMismatchError):
+        checkpointing.load_env_states(envs[::-1], states)
+    for live in (None, envs[1].unwrapped.data):
+        simulation = checkpointing._read_simulation(envs[0].unwrapped.data, None)
+        with pytest.raises(StateMismatchError, match="another model"):
+            checkpointing._write_simulation(live, simulation, None)
+
+
+def test_a_game_goes_on_from_its_state():
+    ale_py = pytest.importorskip("ale_py")
+
+    def begin():
+        emulator = ale_py.ALEInterface()
+        emulator.setInt("random_seed", 1)
+        emulator.loadROM(ale_py.roms.get_rom_path("pong"))
+        return emulator
+
+    first, second = begin(), begin()
+    for _ in range(200):
+        first.act(ale_py.Action.UP)
+    state = checkpointing._read_emulator(first, None)
+    assert checkpointing._write_emulator(second, state, None) is second
+    for _ in range(50):
+        assert first.act(ale_py.Action.DOWN) == second.act(ale_py.Action.DOWN)
+    assert (first.getRAM() == second.getRAM()).all()
+    assert first.getFrameNumber() == second.getFrameNumber()
+    with pytest.raises(StateMismatchError, match="no emulator"):
+        checkpointing._write_emulator(None, state, None)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "words"),
+    [
+        ({"a": 1}, {"a": 1}, ""),
+        ({}, {"a": 1}, "a was None and is 1"),
+        ({"python": "3.11"}, {"python": "3.12"}, "python was 3.11 and is 3.12"),
+        (
+            {"packages": {"a": "1", "torch": "2.0"}},
+            {"packages": {"torch": "2.1"}},
+            "packages: a was 1 and is None",
+        ),
+        ({"adapter": {"b.py": "1"}}, {"adapter": {"b.py": "2"}}, "b.py of the adapter is another"),
+        ({"settings": {"x": 1}}, {"settings": 3}, "settings was {'x': 1} and is 3"),
+    ],
+)
+def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, words):
+    said = []
+    store = types.SimpleNamespace(
+        numbers=lambda: [3, 2, 1],
+        about=lambda number: {"identity": then if number > 1 else now},
+        load=lambda number: LoadedCheckpoint(number, {}, None),
+    )
+    found = list(checkpointing.iterate_resume_points(store, now, said.append))
+    usable = [3, 2, 1] if not words else [1]
+    assert [one and one.number for one in found] == [*usable, None]
+    assert len(said) == (2 if words else 0)
+    for number, text in zip((3, 2), said, strict=False):
+        assert text.startswith(f"Checkpoint {number} cannot be gone on from: {words}")
+
+
+def test_a_damaged_checkpoint_is_passed_over():
+    said = []
+
+    def load(number):
+        if number == 2:
+            raise UnusableError("is damaged")
+        return LoadedCheckpoint(number, {}, None)
+
+    store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: {}, load=load)
+    found = list(checkpointing.iterate_resume_points(store, {}, said.append))
+    assert [one and one.number for one in found] == [1, None]
+    assert said == ["Checkpoint 2 cannot be gone on from: it is damaged."]
+
+
+def test_a_package_that_is_not_installed_has_no_version():
+    assert checkpointing._get_package_version("pytest") == pytest.__version__
+    assert checkpointing._get_package_version("no-such-package-anywhere") == ""

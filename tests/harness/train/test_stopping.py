@@ -133,3 +133,26 @@ def test_correction_of_the_date_changes_no_reason_and_no_duration(monkeypatch, l
             changed.setattr(time, "time", lambda now=now: now)
             assert get_stop_reason(signal.SIGUSR2) == reason
             assert 0 <= attempt.seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("number", "alone", "before_limit", "after_limit"),
+    [
+        (signal.SIGINT, "user", "user", "user"),
+        (signal.SIGTERM, "user", "cancellation", "cancellation"),
+        (signal.SIGHUP, "user", "preemption", "time limit"),
+        (signal.SIGUSR2, "user", "preemption", "time limit"),
+        (stop_signals.SWEEP_FAILED_SIGNAL, "sweep", "sweep", "sweep"),
+    ],
+)
+def test_a_stop_has_the_reason_of_who_asks_for_it(
+    monkeypatch, number, alone, before_limit, after_limit
+):
+    for name in ("JOB", "RESTART", "LIMIT", "NOTICE"):
+        monkeypatch.setenv(f"PARALLAX_{name}", "0")
+    found = []
+    for left in (100.0, -1.0):
+        BatchJob("7", limit_from=time.monotonic() + left).export_to_environment()
+        found.append(get_stop_reason(number))
+    monkeypatch.delenv("PARALLAX_JOB")
+    assert (get_stop_reason(number), *found) == (alone, before_limit, after_limit)
