@@ -169,7 +169,7 @@ def test_a_file_that_grows_is_seen_by_readers_after_five_seconds(tmp_path, monke
     file.write(b"5")
     assert seen() == b"1234"
     file.close()
-    assert seen() == b"12345"
+    assert seen() == b"12345" and list_open_files(tmp_path) == []
 
 
 def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
@@ -181,8 +181,11 @@ def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
     assert file.state() == 0
     file.load_state(3)
     file.write(b"!")
+    file.load_state(2)
+    file.write(b"3!")
+    assert len(list_open_files(tmp_path)) == 1  # the one before is closed
     file.close()
-    assert path.read_bytes() == b"123!"
+    assert path.read_bytes() == b"123!" and list_open_files(tmp_path) == []
     other = trace.AppendFile(Lock(tmp_path), "log/a", resumes=True)
     other.write(b"?")
     other.close()  # it failed before its checkpoint was loaded
