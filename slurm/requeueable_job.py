@@ -181,8 +181,8 @@ class RunJob:
         job = BatchJob.from_environment()
         if holder is None or job is None or holder.job != job.id:
             return
-        # Anybody who can write the folder can name any process in it, or a group as -id.
-        if holder.pid <= 0 or not (holder.is_local and holder.is_running()):
+        # Anybody who can write the folder can name any process in it; 0 and -id, groups, never run.
+        if not (holder.is_local and holder.is_running()):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(holder.pid, signal.SIGUSR2)

@@ -261,7 +261,9 @@ def list_share_rows(found: LevelDecomposition) -> list[tuple[str, float, float, 
 
 
 def format_share(value: float, low: float, high: float) -> str:
-    """Format a share with its interval, in percent."""
+    """Format a share with its interval, in percent; it is unknown where all scores are equal."""
+    if np.isnan(value):
+        return "unknown"
     value, low, high = (round(100 * one) for one in (value, low, high))
     return f"{value}% [{low}%, {high}%]"
 

@@ -73,11 +73,10 @@ def evaluate_kill(
     Raises:
         ValueError: There are not as many mutants as originals.
     """
-    if len(original) != len(mutant):
-        raise ValueError(f"{len(original)} originals and {len(mutant)} mutants are no pairs")
-    p = np.array([_compute_pair_p(*pair) for pair in zip(original, mutant, strict=True)])
+    pairs = list(zip(original, mutant, strict=True))
+    p = np.array([_compute_pair_p(*pair) for pair in pairs])
     # The paper counts failures of equally many tests, for which comparing shares is the same.
-    weaker = np.array([o.mean() < m.mean() for o, m in zip(original, mutant, strict=True)], bool)
+    weaker = np.array([o.mean() < m.mean() for o, m in pairs], bool)
     if as_published_code:
         weaker &= p < ALPHA
     n, w = len(original), int(weaker.sum())
@@ -86,7 +85,6 @@ def evaluate_kill(
     if not left:
         return KillResult(n, w, killed, math.nan, False)
     rng = np.random.default_rng(0)
-    pairs = zip(original, mutant, strict=True)
     differs = np.array([_differs_by_bootstrap(*pair, rng) for pair in pairs], bool)
     both = int((differs & ~weaker).sum()), int(((differs == (p < ALPHA)) & ~weaker).sum())
     rate = killed / left

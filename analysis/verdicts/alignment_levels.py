@@ -360,7 +360,7 @@ def decompose_levels(
         resamples: Number of bootstrap samples.
 
     Returns:
-        None if no task remains.
+        None if no task remains, or all scores are equal.
     """
     by_task = index_by_task(spreads)
     for levels in (LEVELS, LEVELS[:2]):
@@ -387,11 +387,14 @@ def decompose_levels(
     tasks = sorted(names)
     frameworks = sorted(set().union(*names.values()))
     is_robust = min(map(len, names.values())) > 2
+    shares = decompose(tasks)
+    if np.isnan(shares.shares.hyperparameters):
+        return None
     return LevelDecomposition(
         tuple(tasks),
         tuple(frameworks),
         len(levels) == len(LEVELS),
-        decompose(tasks),
+        shares,
         {name: decompose(tasks, name) for name in frameworks if is_robust},
         {
             task: decompose([other for other in tasks if other != task])

@@ -62,7 +62,11 @@ def test_node_without_the_allocator_that_is_asked_for_fails_its_runs(tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("changes", "warned"), [({}, True), ({"machine": "elsewhere"}, False), ({"pid": -1}, False)]
+    ("changes", "warned"),
+    [
+        ({}, True),
+        *((changes, False) for changes in ({"machine": "elsewhere"}, {"pid": -1}, {"pid": 0})),
+    ],
 )
 def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes, warned):
     monkeypatch.setenv("PARALLAX_JOB", "77")

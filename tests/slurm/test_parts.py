@@ -2,6 +2,8 @@
 
 import argparse
 import dataclasses
+import datetime
+import json
 import math
 import os
 import subprocess
@@ -15,8 +17,18 @@ import pytest
 import support
 from slurm_fakes import FakeSlurm, a_record
 
+from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.recipes import load_recipe
-from parallax.slurm import commands, states, submit
+from parallax.slurm import (
+    commands,
+    launch,
+    preflight,
+    requeueable_job,
+    settings,
+    states,
+    status,
+    submit,
+)
 from parallax.slurm.arrays import JobArray, JobResources
 from parallax.slurm.preflight import PreflightOptions, _TrialWorker, read_preflight_options
 from parallax.slurm.preflight_trials import make_trials, shorten_hyperparameters
@@ -140,3 +152,179 @@ def test_a_job_expects_the_warning_of_its_time_limit_at_its_end(monkeypatch):
     assert (job.id, job.restart, job.notice) == ("77", 0, 120)
     # Slurm may warn a minute early.
     assert math.isclose(job.limit_from - time.monotonic(), 3600 - 120 - 60, abs_tol=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3", 3),
+        ("40", 40),
+        ("2", None),
+        ("41", None),
+        ("-3", None),
+        ("4.0", None),
+        ("9" * 99, None),
+    ],
+)
+def test_numbers_on_the_command_line_have_bounds(text, number):
+    read = commands._make_number_parser(3, 40)
+    if number is None:
+        with pytest.raises(argparse.ArgumentTypeError, match="must be from 3 to 40"):
+            read(text)
+    else:
+        assert read(text) == number
+
+
+@pytest.mark.parametrize("value", [None, {}, {"a": None}])
+def test_settings_that_are_empty_are_none(value):
+    assert settings._drop_none(value, "x") == {}
+    assert settings._drop_none({"a": 1, 2: 0, "b": None}, "x") == {"a": 1, "2": 0}
+    with pytest.raises(SpecError, match=r"x=\[1\] must hold settings"):
+        settings._drop_none([1], "x")
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "words", "style"),
+    [
+        ("failed", "1 of 2 \x1b settings", "preflight failed: 1 of 2 \\x1b settings", "red"),
+        ("queued", "", "preflight queued", ""),
+        ("passed", "", None, ""),
+    ],
+)
+def test_a_preflight_that_has_not_passed_is_shown(monkeypatch, state, said, words, style):
+    outcome = types.SimpleNamespace(state=state, said=said)
+    monkeypatch.setattr(status, "read_last_preflight", lambda folder: (Path("/s/p.json"), outcome))
+    shown = status._render_preflight(Path("/s"))
+    if words is None:
+        assert shown == []
+    else:
+        assert [text.plain for text in shown] == [words, "    /s/p.json\n"]
+        assert (shown[0].style, shown[1].style) == (style, "dim")
+    monkeypatch.setattr(status, "read_last_preflight", lambda folder: None)
+    assert status._render_preflight(Path("/s")) == []
+
+
+def test_an_expected_end_is_a_day_and_a_time_or_nothing():
+    now = datetime.datetime.now()
+    shown = {
+        (now + datetime.timedelta(minutes=minutes)).strftime("%a %d %b %H:%M")
+        for minutes in (90, 91)
+    }
+    assert status._format_end_time(90 * 60) in shown
+    assert status._format_end_time(1e300) == status._format_end_time(math.inf) == ""
+
+
+def test_runs_that_others_hold_or_names_no_file_system_allows_are_not_submitted(
+    monkeypatch, tmp_path, capsys
+):
+    locked, free = tmp_path / "a", tmp_path / "b"
+    runs = {
+        one: types.SimpleNamespace(spec=types.SimpleNamespace(title=one.name))
+        for one in (locked, free)
+    }
+    seen = []
+
+    def initialize(items, silent):
+        seen.extend(folder for folder, _ in items)
+        return {free: runs[free]}, {locked: "process 3 runs it"}
+
+    monkeypatch.setattr(launch, "initialize_runs", initialize)
+    assert launch._set_up_folders(runs) == {free: runs[free]} and seen == [locked, free]
+    assert capsys.readouterr().out == "Not submitted: a: process 3 runs it.\n"
+    assert launch._path_exists(tmp_path) and not launch._path_exists(locked)
+    assert launch._path_exists(tmp_path / ("a" * 300)) is False
+
+
+def test_runs_are_counted_and_only_those_that_are_left_are_submitted(monkeypatch, tmp_path, capsys):
+    runs = {tmp_path / name: name for name in ("new", "completed", "running", "failed", "bare")}
+    for folder in runs:
+        if folder.name != "new":
+            folder.mkdir()
+        if folder.name not in ("new", "bare"):
+            (folder / "run.json").touch()
+    checked = []
+    monkeypatch.setattr(launch, "query_runs", lambda folders: "queue")
+    monkeypatch.setattr(launch, "check_slurm_answered", lambda *given: checked.append(given))
+    monkeypatch.setattr(
+        launch, "assess_run", lambda folder, queue: types.SimpleNamespace(state=folder.name)
+    )
+    monkeypatch.setattr(
+        launch,
+        "describe_code_drift",
+        lambda folders: "drift of " + ", ".join(f.name for f in folders),
+    )
+    left = launch.select_runs(runs, dry_run=False)
+    assert [folder.name for folder in left] == ["new", "failed", "bare"]
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "5 runs: 1 completed, 1 running, 1 failed, 2 new."
+    assert second == "drift of completed" and len(checked) == 1
+    monkeypatch.setattr(launch, "describe_code_drift", lambda folders: "")
+    assert launch.select_runs(runs, dry_run=True) == left and len(checked) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_preflight_that_slurm_refuses_leaves_no_outcome(monkeypatch, tmp_path):
+    def refuse(record, array, given, job):
+        assert json.loads((record.folder / launch.PREFLIGHT_FILE).read_text())["state"] == "queued"
+        raise RunsFailedError("refused")
+
+    monkeypatch.setattr(launch, "submit_job", refuse)
+    given = load_settings("default", {})
+    with pytest.raises(RunsFailedError, match="refused"):
+        launch.submit_preflight(tmp_path, [support.spec()], given, PreflightOptions(processes=1))
+    assert list(tmp_path.rglob("*.json")) and not list(tmp_path.rglob(launch.PREFLIGHT_FILE))
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (40, "signal 40")])
+def test_signals_have_names_except_real_time_ones(number, name):
+    assert preflight._get_signal_name(number) == name
+
+
+def test_a_run_that_cannot_be_started_is_named_and_the_next_one_is_tried(
+    monkeypatch, tmp_path, capsys
+):
+    job = requeueable_job.RunJob(JobLimits(30, 60, 60, 1, 1))
+    readings = {
+        "done": types.SimpleNamespace(reason="", spec={}),
+        "odd": types.SimpleNamespace(reason="corrupted", spec={}),
+        "left": types.SimpleNamespace(reason="pending", spec={}),
+    }
+    monkeypatch.setattr(requeueable_job, "read_run", lambda folder: readings[folder.name])
+    monkeypatch.setattr(requeueable_job, "_is_runnable", lambda folder: folder.name == "left")
+    monkeypatch.setattr(requeueable_job, "spec_from_dict", lambda spec: "a spec")
+    monkeypatch.setattr(requeueable_job, "find_last_checkpoint", lambda folder: None)
+
+    def fail(*given):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(requeueable_job, "RunProcess", fail)
+    for name, words in (("done", "complete already"), ("odd", "corrupted")):
+        assert job._run_folder(tmp_path / name, None) is None
+        assert capsys.readouterr().out == f"{tmp_path / name}: {words}\n"
+    failure = job._run_folder(tmp_path / "left", None)
+    assert failure.startswith("it cannot be started: ") and "Too many open files" in failure
+    assert capsys.readouterr().out == f"{tmp_path / 'left'}: {failure}\n"
+    assert job._current == ""
+
+
+@pytest.mark.parametrize(("state", "waits"), [("completed", []), ("interrupted", [1])])
+def test_a_job_whose_run_was_interrupted_waits_for_its_kill(monkeypatch, tmp_path, state, waits):
+    slept, asked = [], []
+    ended = iter([False, False, True])
+    outcome = types.SimpleNamespace(status=state, failure=None)
+    process = types.SimpleNamespace(
+        wait=lambda seconds: asked.append(seconds) or next(ended), outcome=lambda: outcome
+    )
+    job = requeueable_job.RunJob(JobLimits(30, 60, 60, 1, 1))
+    reading = types.SimpleNamespace(reason="pending", spec={})
+    for name, value in {
+        "read_run": lambda folder: reading,
+        "_is_runnable": lambda folder: True,
+        "spec_from_dict": lambda spec: "a spec",
+        "find_last_checkpoint": lambda folder: None,
+        "RunProcess": lambda *given: process,
+        "time": types.SimpleNamespace(sleep=slept.append, monotonic=time.monotonic),
+    }.items():
+        monkeypatch.setattr(requeueable_job, name, value)
+    assert job._run_folder(tmp_path, None) is None
+    assert (len(slept), len(asked), job._current) == (len(waits), 3, "")

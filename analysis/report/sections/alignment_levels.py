@@ -100,7 +100,9 @@ def describe_shares(results: LevelResults) -> str:
             for level in LEVELS[:2]
             if not any(spread.level == level for spread in results.spreads)
         )
-        why = f"no run with {lacking}" if lacking else "too few runs at both levels of one task"
+        why = f"no run with {lacking}"
+        if not lacking:
+            why = "too few runs at both levels of one task, or all scores are equal"
         return f"Not answered yet: {why}."
     rows = {name: (value, low, high) for name, value, low, high in list_share_rows(found)}
     own, left = rows["hyperparameters"], found.shares.equal
@@ -186,6 +188,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
     values = {
         name: round(100 * one.shares.hyperparameters)
         for name, one in found.without_framework.items()
+        if not math.isnan(one.shares.hyperparameters)
     }
     least, most = (choose(values, key=lambda name: values[name]) for choose in (min, max))
     return (

@@ -4,6 +4,7 @@ import itertools
 import math
 import shutil
 
+import gymnasium
 import numpy as np
 import pytest
 from loops import iterate_some
@@ -108,6 +109,41 @@ def test_every_cell_of_the_thesis_has_a_published_score_to_take_the_margin_from(
         found = get_reference_score(row.algorithm, f"{row.env}-v4")
         assert found is not None
         assert "Table 9" not in found[1]
+
+
+def find_newest_task(name):
+    return max(
+        (spec for spec in gymnasium.registry.values() if spec.name == name),
+        key=lambda spec: spec.version or 0,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(published._SOLVED_SCORES))
+def test_tasks_are_solved_at_gymnasiums_thresholds(name):
+    spec = find_newest_task(name)
+    score, source = published.get_solved_score(spec.id)
+    if "gymnasium" in source:
+        assert score == spec.reward_threshold
+    else:
+        assert (spec.reward_threshold, score) == (None, -150.0)
+    assert published.get_solved_score(f"{name}Unknown-v1") is None
+
+
+def test_bounds_of_returns_follow_from_gymnasiums_rewards():
+    found = {
+        name: published.get_return_bounds(find_newest_task(name).id)
+        for name in published._RETURN_BOUNDS
+    }
+    for name, most in (("InvertedPendulum", 1), ("CartPole", 1), ("InvertedDoublePendulum", 10)):
+        assert found.pop(name) == (0, most * find_newest_task(name).max_episode_steps)
+    env = gymnasium.make("Pendulum-v1").unwrapped
+    env.reset()
+    env.state = np.array([math.pi, env.max_speed])
+    _, reward, *_ = env.step(np.array([env.max_torque]))
+    steps = find_newest_task("Pendulum").max_episode_steps
+    assert found.pop("Pendulum") == (pytest.approx(steps * reward), 0.0)
+    assert found == {"Reacher": (-math.inf, 0.0)}
+    assert published.get_return_bounds("Ant-v4") == (-math.inf, math.inf)
 
 
 def test_targets_hold_for_the_hyperparameters_that_they_were_reached_with():

@@ -1,5 +1,7 @@
 """Levels of alignment on a page: the answer, what is missing, and words."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,36 @@ def test_causes_are_named_only_where_ablations_are_shown():
     assert "No cause is named" in plain and "Causes are named only" not in plain
     assert "Causes are named only where a difference was removed" in explained
     assert explained.index("A change explains the gap.") < explained.index("Which framework?")
+
+
+def set_equal(spread, spared=()):
+    """Let all runs of a task reach the same score, except those of some frameworks."""
+    scores = {
+        name: values if name in spared else np.ones(5) for name, values in spread.scores.items()
+    }
+    variance = estimate_framework_variance([list(scores.values())])
+    return dataclasses.replace(spread, scores=scores, variance=variance)
+
+
+def test_a_study_whose_runs_all_reach_the_same_score_has_a_page():
+    results = make_results([set_equal(make_spread(level)) for level in LEVELS])
+    assert results.decomposition is None
+    page = render_markdown(Document("levels", make_level_blocks(results)))
+    assert "Not answered yet: too few runs at both levels" in page
+    assert "or all scores are equal." in page
+    assert "nan" not in page
+
+
+def test_shares_of_tasks_and_frameworks_without_variance_are_unknown():
+    varying = [set_equal(make_spread(level), spared=("f3",)) for level in LEVELS]
+    task = dataclasses.replace(varying[0].task, env="Other-v0")
+    equal = [dataclasses.replace(set_equal(one), task=task) for one in varying]
+    results = make_results(varying + equal)
+    page = render_markdown(Document("levels", make_level_blocks(results)))
+    rows = [row for row in page.splitlines() if "unknown" in row]
+    assert [row.split("|")[1].strip() for row in rows] == [
+        "without f3",
+        "without PPO on Task-v0",
+        "only PPO on Other-v0 (0% of the variance)",
+    ]
+    assert "nan" not in page and "If one framework is left out, hyperparameters explain" in page

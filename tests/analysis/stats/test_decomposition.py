@@ -1,5 +1,7 @@
 """Variance components of levels of alignment, of crossed designs, and Shapley values."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from parallax.analysis.stats import decomposition
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
+    compute_spread_interval,
     compute_variance_shares,
     decompose_spread,
     estimate_crossed_variance,
@@ -82,3 +85,25 @@ def test_crossed_components_are_those_of_the_design():
 
 def test_names_of_shares_are_those_of_the_attributes():
     assert decomposition.SHARE_NAMES == ("hyperparameters", "code", "residual", "seeds")
+
+
+@pytest.mark.parametrize("between", [0.0, -3.0])
+def test_shares_of_no_variance_are_unknown(between):
+    nothing = FrameworkVariance(between, -between if between else 0.0)
+    assert np.isnan(dataclasses.astuple(compute_variance_shares(nothing, nothing, nothing))).all()
+
+
+def test_an_interval_of_the_deviation_is_one_of_its_square_cut_at_zero():
+    def compute(scores, **changes):
+        return compute_spread_interval(scores, np.random.default_rng(2), **changes)
+
+    far = draw(np.random.default_rng(1), [0.0, 10.0, 20.0], 8)
+    low, high = compute(far)
+    assert 7 < low < 10 < high < 12.5  # the deviation of the means, and one of the seeds
+    narrow = compute(far, confidence=0.5)
+    assert low < narrow[0] < narrow[1] < high
+    scaled = [[100 * values for values in task] for task in far]
+    assert compute(scaled) == pytest.approx((100 * low, 100 * high))
+    assert compute([[np.arange(4.0)] * 3])[0] == 0.0  # no difference at all
+    assert compute(far) == compute(far, confidence=0.95, resamples=2000)
+    assert compute(far, resamples=2001) != compute(far)

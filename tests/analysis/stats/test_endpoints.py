@@ -221,3 +221,20 @@ def test_permuted_log_rank_is_rarely_significant_between_equal_laws():
         ]
         hits += compute_permuted_log_rank_p(groups, rng, 199) < 0.05
     assert hits / 400 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "evaluations", "share"),
+    [
+        ("final", "over the episodes of the last evaluation", 1, math.nan),
+        ("last-10", "over the episodes of the last 10 evaluations", 10, math.nan),
+        (AUC, "area under the learning curve", 0, math.nan),
+        ("steps-75", "first reaches 75% of the way to the published score", 0, 0.75),
+    ],
+)
+def test_endpoints_have_words_and_numbers(name, words, evaluations, share):
+    endpoint = Endpoint(name)
+    assert words in endpoint.description
+    assert endpoint.evaluations == evaluations
+    assert endpoint.threshold_share == pytest.approx(share, nan_ok=True)
+    assert endpoint.is_steps == (not math.isnan(share))

@@ -120,8 +120,9 @@ def test_the_closest_value_that_is_eligible():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="no pairs"):
-        evaluate_kill(runs(1, 2), runs(1))
+    for pairs in ((runs(1, 2), runs(1)), (runs(1), runs(1, 2))):
+        with pytest.raises(ValueError, match=r"is (shorter|longer) than"):
+            evaluate_kill(*pairs)
     with pytest.raises(ValueError, match="shapes"):
         evaluate_triviality(runs(1), runs(1, of=9))
 
@@ -137,3 +138,11 @@ def test_the_published_code_needs_a_p_value_below_the_level_for_a_weaker_origina
     assert evaluate_kill(*at_the_level).weaker == evaluate_kill(*below).weaker == 1
     assert evaluate_kill(*at_the_level, as_published_code=True).weaker == 0
     assert evaluate_kill(*below, as_published_code=True).weaker == 1
+
+
+def test_a_pair_at_the_level_is_not_killed_by_fisher_and_may_be_by_the_bootstrap():
+    for n, killed in ((19, 0), (20, 1)):  # p is 0.05 and 1 / 21
+        result = evaluate_kill([runs(n, of=n)[0]], [runs(0, of=1)[0]])
+        assert (result.n, result.weaker, result.killed) == (1, 0, killed)
+        assert (result.bootstrap_killed, result.agreeing) == (1, killed)
+        assert result.killed_by_fisher_only == 0

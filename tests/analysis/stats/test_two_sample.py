@@ -14,6 +14,7 @@ from parallax.analysis.stats.moments import (
     moments_from_thesis_interval,
 )
 from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.unobserved_failures import compute_exceedance_p
 
 SAMPLES = hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(-1e4, 1e4).map(round))
 
@@ -128,3 +129,20 @@ def test_constant_samples_apart_have_no_finite_statistic(scale):
     first, second = np.full(3, 0.1 * scale), np.full(3, 0.3 * scale)
     statistic = pairwise._compute_welch_statistic(first, second, axis=0)
     assert statistic == -1e100
+
+
+@given(st.tuples(*[st.integers(0, 9)] * 4))
+def test_failure_rates_are_compared_by_scipys_exact_test(counts):
+    failed, sizes = counts[:2], tuple(k + n for k, n in zip(counts[:2], counts[2:], strict=True))
+    p = pairwise.compute_fisher_p(failed, sizes)
+    if min(sizes) == 0:
+        assert math.isnan(p)
+    else:
+        assert p == pytest.approx(stats.fisher_exact([failed, counts[2:]]).pvalue)
+
+
+def test_a_possible_difference_needs_two_values_of_each_sample():
+    few, more, bounds = np.array([1.0]), np.array([0.0, 1.0]), (0.0, 10.0)
+    assert math.isnan(compute_exceedance_p(few, more, bounds, 1.0))
+    assert math.isnan(compute_exceedance_p(more, few, bounds, 1.0))
+    assert 0 <= compute_exceedance_p(more, more, bounds, 9.0) <= 1

@@ -71,6 +71,9 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
     assert found.mean == row.mean
     assert found.high - found.mean == pytest.approx(row.spread)
     assert found.mean - found.low == pytest.approx(row.spread)
+    curve = material.curves[cell, "torchrl"]
+    assert (curve.framework, curve.seeds, curve.left_out) == ("torchrl", (), 0)
+    assert not len(curve.steps) + len(curve.mean) + len(curve.low) + len(curve.high)
 
 
 @pytest.mark.long

@@ -4,10 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from loops import iterate_some
 from score_groups import make_score_group
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.verdicts.alignment_levels import LEVELS, decompose_levels, list_level_spreads
+from parallax.analysis.verdicts import alignment_levels
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    decompose_levels,
+    judge_alignment_levels,
+    list_level_spreads,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 
 TASKS = ("CartPole-v1", "Pendulum-v1")
@@ -88,3 +95,47 @@ def test_sizes_name_the_smallest_and_the_largest_number_of_runs():
     spread = list_level_spreads(groups, OPTIONS)[0]
     assert spread.format_sizes() == "n = 3 to 5 each" and spread.n == 12
     assert dataclasses.replace(spread, scores={}).format_sizes() == "n = 0"
+
+
+def move_to_study(group, study):
+    return dataclasses.replace(group, cell=dataclasses.replace(group.cell, study=study))
+
+
+def test_every_study_with_several_levels_is_judged_by_itself():
+    groups = make_groups()
+    assert judge_alignment_levels(make_groups(levels=("exact",)), OPTIONS) == ()
+    both = [*groups, *(move_to_study(group, "another") for group in groups)]
+    first, second = judge_alignment_levels(both, OPTIONS)
+    assert [{spread.task.study for spread in one.spreads} for one in (first, second)] == [
+        {"another"},
+        {"ladder"},
+    ]
+    assert first.endpoint == OPTIONS.chosen_endpoint.description
+    assert first.frameworks == ["f0", "f1", "f2", "f3"] and len(first.by_task) == len(TASKS)
+    # The same scores have the same intervals, whichever studies are judged beside them.
+    (alone,) = judge_alignment_levels(groups, OPTIONS)
+    intervals = [[spread.interval for spread in one.spreads] for one in (first, second, alone)]
+    assert intervals[0] == intervals[1] == intervals[2]
+    for spread in iterate_some(alone.spreads):
+        assert spread.interval[0] <= spread.spread <= spread.interval[1]
+        assert spread.interval[1] > 0
+    assert alone.decomposition.shares.shares.hyperparameters == pytest.approx(0.75, abs=0.05)
+    # The runs' own evaluations are all 0: without any variance, no share is known.
+    assert alone.secondary is None
+    assert sum(part for _, part in alone.decomposition.alone.values()) == pytest.approx(1)
+    (other,) = judge_alignment_levels(groups, dataclasses.replace(OPTIONS, seed=7))
+    assert [spread.interval for spread in other.spreads] != intervals[2]
+
+
+def test_runs_of_a_task_without_a_scale_count_as_not_learned():
+    (group, *_) = make_groups()
+    assert alignment_levels._count_learned_runs(group, None, OPTIONS) == 0
+
+
+def test_a_spread_of_single_seeds_has_no_interval():
+    spreads = list_level_spreads(make_groups(seeds=1), OPTIONS)
+    assert {spread.variance for spread in spreads} == {None}
+    assert all(
+        alignment_levels._add_interval(spread, np.random.default_rng(0)) is spread
+        for spread in iterate_some(spreads)
+    )

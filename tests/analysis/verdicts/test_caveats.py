@@ -40,3 +40,34 @@ def test_imported_runs_of_both_sides_are_named():
     found = caveats.find_caveats(imported_group("a", ["2.0"]), imported_group("b", ["2.0", "2.0"]))
     assert "1 of 1 runs of a were imported, version unknown" in found
     assert "2 of 2 runs of b were imported, version unknown" in found
+
+
+def make_group(framework, seeds, packages, python="3.11.7 (main)", **values):
+    runs = tuple(
+        types.SimpleNamespace(
+            imported=None,
+            provenance=packages and types.SimpleNamespace(packages=packages, python=python),
+            effective_hyperparameters={name: given[i] for name, given in values.items()},
+        )
+        for i in range(len(seeds))
+    )
+    return types.SimpleNamespace(framework=framework, runs=runs, seeds=seeds, n=len(runs))
+
+
+def test_every_difference_that_was_not_intended_is_named_in_its_order():
+    first = make_group("a", (0, 1), {"torch": "2.1", "only": "1"}, gamma=[0.9, 0.99], lr=[1, 1])
+    second = make_group("b", (1, 2), {"torch": "2.2", "other": "1"}, "3.12.1", tau=[1, 1])
+    assert caveats.find_caveats(first, second) == (
+        "1 seeds in common of 2 and 2",
+        "versions differ: Python 3.11.7 and 3.12.1, torch 2.1 and 2.2",
+        "a was trained with: gamma 0.9 and 0.99",
+    )
+    assert caveats.find_caveats(second, first)[2] == "a was trained with: gamma 0.9 and 0.99"
+    assert caveats.find_caveats(first, make_group("b", (), None)) == ()
+    assert caveats.find_caveats(make_group("b", (), None), first) == ()
+    same = make_group("c", (0, 1), {"torch": "2.1"}, gamma=[1, 1])
+    assert caveats.find_caveats(same, make_group("d", (0, 1), None)) == ()
+    apart = make_group("e", (7,), {"torch": "2.1"})
+    assert caveats.find_caveats(same, apart) == (
+        "no seed in common, so neither are the initial states",
+    )

@@ -1,5 +1,6 @@
 """Equivalence that bounds what runs not observed could do, margins, and failed runs."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -173,3 +174,23 @@ def test_failed_runs_of_an_unknown_task_are_not_made_up():
 def test_no_runs_give_no_interval():
     assert all(math.isnan(end) for end in proportions.compute_newcombe_interval((0, 0), (0, 3)))
     assert math.isnan(proportions.compute_fisher_p((0, 0), (0, 3)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "room"),
+    [(400, 600, 400), (600, 400, 400), (100, 150, 850), (950, 700, 700)],
+)
+def test_enough_runs_show_a_value_as_rare_as_gives_the_margin(first, second, room):
+    pair = group("a", [float(first)] * 2), group("b", [float(second)] * 2)
+    for alpha in (0.05, 0.01):
+        options = VerdictOptions(margin_share=0.1, alpha=alpha)
+        n = compute_min_runs(pair, options)
+        rare = compute_margin(pair, options).size / room
+        assert (1 - rare) ** n <= alpha < (1 - rare) ** (n - 1)
+    # No unobserved run can shift the mean by so much.
+    assert compute_min_runs(pair, VerdictOptions(margin_share=0.9)) == 2.0
+    unknown = [dataclasses.replace(one, cell=UNKNOWN) for one in pair]
+    assert compute_min_runs(unknown, VerdictOptions()) == math.inf
+
+
+UNKNOWN = StudyCell("s", "Unknown-v0", "ppo", "original", "")

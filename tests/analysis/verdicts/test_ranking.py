@@ -14,7 +14,7 @@ from parallax.analysis.stats import ranks
 from parallax.analysis.stats.moments import compute_moments, stack_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.ranking import judge_rankings
+from parallax.analysis.verdicts.ranking import AlgorithmRanking, judge_rankings
 
 QUICK = VerdictOptions(resamples=2000)
 
@@ -173,3 +173,13 @@ def test_algorithms_are_separated_by_welchs_test_after_holm():
     assert 3 * min(p) < 0.05
     assert sorted(p)[1] * 2 < 0.05 < max(p)
     assert signs.tolist() == [[0, -1, -1], [1, 0, 0], [1, 0, 0]]
+
+
+def test_a_gap_is_a_difference_with_welchs_interval():
+    scores = [np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 6.0, 9.0]), np.array([7.0, 8.0])]
+    groups = tuple(group("a", f"x{i}", values) for i, values in enumerate(scores))
+    ranking = AlgorithmRanking("a", groups, np.ones(3), np.ones((3, 3)))
+    for i, j in itertools.permutations(range(3), 2):
+        theirs = stats.ttest_ind(scores[i], scores[j], equal_var=False).confidence_interval(0.95)
+        found = ranking.gap(i, j)
+        assert found == pytest.approx((scores[i].mean() - scores[j].mean(), *theirs))

@@ -2,24 +2,36 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from score_groups import make_score_group
 
 from parallax.analysis.data import paper_tables as imp_paper
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.data.replay_metrics import read_replay_metrics
+from parallax.analysis.data.replay_metrics import (
+    RecurrentStateStrategy,
+    RunStaleness,
+    read_replay_metrics,
+)
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold, normalize_by_human
+from parallax.analysis.stats.paired import NO_PAIRS
+from parallax.analysis.verdicts import ablation, replay
+from parallax.analysis.verdicts.consistency import EQUIVALENT
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.replay import (
     HARMS,
     HELPS,
     INCONCLUSIVE,
+    NO_DIFFERENCE,
     _compute_human_scores,
     classify_effect,
     judge_replay,
+    summarize_staleness,
 )
 from parallax.harness.cli.main import main
 
@@ -159,3 +171,127 @@ def test_scores_of_the_paper_are_in_the_table_of_human_scores():
         ]
         assert one.games == len(shares)
         assert (one.median, one.mean) == pytest.approx((np.median(shares), np.mean(shares)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "difference", "word"),
+    [
+        (ablation.CHANGES, 1.0, HELPS),
+        (ablation.CHANGES, -1.0, HARMS),
+        (ablation.NO_EFFECT, 1.0, NO_DIFFERENCE),
+        (ablation.INCONCLUSIVE, 1.0, INCONCLUSIVE),
+        (ablation.TOO_FEW_PAIRS, 1.0, INCONCLUSIVE),
+    ],
+)
+def test_effects_have_one_word(verdict, difference, word):
+    result = types.SimpleNamespace(difference=difference)
+    assert classify_effect(types.SimpleNamespace(verdict=verdict, result=result)) == word
+
+
+@pytest.mark.parametrize(
+    ("n", "verdict", "p", "word"),
+    [
+        (1, EQUIVALENT, 0.0, ablation.TOO_FEW_PAIRS),
+        (2, EQUIVALENT, 0.0, ablation.NO_EFFECT),
+        (2, "different", 0.049, ablation.CHANGES),
+        (2, "different", 0.05, ablation.INCONCLUSIVE),
+        (2, "inconclusive", 1.0, ablation.INCONCLUSIVE),
+    ],
+)
+def test_an_effect_needs_two_pairs_and_equivalence_comes_first(n, verdict, p, word):
+    result, item = types.SimpleNamespace(n=n), types.SimpleNamespace(verdict=verdict)
+    assert ablation._decide_verdict(result, p, item, VerdictOptions(alpha=0.05)) == word
+
+
+CELL = StudyCell("s", "ALE/Pong-v5", "dqn", "original", "steps=9")
+
+
+def make_seeds(first, scores):
+    made = make_score_group(CELL, "sb3", np.array(scores, dtype=float), {})
+    runs = tuple(
+        dataclasses.replace(run, id=dataclasses.replace(run.id, seed=seed))
+        for seed, run in enumerate(made.runs, first)
+    )
+    return dataclasses.replace(made, runs=runs)
+
+
+def test_effects_are_compared_on_the_seeds_that_all_four_groups_share():
+    def make_effect(first, changed, plain):
+        return types.SimpleNamespace(
+            changed=make_seeds(first, changed), baseline=make_seeds(first, plain)
+        )
+
+    one, other = make_effect(0, [3, 5, 9], [1, 1, 1]), make_effect(1, [2, 4, 6], [1, 2, 9])
+    found = replay._compare_effects(one, other)
+    assert (found.n, found.difference) == (2, np.mean([4 - 1, 8 - 2]))
+    assert replay._compare_effects(one, make_effect(3, [1], [1])) == NO_PAIRS
+    assert ablation._compare_by_seed(one.changed, make_seeds(3, [1])) == ((), NO_PAIRS)
+    seeds, gap = ablation._compare_by_seed(one.changed, other.baseline)
+    assert (seeds, gap.n, gap.difference) == ((1, 2), 2, np.mean([5 - 1, 9 - 2]))
+
+
+def test_human_scores_are_those_of_atari_games_with_runs():
+    def make_way(env, scores, framework="sb3"):
+        group = make_score_group(CELL, framework, np.array(scores, dtype=float), {})
+        cell = dataclasses.replace(CELL, env=env)
+        return types.SimpleNamespace(cell=cell, framework=framework, name="per", group=group)
+
+    low, high = imp_paper.ATARI_RANDOM_HUMAN["Pong"]
+    ways = [
+        make_way("ALE/Pong-v5", [low, high]),
+        make_way("PongNoFrameskip-v4", [high]),
+        make_way("MinAtar/Pong-v1", [0.0]),
+        make_way("ALE/Unheard-v5", [0.0]),
+    ]
+    ours, *papers = _compute_human_scores(ways)
+    assert dataclasses.astuple(ours)[:3] == ("sb3", "per", 2)
+    assert dataclasses.astuple(ours)[3:] == pytest.approx((75.0, 75.0))  # 50% and 100%
+    assert {item.framework for item in papers} == {imp_paper.IMP_SOURCE}
+
+
+def make_staleness(seed, stored, burn_in, values, variant, **spec):
+    (made,) = make_seeds(seed, [0.0]).runs
+    strategy = RecurrentStateStrategy(stored, burn_in)
+    cell = dataclasses.replace(CELL, variant=variant)
+    given = {"stored_state": stored, "burn_in": burn_in, "tau": 0.5}
+    run = dataclasses.replace(
+        made,
+        id=dataclasses.replace(made.id, cell=cell),
+        spec={"seed": seed, "hyperparameters": given, "overridden": list(given), **spec},
+        results=np.full((1, 1), float(seed)),
+    )
+    steps = np.array([100, 400, 900])
+    found = {"first": (steps, np.array(values)), "last": (steps, np.array(values) / 2)}
+    return RunStaleness(run, strategy, found)
+
+
+def test_staleness_is_averaged_by_strategy_and_part_of_the_run():
+    items = [
+        make_staleness(1, True, 4, [1.0, 3.0, 8.0], "steps=9,burn_in=4,stored_state=true"),
+        make_staleness(3, True, 4, [2.0, 4.0, 6.0], "steps=9,burn_in=4,stored_state=true"),
+        make_staleness(2, False, 0, [9.0, 9.0, 9.0], "steps=9,stored_state=false,burn_in=0"),
+    ]
+    (setting,) = summarize_staleness(items, 2)
+    assert (setting.cell.variant, setting.framework) == ("steps=9", "sb3")
+    zero, stored = setting.strategies
+    assert zero.strategy.title == "zero state, burn-in 0"
+    assert stored.strategy.title == "stored state, burn-in 4"
+    assert stored.seeds == (1, 3) and (stored.score.mean, stored.score.n) == (2.0, 2)
+    # Halves of 1,000 steps: the first two values, and the last one.
+    assert [stage.mean for stage in stored.stages["first"]] == [np.mean([2, 3]), np.mean([8, 6])]
+    assert stored.overall["first"].mean == np.mean([np.mean([2, 8]), np.mean([3, 6])])
+    assert stored.overall["last"].mean == stored.overall["first"].mean / 2
+
+
+def test_a_variant_that_is_a_digest_is_the_same_for_all_strategies():
+    digest = "steps=9,overrides=0123456789ab"
+    items = [
+        make_staleness(1, True, 4, [1.0, 3.0, 8.0], digest, threads=1),
+        make_staleness(2, False, 0, [1.0, 3.0, 8.0], digest.replace("0", "f"), threads=1),
+        make_staleness(2, False, 0, [1.0, 3.0, 8.0], digest, threads=2),
+    ]
+    found = summarize_staleness(items, 2)
+    assert sorted(len(setting.strategies) for setting in found) == [1, 2]
+    for setting in found:
+        start, _, name = setting.cell.variant.partition(",overrides=")
+        assert start == "steps=9" and len(name) == 12 and name not in digest

@@ -1,12 +1,17 @@
 """Frameworks compared seed by seed, and over all tasks."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from score_groups import make_score_group
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_do_nothing_score, get_random_score
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
 from parallax.analysis.report.tables import list_csv_values
+from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pairs
 from parallax.analysis.verdicts.study import judge_runs
@@ -70,3 +75,44 @@ def test_only_seeds_with_the_same_initial_states_are_paired(results, make_run):
     ant = [item for item in judged(results) if item.cell.env == "Ant-v4"]
     assert judge_paired_seeds(ant) == ()
     assert np.isfinite(found.result.low)
+
+
+UNKNOWN = tuple(f"Unknown{i}-v0" for i in range(4))
+"""Tasks of which no score is known in advance."""
+
+
+def judge_in_unit(unit, zero):
+    """Judge made-up scores of four tasks in another unit, with the tasks' ranges in it."""
+    generator, names = np.random.default_rng(5), ("sb3", "cleanrl", "torchrl")
+    shifts = {"sb3": 0.0, "cleanrl": 0.1, "torchrl": 9.0}
+    groups = [
+        make_score_group(
+            StudyCell("s", env, "ppo", "original", ""),
+            name,
+            zero + unit * (50 + shifts[name] + generator.normal(size=7)),
+            {},
+        )
+        for env in UNKNOWN
+        for name in names
+    ]
+    ranges = tuple((env, zero, zero + 100 * unit) for env in UNKNOWN)
+    options = VerdictOptions(ranges=ranges, resamples=50, alpha=0.05)
+    items = judge_consistency(groups, options)
+    return items, pool_pairs(items, options)
+
+
+@pytest.mark.parametrize(("unit", "zero"), [(0.004, 0.0), (1e-3, -0.5), (500.0, 1e4)])
+def test_verdicts_do_not_depend_on_the_unit_of_returns(unit, zero):
+    (plain, pooled), (scaled, pooled_scaled) = judge_in_unit(1.0, 0.0), judge_in_unit(unit, zero)
+    assert {item.verdict for item in plain} == {"different", "inconclusive"}
+    for one, other in zip(plain, scaled, strict=True):
+        assert one.verdict == other.verdict
+        for name in ("p_welch", "p_tost", "p_permutation", "p_unobserved_failures"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6), name
+        assert other.difference == pytest.approx(unit * one.difference)
+        assert other.margin.size == pytest.approx(unit * one.margin.size)
+    assert len(pooled) == len(pooled_scaled) == 3
+    for one, other in zip(pooled, pooled_scaled, strict=True):
+        assert (len(one.items), one.p_holm) == (4, pytest.approx(other.p_holm, abs=1e-6))
+        pair = [np.hstack(dataclasses.astuple(item.pooled)) for item in (one, other)]
+        assert pair[0] == pytest.approx(pair[1], rel=1e-6, abs=1e-9)

@@ -1,6 +1,8 @@
 """What is found of packages that bring adapters and algorithms."""
 
+import dataclasses
 import importlib.metadata
+import types
 
 import pytest
 import support
@@ -53,3 +55,38 @@ def test_steps_are_at_most_what_a_float_counts():
     assert spec_from_dict(stored | {"steps": 2**53, "eval_every": 2**53}).steps == 2**53
     with pytest.raises(SpecError, match=f"steps={2**53 + 1} must be at most {2**53}"):
         spec_from_dict(stored | {"steps": 2**53 + 1, "eval_every": 300})
+
+
+class BareAdapter(adapter.Adapter):
+    """An adapter that overrides nothing."""
+
+    name, packages = "bare", ()
+
+
+def test_an_adapter_that_says_nothing_supports_nothing_special(tmp_path, monkeypatch):
+    bare = BareAdapter()
+    monkeypatch.setattr(BareAdapter, "folder", tmp_path)
+    assert bare.list_patchable_fields("ppo") == frozenset()
+    assert bare.training_modules("ppo") == ()
+    assert bare.why_unsupported_replay("dqn", None) == (
+        "its adapter has no replay strategy besides its own"
+    )
+    assert bare.why_unsupported_device("ppo", "cuda", True).endswith("Use device=cpu.")
+    refuse = bare.why_unsupported_acceleration
+    assert refuse("ppo", "compile", "cpu", True) == "its adapter has no acceleration"
+    monkeypatch.setattr(BareAdapter, "accelerations", ("eager",))
+    assert refuse("ppo", "eager", "cpu", True) == ""
+    assert refuse("ppo", "compile", "cpu", True) == "its adapter does not carry it"
+    assert bare.why_unobservable_acceleration("compile") == ""
+    with bare.apply_acceleration("compile") as nothing:
+        assert nothing is None
+    assert bare.diff_script("ppo", None) == ""
+    with pytest.raises(SpecError, match="script=None: framework=bare runs no script of its own"):
+        bare.check_script("ppo", None, types.SimpleNamespace(script=None), here=True)
+
+
+def test_fields_that_patches_change_are_those_in_the_adapters_file():
+    found = adapter.load_adapter("cleanrl")
+    fields = found.list_patchable_fields("ppo")
+    assert fields and fields <= {f.name for f in dataclasses.fields(ALGORITHMS["ppo"])}
+    assert found.list_patchable_fields("unheard") == frozenset()

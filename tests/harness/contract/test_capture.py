@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from parallax.harness.contract.state_codec import (
+    RNG_CODECS,
     StateMismatchError,
     StateReader,
     StateWriter,
@@ -215,3 +216,34 @@ def test_types_of_frameworks_that_are_in_checkpoints_by_now_are_registered():
     state["x"]["state"]["type"] = "load"
     with pytest.raises(StateMismatchError, match="'load' is no type of numbers"):
         make_checkpointable({"x": None}).load_state(state)
+
+
+@pytest.mark.parametrize(
+    ("value", "model"),
+    [
+        (frozenset({1, ("a", 2)}), frozenset()),
+        ({Colour.RED, Colour.BLUE}, {Colour.BLUE}),
+        ({np.int64(3): "a", np.float32(0.5): "b"}, {}),
+        ({("k", np.int64(3)): [1]}, {}),
+        (collections.deque([1, 2], maxlen=2), None),
+        (collections.deque([1, 2]), None),
+        (random.Random(3), None),
+        (np.random.Generator(np.random.MT19937(3)), None),
+        (np.random.Generator(np.random.PCG64(3)), None),
+    ],
+)
+def test_what_is_created_anew_is_as_it_was(value, model):
+    state = StateReader((*RNG_CODECS,)).read([value])
+    found = StateWriter((*RNG_CODECS,), types=[Colour]).write([model], state)[0]
+    assert type(found) is type(value)
+    if isinstance(value, collections.deque):
+        assert (found, found.maxlen) == (value, value.maxlen)
+    elif isinstance(value, random.Random):
+        assert found.random() == value.random()
+    elif isinstance(value, np.random.Generator):
+        assert type(found.bit_generator) is type(value.bit_generator)
+        assert (found.normal(size=3) == value.normal(size=3)).all()
+    else:
+        assert found == value
+    if isinstance(value, dict):
+        assert [type(key) for key in found] == [type(key) for key in value]

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 import support
 
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract import run_spec
+from parallax.harness.contract.fields import (
+    HANDLED_ERRORS,
+    RunsFailedError,
+    SpecError,
+    UnfinishedAdapterError,
+    report_error,
+)
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 
 UNSHOWN = ["a\nb", "a\tb", "a\x1b[2J", "a\x00", "a\u202eb", "a\u200b", "a\udc80"]
@@ -58,3 +65,48 @@ def test_slash_is_for_names_of_tasks_only(name):
 @pytest.mark.parametrize("study", ["a", "a b", "größe", "a.b", "a ", "slurm2", "Slurm", "研究"])
 def test_names_that_were_valid_stay_valid(study):
     assert spec_from_dict(a_spec("study", study)).study == study
+
+
+INTERRUPTED = "Interrupted. The same command runs again what is not complete."
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (SpecError("bad \udcff name"), 2, "Error: bad \\udcff name"),
+        (RunsFailedError("1 failed"), 1, "Not complete: 1 failed"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "Interrupted. The same command runs again what is not complete.",
+        ),
+    ],
+)
+def test_errors_are_a_sentence_and_an_exit_code(capsys, error, code, words):
+    assert isinstance(error, HANDLED_ERRORS)
+    assert report_error(error) == code
+    assert capsys.readouterr() == ("", f"{words}\n")
+
+
+def test_a_part_of_an_adapter_that_is_missing_names_file_and_function():
+    error = UnfinishedAdapterError("a/train.py", "train", "call the framework")
+    assert str(error) == "a/train.py: fill in train(): call the framework."
+    assert isinstance(error, SpecError) and isinstance(error, NotImplementedError)
+
+
+def test_names_of_folders_have_a_largest_size_in_bytes():
+    most = run_spec._MAX_NAME_BYTES
+    for name in ("a" * most, "\u00fc" * (most // 2)):
+        run_spec.check_folder_names({"study": name})
+        with pytest.raises(SpecError, match=f"at most {most} bytes"):
+            run_spec.check_folder_names({"study": f"{name}bb"})
+
+
+def test_an_algorithm_that_a_framework_lacks_is_refused_with_those_that_it_has():
+    values = {**run_spec.RUN_DEFAULTS, "framework": "sbx", "algorithm": "r2d2", "hps": "sbx"}
+    names = {name: "a" for name in run_spec._FOLDER_NAMES if name not in values}
+    with pytest.raises(SpecError, match=r"framework=sbx has no algorithm=r2d2: choose ppo, .*dqn"):
+        run_spec._check_names_and_framework(names | values)
+    for name in ("study", "env"):
+        with pytest.raises(SpecError, match=f"{name}=.* must not begin or end with a space"):
+            run_spec._check_names_and_framework(names | values | {name: "a "})

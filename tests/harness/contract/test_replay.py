@@ -5,7 +5,12 @@ import support
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.replay import REPLAY_CONFIGS, UNIFORM_REPLAY, make_replay_config
+from parallax.harness.contract.replay import (
+    REPLAY_CONFIGS,
+    UNIFORM_REPLAY,
+    compute_default_interval,
+    make_replay_config,
+)
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run
 
@@ -114,3 +119,11 @@ def test_what_torchrl_does_not_tell_is_refused_with_the_remedy(algorithm, critic
     with pytest.raises(SpecError, match=message):
         asked("torchrl", algorithm, replay={"name": "imp", "critics": critics})
     asked("torchrl", algorithm, replay={"name": "imp", "critics": "max"})
+
+
+@pytest.mark.parametrize(
+    ("steps", "interval"),
+    [(1, 1), (99, 1), (100, 2), (499_999, 9_999), (500_000, 10_000), (10**7, 10_000)],
+)
+def test_a_sweep_is_due_after_a_fiftieth_of_a_short_run(steps, interval):
+    assert compute_default_interval(steps) == interval

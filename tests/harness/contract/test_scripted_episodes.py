@@ -1,5 +1,7 @@
 """Scripted episodes, and the drivers that play them."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from parallax.harness.contract.probing.environments import (
     EnvMaker,
     EpisodeScript,
     SingleEnvDriver,
+    locate_source,
     make_env_makers,
     make_missing_implementation,
     make_single_env,
@@ -104,3 +107,21 @@ def test_what_an_implementation_lacks_is_an_error():
 def test_recorded_episodes_are_return_and_length():
     assert read_episode(None) is None
     assert read_episode({"r": np.array([1.5, 9]), "l": 7}) == (1.5, 7.0)
+
+
+def test_a_place_in_a_source_is_its_package_file_and_line(tmp_path):
+    import importlib.util
+
+    folder = tmp_path / "site-packages" / "somebody"
+    folder.mkdir(parents=True)
+    (folder / "own.py").write_text("\n\ndef first():\n    a = 1\n    return a + 2\n")
+    spec = importlib.util.spec_from_file_location("own", folder / "own.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert locate_source(module.first, "return") == "somebody/own.py:5"
+    assert locate_source(module.first, "") == "somebody/own.py:3"
+    assert locate_source(module.first, "not there") == "somebody/own.py:3"
+    assert locate_source(functools.wraps(module.first)(lambda: 0), "return") == "somebody/own.py:5"
+    here = locate_source(test_a_place_in_a_source_is_its_package_file_and_line, "folder = ")
+    assert here.startswith("harness/contract/test_scripted_episodes.py:")
+    assert locate_source(len, "x") == ""

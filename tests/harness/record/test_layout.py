@@ -64,3 +64,15 @@ def test_study_is_named_by_the_folder_it_lies_in(results):
     (results / "test").rename(results / "renamed")
     assert {run.study for run in survey_runs(results)[0]} == {"renamed"}
     assert {run.id.cell.study for run in load_runs(results).runs} == {"renamed"}
+
+
+def test_runs_of_other_tools_and_links_in_a_circle_are_listed_apart(tmp_path):
+    (tmp_path / "zoo" / "ppo_1").mkdir(parents=True)
+    (tmp_path / "zoo" / "ppo_1" / "evaluations.npz").touch()
+    (tmp_path / "zoo" / "ppo_1" / "seed=3").mkdir()  # what is below is part of it
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "nowhere").symlink_to("gone")
+    (tmp_path / "seed=9").symlink_to("gone")
+    found = find_runs(tmp_path)
+    assert (found.runs, names(found.foreign)) == ((), ["ppo_1"])
+    assert names(found.links) == ["circle", "seed=9"]

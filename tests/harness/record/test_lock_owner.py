@@ -25,6 +25,15 @@ def test_this_process_owns_what_it_locks():
     assert not make_owner(machine="another").is_local and not make_owner(machine="").is_local
 
 
+@pytest.mark.parametrize("born", ["", "1"])
+@pytest.mark.parametrize("pid", [0, -1, -os.getpid()])
+def test_a_group_of_processes_owns_nothing(monkeypatch, pid, born):
+    assert not make_owner(pid=pid, born=born).is_running()
+    monkeypatch.setattr(lock_owner, "_read_start_time", lambda pid: None)
+    monkeypatch.setattr(lock_owner.Path, "exists", lambda path: False)  # no /proc at all
+    assert not make_owner(pid=pid, born=born).is_running()
+
+
 def test_an_owner_without_a_name_is_described_without_one():
     assert LockOwner().describe() == "a process that left no readable name"
     assert make_owner(job="7").describe() == f"process {os.getpid()} on here in job 7"

@@ -7,6 +7,7 @@ import sys
 import pyarrow.parquet
 import pytest
 
+from parallax.harness.record import parquet_pages
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.parquet_pages import read_column_sizes
 
@@ -64,3 +65,35 @@ def test_what_is_no_footer_is_refused(tmp_path, raw):
     (tmp_path / "file").write_bytes(raw)
     with (tmp_path / "file").open("rb") as file, pytest.raises(UnusableError, match="damaged"):
         read_column_sizes(file, 2**20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "value"),
+    [
+        (1, b"", None),
+        (2, b"", None),
+        (3, b"x", None),
+        (5, b"\x03", -2),
+        (6, b"\xac\x02", 150),
+        (7, b"12345678", None),
+        (8, b"\x03abc", b"abc"),
+        (9, b"\x25\x02\x04", [1, 2]),  # two whole numbers
+        (9, b"\x32abc", [None] * 3),  # three of true or false, a byte each
+        (9, b"\xf3\x10" + bytes(16), [None] * 16),  # a list whose length has its own bytes
+        (12, b"\x15\x02\x00", {1: 1}),
+    ],
+)
+def test_values_of_the_compact_protocol_are_read_or_skipped_whole(kind, raw, value):
+    reader = parquet_pages._CompactReader(raw + b"rest")
+    assert reader._read_value(kind, 0) == value
+    assert raw + b"rest" == raw + reader._raw[reader.position :]
+
+
+@pytest.mark.parametrize(("kind", "raw"), [(3, b""), (7, b"1234567"), (8, b"\x05abcd")])
+def test_a_value_that_ends_too_early_is_no_value(kind, raw):
+    with pytest.raises(IndexError):
+        parquet_pages._CompactReader(raw)._read_value(kind, 0)
+    with pytest.raises(ValueError, match="more items than there are bytes"):
+        parquet_pages._CompactReader(b"\x42abc")._read_value(9, 0)
+    with pytest.raises(ValueError, match="no footer"):
+        parquet_pages._CompactReader(b"")._read_value(11, 0)

@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from parallax.harness.record import provenance
-from parallax.harness.record.diagnosis import read_diagnosis
+from parallax.harness.record import diagnosis, provenance
+from parallax.harness.record.diagnosis import NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.imported import write_imported_run
 from parallax.harness.record.lock_owner import BatchJob
@@ -69,3 +69,78 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(OSError):
         write_imported_run(above / "default" / "seed=0", *arguments)
     assert [entry.name for entry in results.iterdir()] == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 100_000, "it is nested too deep"),
+        ("{}", "cannot be read"),
+        ('{"findings": [{"id": "a"}]}', "a finding lacks what findings have"),
+    ],
+)
+def test_a_diagnosis_that_cannot_be_read_has_a_reason(tmp_path, text, words):
+    (tmp_path / "diagnosis.json").write_text(text)
+    found = read_diagnosis(tmp_path)
+    assert (found.folder, found.findings) == (tmp_path, ())
+    assert found.reason.startswith("diagnosis.json cannot be read (") and words in found.reason
+
+
+def test_a_diagnosis_that_is_missing_was_not_requested_and_others_cannot_be_read(tmp_path):
+    (tmp_path / "packed.parquet").touch()
+    assert read_diagnosis(tmp_path / "none").reason == NOT_REQUESTED
+    assert read_diagnosis(tmp_path / "packed.parquet" / "run").reason == NOT_REQUESTED
+    found = read_diagnosis(tmp_path / ("a" * 300))
+    assert found.folder.parent == tmp_path
+    assert found.reason == "diagnosis.json cannot be read (File name too long)"
+
+
+def test_a_finding_has_texts_whole_numbers_and_a_known_level(tmp_path):
+    good = dict.fromkeys(diagnosis._TEXT_FIELDS, "x")
+    good |= {"level": "error", "first_step": 1, "last_step": 2, "count": 3}
+    for changes in ({}, {"level": "fatal"}, {"count": "3"}, {"first_step": 0.5}, {"id": 7}):
+        text = json.dumps({"findings": [good | changes], "signals": {"a": {"curve": [[1, 2]]}}})
+        (tmp_path / "diagnosis.json").write_text(text)
+        found = read_diagnosis(tmp_path)
+        assert (len(found.findings), found.reason == "") == ((0, False) if changes else (1, True))
+        assert found.curves == ({} if changes else {"a": ((1, 2.0),)})
+
+
+def test_the_machine_is_described_as_far_as_the_system_reports(monkeypatch, tmp_path):
+    monkeypatch.setattr(provenance.platform, "processor", lambda: "generic")
+    files = {"/proc/cpuinfo": "flags : a\nmodel name\t: Fast One\nmodel name\t: Fast Two\n"}
+
+    def read(path):
+        if str(path) not in files:
+            raise PermissionError
+        return files[str(path)]
+
+    monkeypatch.setattr(provenance.Path, "read_text", read)
+    assert provenance.read_processor_model() == "Fast One"
+    files["/proc/cpuinfo"] = "flags : a\n"
+    assert provenance.read_processor_model() == "generic"
+    files.clear()
+    assert provenance.read_processor_model() == "generic"
+    library = tmp_path / "libfast.so.4.5"
+    monkeypatch.setenv("LD_PRELOAD", f"{library}:/gone/libother.so")
+    assert provenance.list_preloaded_libraries() == []
+    files["/proc/self/maps"] = "".join(
+        f"7f-80 r-xp 00 00:00 1     {path}\n" for path in (f"{library}.10", "/lib/libc.so", library)
+    )
+    assert provenance.list_preloaded_libraries() == [str(library), f"{library}.10"]
+    monkeypatch.delenv("LD_PRELOAD")
+    assert provenance.list_preloaded_libraries() == []
+
+
+def test_the_commit_is_that_of_the_checkout_and_unknown_outside(monkeypatch):
+    answers = {"rev-parse": "abc", "status": " M a.py"}
+    monkeypatch.setattr(provenance, "_run_git", lambda folder, name, *rest: answers[name])
+    assert provenance.read_project_commit() == {"commit": "abc", "dirty": True}
+    answers["status"] = ""
+    assert provenance.read_project_commit() == {"commit": "abc", "dirty": False}
+
+    def fail(*_):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(provenance, "_run_git", fail)
+    assert provenance.read_project_commit() == {"commit": None, "dirty": None}

@@ -169,7 +169,7 @@ def test_a_file_that_grows_is_seen_by_readers_after_five_seconds(tmp_path, monke
     file.write(b"5")
     assert seen() == b"1234"
     file.close()
-    assert seen() == b"12345"
+    assert seen() == b"12345" and list_open_files(tmp_path) == []
 
 
 def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
@@ -181,8 +181,11 @@ def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
     assert file.state() == 0
     file.load_state(3)
     file.write(b"!")
+    file.load_state(2)
+    file.write(b"3!")
+    assert len(list_open_files(tmp_path)) == 1  # the one before is closed
     file.close()
-    assert path.read_bytes() == b"123!"
+    assert path.read_bytes() == b"123!" and list_open_files(tmp_path) == []
     other = trace.AppendFile(Lock(tmp_path), "log/a", resumes=True)
     other.write(b"?")
     other.close()  # it failed before its checkpoint was loaded
@@ -552,3 +555,134 @@ def test_text_of_a_file_may_have_characters_that_utf_8_lacks(tmp_path):
     file = io.BytesIO()
     files.make_bytes_writer(b"abc")(file)
     assert file.getvalue() == b"abc"
+
+
+def list_open_files(folder):
+    paths = list(Path("/proc/self/fd").iterdir())
+    return [path for path in paths if path.exists() and path.resolve().is_relative_to(folder)]
+
+
+def test_what_becomes_no_regular_file_while_it_is_opened_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    with files.open_regular_file(tmp_path / "file") as file:
+        assert file.read() == b"abc"
+    honest = os.lstat(tmp_path / "file")
+    monkeypatch.setattr(files.os, "lstat", lambda path: honest)  # as it was a moment ago
+    for name in ("link", "pipe"):
+        with pytest.raises(UnusableError), files.open_regular_file(tmp_path / name):
+            pass
+    with pytest.raises(FileNotFoundError), files.open_regular_file(tmp_path / "gone"):
+        pass
+    assert list_open_files(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_moved_into_place_is_closed(tmp_path):
+    with make_lock(tmp_path) as own:
+        before = list_open_files(tmp_path)
+        with pytest.raises(OSError, match="directory"):
+            own.open_append("none/a.csv", b"begin")
+        assert list_open_files(tmp_path) == before
+        with own.open_append("a.csv", b"begin") as file:
+            file.write(b", more")
+    assert (tmp_path / "a.csv").read_bytes() == b"begin, more"
+
+
+def test_heartbeats_describe_where_a_run_went_on():
+    beat = lock.Heartbeat(7, 1.0, 2.0, 1000, 2)
+    assert beat.describe_resumption == "went on from step 1,000, 2 times so far"
+    assert lock.Heartbeat(7, 1.0, 2.0).describe_resumption == ""
+
+
+def test_a_lock_that_cannot_be_read_has_an_unknown_owner(tmp_path, monkeypatch):
+    assert lock.read_lock_owner(tmp_path) is None
+    assert lock.read_lock_owner(tmp_path / ("a" * 300)) is None
+    with make_lock(tmp_path):
+        known = lock.read_lock_owner(tmp_path)
+        place = tmp_path / lock.LOCK_FOLDER
+        (place / known.token / "owner.json").write_text("[")
+        assert lock.read_lock_owner(tmp_path) == LockOwner(token=known.token)
+        # A lock that is released while it is listed, and none besides.
+        monkeypatch.setattr(lock.Path, "iterdir", lambda path: iter([place / "0-gone"]))
+        assert lock.read_lock_owner(tmp_path) is None
+
+        def refuse(path):
+            raise PermissionError(errno.EACCES, "denied")
+
+        monkeypatch.setattr(lock.Path, "iterdir", refuse)
+        assert lock.read_lock_owner(tmp_path) == LockOwner()
+
+
+@pytest.mark.parametrize("number", [errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EACCES])
+def test_a_lock_that_a_faster_process_took_is_not_created(folder, monkeypatch, number):
+    def fail(path, target):
+        raise OSError(number, "too late")
+
+    monkeypatch.setattr(lock.Path, "rename", fail)
+    if number == errno.EACCES:
+        with pytest.raises(OSError, match="too late"):
+            lock._create_lock(folder, "t")
+    else:
+        assert lock._create_lock(folder, "t") is False
+    assert list(folder.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        lock._create_lock(folder / "gone", "t")
+
+
+def test_an_owner_elsewhere_is_dead_if_it_is_silent_or_has_gone(tmp_path, monkeypatch):
+    owner = LockOwner(token="t", machine="elsewhere")
+    silent = {"t"}
+    monkeypatch.setattr(lock, "watch_heartbeats", lambda folders: (silent, {}))
+    assert not lock._is_owner_alive(tmp_path, owner, None)  # released meanwhile
+    monkeypatch.setattr(lock, "read_lock_owner", lambda folder: owner)
+    assert not lock._is_owner_alive(tmp_path, owner, None)
+    silent.clear()
+    assert lock._is_owner_alive(tmp_path, owner, None)
+    assert not lock._is_owner_alive(tmp_path, owner, {"t"})
+
+
+@pytest.fixture(scope="module")
+def row():
+    return next(packed.read_rows(Path(__file__).parents[3] / "docs" / "clipping.parquet"))
+
+
+def replace_part(text, name, value):
+    return ",".join(f"{name}={value}" if p.startswith(f"{name}=") else p for p in text.split(","))
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "words"),
+    [
+        ("folder", lambda text: "/etc", "column folder is /etc"),
+        ("folder", lambda text: "", "column folder is empty"),
+        ("env", lambda text: None, "column env is empty"),
+        ("hps", lambda text: "a" * 10_000, "column hps has 10,000 characters"),
+        ("seed", lambda number: -1, "column seed is -1"),
+        ("seed", lambda number: number + 1, "column seed is 1, and run_json says 0"),
+        ("algorithm", lambda text: "sac", "column algorithm is sac, and run_json says ppo"),
+        ("seconds", lambda number: number * 2, "column seconds is"),
+        ("final_score", lambda number: number + 1, "column final_score is 226.2"),
+        ("variant", lambda text: replace_part(text, "steps", 5), "run_json says steps=20480"),
+        ("variant", lambda text: replace_part(text, "eval_episodes", 1), "says eval_episodes=10"),
+        ("returns", lambda values: [line[:1] for line in values], "shapes do not agree"),
+    ],
+)
+def test_columns_of_a_packed_run_agree_with_its_record(row, column, change, words):
+    whole = packed.judge_row(row, Path("study.parquet"))
+    assert (whole.complete, whole.damaged, whole.reason) == (True, False, "")
+    assert whole.folder == Path("study.parquet") / row["folder"]
+    found = packed.judge_row(row | {column: change(row[column])}, Path("study.parquet"))
+    assert (found.complete, found.damaged, found.evaluations) == (False, True, None)
+    assert found.reason.startswith("corrupted") and words in found.reason
+
+
+def test_a_packed_run_has_a_record_of_its_hash_and_may_have_been_renamed(row):
+    hashed = row | {"study": "renamed"}
+    assert packed.check_hash(hashed) is None
+    hashed["content_sha256"] = packed.hash_row(hashed)
+    assert packed.check_hash(hashed) is True
+    assert packed.judge_row(hashed, Path("s")).complete
+    changed = hashed | {"seconds": row["seconds"] + 1e-12}
+    assert packed.check_hash(changed) is False
+    assert packed.CHANGED in packed.judge_row(changed, Path("s")).reason

@@ -1,14 +1,19 @@
 """Parts of a run: notes, times, facts for the diagnosis, and files of loggers."""
 
+import re
 import sys
 import time
 import types
 
+import numpy as np
 import pytest
 import support
 
 from parallax.harness.contract.adapter import load_adapter
-from parallax.harness.train import loggers, prepare
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.diagnosis.checks import load_all_checks
+from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.train import diagnosis, loggers, prepare, run
 from parallax.harness.train.diagnosis import collect_facts
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import _record_end, _RunAttempt
@@ -100,15 +105,157 @@ class WandbRun:
 def test_values_after_a_checkpoint_are_left_out_only_of_a_run_that_repeats_them(
     monkeypatch, tmp_path, ended, has_checkpoint
 ):
-    run = WandbRun()
-    fake = types.SimpleNamespace(init=lambda **options: run, Settings=lambda **options: options)
+    logged = WandbRun()
+    fake = types.SimpleNamespace(init=lambda **options: logged, Settings=lambda **options: options)
     monkeypatch.setattr(loggers.importlib, "import_module", lambda name: fake)
     sink = loggers._WandbSink(types.SimpleNamespace(path=tmp_path), resumes=False)
     sink.write(1, {"loss": 2.0})
     if has_checkpoint:
         sink.state()
-        assert run.logged == [{"loss": 2.0, "step": 1}]
+        assert logged.logged == [{"loss": 2.0, "step": 1}]
     sink.write(2, {"loss": 1.0})
     sink.close(ended)
-    assert run.is_finished
-    assert ({"loss": 1.0, "step": 2} in run.logged) == (ended or not has_checkpoint)
+    assert logged.is_finished
+    assert ({"loss": 1.0, "step": 2} in logged.logged) == (ended or not has_checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [(None, None), (OSError(28, "No space"), "No space"), (ValueError("no number"), "no number")],
+)
+def test_a_trace_that_cannot_be_written_fails_the_run_and_frees_the_reserve(error, failure):
+    freed = []
+
+    def finish():
+        if error is not None:
+            raise error
+
+    folder = types.SimpleNamespace(finish_trace=finish, release_space=lambda: freed.append(1))
+    found = run._finish_trace(folder)
+    assert found.get("status") == (failure and "failed")
+    assert (failure or "") in found.get("failure", "") and freed == [1]
+    for raised in (LockLostError("x"), FolderDeletedError(2, "x")):
+        error = raised
+        with pytest.raises(type(raised)):
+            run._finish_trace(folder)
+    assert freed == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("status", "given"), [("completed", ""), ("failed", "it broke")])
+def test_what_is_beside_the_record_is_closed_with_the_runs_failure(status, given):
+    closed = []
+    outcome = {"status": status, "failure": "it broke"}
+    assert run._close(types.SimpleNamespace(close=closed.append), outcome) == {}
+    assert closed == [given]
+
+    def fail(failure):
+        raise errors.pop()
+
+    errors = [LockLostError("x"), FolderDeletedError(2, "x"), OSError(28, "No space")]
+    found = run._close(types.SimpleNamespace(close=fail), outcome)
+    assert found["status"] == "failed" and "No space" in found["failure"]
+    for kind in (FolderDeletedError, LockLostError):
+        with pytest.raises(kind):
+            run._close(types.SimpleNamespace(close=fail), outcome)
+
+
+def test_references_that_cannot_be_measured_leave_the_run_complete(capsys):
+    def fail():
+        raise TypeError("no such action")
+
+    evaluator = types.SimpleNamespace(measure_references=lambda: {"random": 3.0})
+    monitor = types.SimpleNamespace(evaluator=evaluator)
+    assert run._measure_references(monitor) == {"random": 3.0}
+    evaluator.measure_references = fail
+    assert run._measure_references(monitor) == {}
+    assert "References not measured: " in (said := capsys.readouterr().err)
+    assert "no such action" in said
+
+
+def test_weights_that_are_not_finite_are_named_and_counted():
+    good, bad = np.ones(3), np.array([1.0, np.nan])
+    run._check_weights_finite({"a": good, "b": good})
+    with pytest.raises(run.TrainingError, match=r"not finite \(b and 1 others\)"):
+        run._check_weights_finite({"a": good, "b": bad, "c": bad})
+
+
+def test_a_report_that_cannot_be_written_stops_no_training():
+    problems = []
+    engine = types.SimpleNamespace(report_problem=problems.append)
+    diagnosing = diagnosis.RunDiagnosis(engine, "on", None)
+    diagnosing._build_report = dict
+    errors = [LockLostError("x"), FolderDeletedError(2, "x"), OSError(28, "No space")]
+
+    def fail(report):
+        raise errors.pop()
+
+    diagnosing.keep(types.SimpleNamespace(save_diagnosis=fail))
+    assert problems == ["diagnosis.json cannot be written: No space"]
+    for kind in (FolderDeletedError, LockLostError):
+        with pytest.raises(kind):
+            diagnosing.keep(types.SimpleNamespace(save_diagnosis=fail))
+
+
+@pytest.mark.parametrize("troubles", [[], ["mine:CHECK cannot be imported"]])
+def test_names_of_checks_that_could_not_be_loaded_are_passed_over(monkeypatch, tmp_path, troubles):
+    checks = load_all_checks(())[0][:3]
+    settings = {"mode": "on", "only": [checks[0].id, "own-check"], "skip": ["other-check"]}
+    prepared = prepare_run(support.spec(), load_adapter("sb3"))
+    prepared = types.SimpleNamespace(
+        spec=types.SimpleNamespace(diagnosis=settings), native=prepared.native
+    )
+    made, removed, parts = [], [], {}
+    engine = types.SimpleNamespace(report_problem=made.append, subscribe=lambda events: None)
+    engine.make = lambda facts, checks, thresholds, **options: made.append(options) or engine
+    monkeypatch.setattr(diagnosis, "load_all_checks", lambda extra: (checks, troubles))
+    monkeypatch.setattr(diagnosis, "collect_facts", lambda prepared: None)
+    monkeypatch.setattr(diagnosis, "DiagnosisEngine", engine.make)
+    folder = types.SimpleNamespace(
+        path=tmp_path,
+        remove_diagnosis=lambda: removed.append(1),
+        checkpoint_extras=types.SimpleNamespace(add=parts.__setitem__),
+    )
+    monitor = types.SimpleNamespace(normalizer=None, events=None)
+    if not troubles:
+        with pytest.raises(SpecError, match="own-check"):
+            diagnosis.start_diagnosis(prepared, monitor, folder, 0)
+        return
+    found = diagnosis.start_diagnosis(prepared, monitor, folder, 0)
+    options, *said = made
+    assert set(options["left_out"]) == {check.id for check in checks[1:]}
+    assert (said, removed, parts) == (troubles, [1], {"diagnosis": found})
+    assert (options["strict"], options["start_step"], options["reported_ids"]) == (False, 0, set())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_refused"), [({}, False), ({"m:W": "a" * 64}, True), ({"m:W": "b" * 64}, False)]
+)
+def test_a_run_whose_wrapper_was_edited_is_refused(monkeypatch, tmp_path, recorded, is_refused):
+    monkeypatch.setattr(prepare, "hash_wrapper_sources", lambda wrappers: {"m:W": "b" * 64})
+    spec = types.SimpleNamespace(env_wrappers=("m:W",))
+    if not is_refused:
+        assert prepare.check_wrapper_sources(spec, recorded, tmp_path) is None
+        return
+    with pytest.raises(SpecError, match=f"m:W .*{'a' * 12} then, {'b' * 12} now"):
+        prepare.check_wrapper_sources(spec, recorded, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda now: {}, None),
+        (lambda now: {"native": None}, None),  # written before there was one
+        (lambda now: {"native": now["native"] | {"n_steps": 7}}, "native: n_steps=7 then, 2048"),
+        (lambda now: {"native": 3}, "native: 3 then, {"),
+        (lambda now: {"steps": {"scheduled": 5}}, "scheduled steps: 5 then, 2048 now"),
+    ],
+)
+def test_a_run_that_would_be_translated_differently_is_refused(change, words):
+    prepared = prepare_run(support.spec(steps=2048, eval_every=2048), load_adapter("sb3"))
+    now = prepare._round_trip_json(prepare.describe_translation(prepared))
+    recorded = {**now, "steps": {"scheduled": prepared.native.total_steps}, **change(now)}
+    if words is None:
+        assert prepare.check_translation(prepared, recorded) is None
+        return
+    with pytest.raises(SpecError, match=re.escape(words)):
+        prepare.check_translation(prepared, recorded)

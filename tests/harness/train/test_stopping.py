@@ -8,6 +8,7 @@ import time
 import pytest
 
 from parallax.harness.record.lock_owner import BatchJob
+from parallax.harness.train import stop_signals
 from parallax.harness.train.checkpointing import compute_checkpoint_interval
 from parallax.harness.train.run import _RunAttempt
 from parallax.harness.train.stop_signals import (
@@ -48,6 +49,44 @@ def test_second_order_to_end_is_obeyed_at_once(listening):
     os.kill(os.getpid(), signal.SIGUSR2)
     with pytest.raises(RunInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_training_without_a_safe_point_ends_after_the_time_of_grace(listening, monkeypatch):
+    monkeypatch.setattr(stop_signals, "compute_grace_seconds", lambda number: 0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(RunInterrupt, match=get_stop_reason(signal.SIGTERM)):
+        time.sleep(5)
+
+
+def test_nothing_is_cut_off_after_the_deadline_is_cancelled(listening, monkeypatch):
+    monkeypatch.setattr(stop_signals, "compute_grace_seconds", lambda number: 0.05)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    listening.cancel_deadline()
+    time.sleep(0.1)
+    with pytest.raises(RunInterrupt):
+        listening.carry_out()
+    # Nothing cuts off what is written then, either.
+    assert {signal.getsignal(number) for number in HEARD} == {signal.SIG_IGN}
+
+
+def test_handlers_and_timer_are_as_before_after_the_training(monkeypatch):
+    monkeypatch.delenv("PARALLAX_JOB", raising=False)
+    numbers = (*HEARD, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    stop_on_signals()
+    try:
+        outside = {number: signal.getsignal(number) for number in numbers}
+        request = StopRequest()
+        with request.defer_stop_signals():
+            request.allow_waiting()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+            assert {number: signal.getsignal(number) for number in numbers} != outside
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert {number: signal.getsignal(number) for number in numbers} == outside
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_patience_leaves_time_to_write_and_to_come_back(monkeypatch):
@@ -94,3 +133,26 @@ def test_correction_of_the_date_changes_no_reason_and_no_duration(monkeypatch, l
             changed.setattr(time, "time", lambda now=now: now)
             assert get_stop_reason(signal.SIGUSR2) == reason
             assert 0 <= attempt.seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("number", "alone", "before_limit", "after_limit"),
+    [
+        (signal.SIGINT, "user", "user", "user"),
+        (signal.SIGTERM, "user", "cancellation", "cancellation"),
+        (signal.SIGHUP, "user", "preemption", "time limit"),
+        (signal.SIGUSR2, "user", "preemption", "time limit"),
+        (stop_signals.SWEEP_FAILED_SIGNAL, "sweep", "sweep", "sweep"),
+    ],
+)
+def test_a_stop_has_the_reason_of_who_asks_for_it(
+    monkeypatch, number, alone, before_limit, after_limit
+):
+    for name in ("JOB", "RESTART", "LIMIT", "NOTICE"):
+        monkeypatch.setenv(f"PARALLAX_{name}", "0")
+    found = []
+    for left in (100.0, -1.0):
+        BatchJob("7", limit_from=time.monotonic() + left).export_to_environment()
+        found.append(get_stop_reason(number))
+    monkeypatch.delenv("PARALLAX_JOB")
+    assert (get_stop_reason(number), *found) == (alone, before_limit, after_limit)
