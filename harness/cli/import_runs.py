@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_parse_positive,
         metavar="STEPS",
         help="average episodes of a training over this many steps (default: a tenth of --steps, or "
-        "10000)",
+        "10000, or in shorter runs 1000, 100, ...)",
     )
     add(
         "--set",
@@ -180,7 +180,7 @@ def _parse_settings(
         prefix, _, field = name.rpartition(".")
         if prefix == "hyperparameters":
             _check_hyperparameter(field, algorithm)
-            hyperparameters[field] = parse_setting(text)
+            hyperparameters[field] = _parse_hyperparameter(text)
         elif name in _SETTINGS and text:
             settings[name] = _check_setting(name, parse_setting(text))
         else:
@@ -188,6 +188,13 @@ def _parse_settings(
                 f"--set {entry}: {format_unknown_name(f'setting {name}', name, _SETTINGS)}"
             )
     return settings, hyperparameters
+
+
+def _parse_hyperparameter(text: str) -> Any:
+    """Return a value as `train` reads it: also null, true, false and lists."""
+    if text.startswith("[") and text.endswith("]"):
+        return [parse_setting(item.strip()) for item in text[1:-1].split(",")]
+    return parse_setting({"null": "None", "true": "True", "false": "False"}.get(text, text))
 
 
 def _check_setting(name: str, value: Any) -> Any:

@@ -7,9 +7,12 @@ ablations of a study, each with the next command where something is unknown.
 import argparse
 import dataclasses
 import shlex
+import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from parallax.harness.cli.alignment import EXAMPLE_TASKS, translate_recipe
 from parallax.harness.cli.arguments import (
@@ -26,7 +29,13 @@ from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.own_script import OwnScript, read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
-from parallax.harness.contract.run_spec import ALIGNMENTS, INTERVENTION_SEPARATOR, NO_INTERVENTION
+from parallax.harness.contract.run_spec import (
+    ALIGNMENTS,
+    DEFAULTS_RECIPE,
+    INTERVENTION_SEPARATOR,
+    NO_INTERVENTION,
+)
+from parallax.harness.imports.run_import import UNKNOWN_NAME
 from parallax.harness.interventions.catalogue import list_interventions
 from parallax.harness.lockstep.comparison import LockstepOptions, compare_implementations
 from parallax.harness.probes import catalogue, runner
@@ -43,6 +52,7 @@ from parallax.harness.probes.results import (
 if TYPE_CHECKING:
     from parallax.analysis.data.runs import LoadedRuns
     from parallax.analysis.verdicts.ablation import AblationVerdict
+    from parallax.analysis.verdicts.consistency import PairVerdict
 
 LOCKSTEP_UPDATES = 20
 _EPILOG = """\
@@ -59,19 +69,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("first", metavar="A", help="a framework, such as sb3")
     add("second", metavar="B", help="another framework, such as cleanrl")
     add_algorithms_argument(parser, f"one algorithm of {','.join(sorted(PROBED_ALGORITHMS))}")
-    add("--env", metavar="TASK", help="task of the trainings (default: one that the algorithm has)")
+    of_study = "default: the study's, or"
+    add(
+        "--env",
+        metavar="TASK",
+        help=f"task of the trainings ({of_study} one that the algorithm has)",
+    )
     add(
         "--hps",
         metavar="RECIPE",
-        default="original",
-        help="recipe of the hyperparameters, or the path of a YAML file with one (default: "
-        "%(default)s)",
+        help=f"recipe of the hyperparameters, or the path of a YAML file with one ({of_study} "
+        "original)",
     )
     add(
         "--alignment",
         choices=ALIGNMENTS,
-        default="exact",
-        help="how much is equal: defaults, common, exact or lockstep (default: %(default)s)",
+        help=f"how much is equal: defaults, common, exact or lockstep ({of_study} exact)",
     )
     add("--study", type=Path, metavar="FOLDER", help=f"runs of both: {RUNS_HELP}")
     add_script_argument(
@@ -124,16 +137,82 @@ def run(options: argparse.Namespace) -> int:
     sides = _parse_sides(options, algorithm)
     pair = sides[0].label, sides[1].label
     loaded = None if options.study is None else _load_study(options.study)
-    env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
+    take_settings_of_study(options, loaded, pair, algorithm)
+    with tempfile.TemporaryDirectory() as folder:
+        options.hps = _find_recipe(options.hps, loaded, algorithm, Path(folder))
+        _print_answer(options, sides, algorithm, loaded)
+    return 0
+
+
+def take_settings_of_study(
+    options: argparse.Namespace, loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str
+) -> None:
+    """Set task, recipe and alignment that no option names to those of the study's runs of both.
+
+    The first of several in alphabetical order is taken.
+    """
+    recipe = options.hps and Path(options.hps).name.removesuffix(".yaml")
+    given = {"env": options.env, "hps": recipe, "alignment": options.alignment}
+    found: dict[str, set[tuple[str, ...]]] = {name: set() for name in pair}
+    for run in loaded.runs if loaded else ():
+        cell = run.id.cell
+        if run.id.framework in found and cell.algorithm == algorithm:
+            of_run = cell.env, cell.hps, str(run.spec.get("alignment", UNKNOWN_NAME))
+            if all(a in (None, b) for a, b in zip(given.values(), of_run, strict=True)):
+                found[run.id.framework].add(of_run)
+    default = EXAMPLE_TASKS[ALGORITHMS[algorithm].actions], "original", "exact"
+    of_both = min(found[pair[0]] & found[pair[1]], default=default)
+    for name, value, other in zip(given, of_both, default, strict=True):
+        # Library defaults have no recipe, and that of imported runs may be unknown.
+        is_known = value != UNKNOWN_NAME and (name, value) != ("hps", DEFAULTS_RECIPE)
+        setattr(options, name, getattr(options, name) or (value if is_known else other))
+
+
+def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder: Path) -> str:
+    """Return the name or path of a recipe; one that only the study's runs have becomes a file.
+
+    Raises:
+        SpecError: There is no such recipe, or a value in it cannot be used.
+    """
+    recipes = list_recipe_names(algorithm)
+    if name not in recipes and not name.endswith(".yaml"):
+        for run in loaded.runs if loaded else ():
+            values = run.spec.get("hyperparameters", {})
+            fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+            is_whole = set(values) == fields and not run.spec.get("overridden")
+            if (run.id.cell.hps, run.id.cell.algorithm) == (name, algorithm) and is_whole:
+                own = folder / f"{name}.yaml"
+                own.write_text(yaml.safe_dump(values))
+                name = str(own)
+                break
+        else:
+            raise SpecError(
+                f"{format_unknown_name(f'--hps {name}', name, recipes)} A recipe of your own is "
+                "named by the path of its YAML file."
+            )
+    load_recipe(algorithm, name)
+    return name
+
+
+def _print_answer(
+    options: argparse.Namespace,
+    sides: tuple[ComparedSide, ComparedSide],
+    algorithm: str,
+    loaded: "LoadedRuns | None",
+) -> None:
+    pair, env = (sides[0].label, sides[1].label), options.env
     recipe = Path(options.hps).name.removesuffix(".yaml")
-    print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {env}, alignment={options.alignment}")
+    setting = f"{env}, hps={recipe}, alignment={options.alignment}"
+    print(f"Why {pair[0]} and {pair[1]} differ: {algorithm}, {setting}")
     _print_section("Hyperparameters", _describe_hyperparameters(options, sides, algorithm, env))
     level = AlignmentLevel(options.alignment, options.hps)
     found = list_differing_answers(_run_probes(sides, algorithm, level), pair)
     _print_section("One update", _describe_answers(found, pair))
     _print_section("Lockstep", _describe_lockstep(sides, algorithm, level))
     ablations = _judge_ablations(loaded, pair, algorithm)
-    _print_section("Returns", _describe_returns(loaded, pair, (algorithm, env), ablations))
+    verdicts, problem = _judge_returns(loaded, pair, (algorithm, env))
+    returns = _describe_returns(verdicts, pair, ablations)
+    _print_section("Returns", returns or [problem])
     judged = {
         (verdict.framework, effect.name)
         for verdict in ablations
@@ -143,8 +222,10 @@ def run(options: argparse.Namespace) -> int:
     }
     common = f"algorithm={algorithm} env={env} hps={recipe}"
     common += _repeat_settings(loaded, (algorithm, env, recipe, options.alignment))
-    _print_section("Next", _suggest_commands(options, sides, found, common, judged))
-    return 0
+    if recipe not in list_recipe_names(algorithm):
+        common = f"--config-dir {_find_config_folder(Path(options.hps))} {common}"
+    known = [item.verdict for item in verdicts]
+    _print_section("Next", _suggest_commands(options, sides, found, common, judged, known))
 
 
 def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedSide, ComparedSide]:
@@ -189,13 +270,6 @@ def _check_names(options: argparse.Namespace, names: Sequence[str], algorithm: s
             raise SpecError(format_unknown_name(f"framework {name}", name, known))
         if not load_adapter(name).supports(algorithm):
             raise SpecError(f"framework={name} has no algorithm={algorithm}.")
-    recipes = list_recipe_names(algorithm)
-    if options.hps not in recipes and not options.hps.endswith(".yaml"):
-        raise SpecError(
-            f"{format_unknown_name(f'--hps {options.hps}', options.hps, recipes)} A recipe of your "
-            "own is named by the path of its YAML file."
-        )
-    load_recipe(algorithm, options.hps)
 
 
 def _print_section(title: str, lines: Sequence[str]) -> None:
@@ -363,14 +437,12 @@ def _judge_ablations(
     ]
 
 
-def _describe_returns(
-    loaded: "LoadedRuns | None",
-    pair: tuple[str, str],
-    setting: tuple[str, str],
-    ablations: Sequence["AblationVerdict"],
-) -> list[str]:
+def _judge_returns(
+    loaded: "LoadedRuns | None", pair: tuple[str, str], setting: tuple[str, str]
+) -> tuple[list["PairVerdict"], str]:
+    """Return the verdicts on two implementations, and why there are none."""
     if loaded is None:
-        return ["Unknown: no runs were named with --study."]
+        return [], "Unknown: no runs were named with --study."
     from parallax.analysis.verdicts.consistency import judge_consistency
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.groups import UnknownScaleError, group_runs
@@ -380,15 +452,27 @@ def _describe_returns(
     try:
         groups = group_runs(loaded, settled)
     except UnknownScaleError as error:
-        return [f"Not compared: {error}"]
-    lines = [
-        f"{item.cell.env}, {item.cell.hps}, {item.cell.variant}: {item.first.framework} - "
-        f"{item.second.framework} = {item.difference:.4g} ({item.low:.4g} to {item.high:.4g}), "
-        f"n = {item.first.n} and {item.second.n}: {item.verdict}"
+        return [], f"Not compared: {error}"
+    verdicts = [
+        item
         for item in judge_consistency(groups, settled)
         if {item.first.framework, item.second.framework} == set(pair)
         and (item.cell.algorithm, item.cell.env) == setting
     ]
+    return verdicts, f"{loaded.root} holds no runs of both on {setting[1]}."
+
+
+def _describe_returns(
+    verdicts: Sequence["PairVerdict"], pair: tuple[str, str], ablations: Sequence["AblationVerdict"]
+) -> list[str]:
+    lines = [
+        f"{item.cell.env}, {item.cell.hps}, {item.cell.variant}: {item.first.framework} - "
+        f"{item.second.framework} = {item.difference:.4g} ({item.low:.4g} to {item.high:.4g}), "
+        f"n = {item.first.n} and {item.second.n}: {item.verdict}"
+        for item in verdicts
+    ]
+    if any(item.cell.hps == UNKNOWN_NAME for item in verdicts):
+        lines.append("The hyperparameters of these runs are unknown, and may not be those above.")
     lines += [
         f"{effect.name} in {verdict.framework}, {verdict.cell.env}, {verdict.cell.hps}, "
         f"{verdict.cell.variant}: "
@@ -402,17 +486,27 @@ def _describe_returns(
         for verdict in ablations
         for effect in verdict.effects
     ]
-    return lines or [f"{loaded.root} holds no runs of both on {setting[1]}."]
+    return lines
 
 
 def _repeat_settings(loaded: "LoadedRuns | None", setting: tuple[str, str, str, str]) -> str:
-    """Return how long the study's runs of a setting are, as words of a training command."""
+    """Return length and environments of the study's runs of a setting, as words of a command."""
     for run in loaded.runs if loaded else ():
         cell = run.id.cell
         if (cell.algorithm, cell.env, cell.hps, run.spec.get("alignment")) == setting:
-            names = ("steps", "eval_every", "eval_episodes")
-            return "".join(f" {name}={run.spec[name]}" for name in names if name in run.spec)
+            names = [name for name in ("steps", "eval_every", "eval_episodes") if name in run.spec]
+            changed = {"n_envs": 1, "wrappers": "none"}
+            names += [
+                name for name in changed if run.spec.get(name, changed[name]) != changed[name]
+            ]
+            return "".join(f" {name}={run.spec[name]}" for name in names)
     return ""
+
+
+def _find_config_folder(recipe: Path) -> str:
+    """Return the folder for `--config-dir` that a recipe is in, or a placeholder."""
+    folder = recipe.parents[2] if len(recipe.parents) > 2 else recipe
+    return str(folder) if (folder / "hps" / recipe.name).is_file() else "FOLDER"
 
 
 def _suggest_commands(
@@ -421,9 +515,10 @@ def _suggest_commands(
     found: Sequence[DifferingAnswer],
     common: str,
     judged: Collection[tuple[str, str]] = (),
+    verdicts: Collection[str] = (),
 ) -> list[str]:
     commands = []
-    if options.study is None:
+    if not verdicts:
         # Other frameworks take no script, so that an own script needs a separate training command.
         groups = [
             (side.framework, f" script={shlex.quote(str(side.path))}" if side.path else "")
@@ -449,8 +544,14 @@ def _suggest_commands(
                 f"parallax train -m framework={name} {common} alignment={options.alignment} "
                 f"intervention=none,{','.join(every)} seed=0,1,2,3,4 study.name=why"
             )
+    has_ablation = "intervention=" in " ".join(commands)
     if commands:
-        return [*commands, "parallax study ablation results/why"]
+        judge = "ablation" if has_ablation else "verdicts"
+        commands.append(f"parallax study {judge} results/why")
+    if "inconclusive" in verdicts:
+        commands.append(f"parallax study plan {shlex.quote(str(options.study))}")
+    if commands:
+        return commands
     if removals:
         return ["Nothing: the ablations above have each known change that removes a difference."]
     return ["Nothing: no known change of the code removes a difference."]

@@ -189,10 +189,7 @@ class RunSpec:
             if getattr(self, name) != default
         ]
         parts += self.replay.parts
-        parts += [
-            f"{name}={_format_compact_value(getattr(self.hyperparameters, name))}"
-            for name in self.overridden
-        ]
+        parts += format_overrides(self.hyperparameters, self.overridden)
         text = ",".join(parts)
         if len(text) > _MAX_VARIANT_LENGTH:
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -259,8 +256,7 @@ def make_run_spec(
         ALGORITHMS[algorithm], hyperparameters, "hyperparameters"
     )
     base: Hyperparameters = build_dataclass(ALGORITHMS[algorithm], recipe, "recipe")
-    names = [field.name for field in dataclasses.fields(requested)]
-    overridden = tuple(n for n in names if getattr(requested, n) != getattr(base, n))
+    overridden = list_overridden(requested, base)
     if checked["alignment"] == "common":
         _check_common_overrides(algorithm, requested, overridden)
     if checked["alignment"] == "defaults":
@@ -556,5 +552,13 @@ def _check_defaults_overrides(requested: Hyperparameters, overridden: tuple[str,
         )
 
 
-def _format_compact_value(value: Any) -> str:
-    return format_value(value).replace(" ", "")
+def list_overridden(requested: Hyperparameters, base: Hyperparameters) -> tuple[str, ...]:
+    """Return the names of the hyperparameters that differ from a recipe."""
+    names = [field.name for field in dataclasses.fields(requested)]
+    return tuple(name for name in names if getattr(requested, name) != getattr(base, name))
+
+
+def format_overrides(requested: Hyperparameters, overridden: tuple[str, ...]) -> list[str]:
+    """Return the parts of a variant that overridden hyperparameters make up, as `name=value`."""
+    values = [format_value(getattr(requested, name)).replace(" ", "") for name in overridden]
+    return [f"{name}={value}" for name, value in zip(overridden, values, strict=True)]

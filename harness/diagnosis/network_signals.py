@@ -184,6 +184,8 @@ class NetworkSignalCollector:
             regressions = self._regressions
             regressions.begin()
             events.subscribe(LossBackward, self._make_guarded(regressions.note))
+        # A training can die of its first step: its rate is read before the window opens.
+        events.subscribe(BeforeOptimizerStep, self._make_guarded(self._note_learning_rates))
         events.subscribe(
             AfterOptimizerStep, lambda _: self._guard(lambda: self._follow_window(read, done))
         )
@@ -327,12 +329,14 @@ class NetworkSignalCollector:
             for place, (gradient, _) in self._previous_gradients.items()
         }
 
+    def _note_learning_rates(self, step: BeforeOptimizerStep) -> None:
+        rates = [group.settings["lr"] for group in step.groups if "lr" in group.settings]
+        if rates:  # the highest: several optimisers may be of one class
+            known = self._signals.values.setdefault("learning_rates", {})
+            known[step.optimizer] = max(*rates, known.get(step.optimizer, 0.0))
+
     def _note_gradients(self, step: BeforeOptimizerStep) -> None:
         squares, trained = 0.0, 0
-        rates = [group.settings["lr"] for group in step.groups if "lr" in group.settings]
-        if rates:
-            known = self._signals.values.setdefault("learning_rates", {})
-            known[step.optimizer] = max(rates)
         self._check_uncleared_gradients(step)
         for parameter in (p for group in step.groups for p in group.parameters):
             place = parameter.place

@@ -266,8 +266,10 @@ def average_episodes(
     Raises:
         UnusableError: No episode ended in an interval, or the run is shorter than one.
     """
-    interval = options.interval or (max(options.steps // 10, 1) if options.steps else 10_000)
     last = max(step for step, _ in episodes)
+    # A power of ten for short runs: seeds end at different steps, and share an interval this way.
+    unstated = min(10 ** (len(str(int(last))) - 1), 10_000)
+    interval = options.interval or (max(options.steps // 10, 1) if options.steps else unstated)
     points = (options.steps or last) // interval
     if not points:
         raise UnusableError(

@@ -12,8 +12,15 @@ import numpy as np
 
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import RUN_DEFAULTS, check_folder_names
+from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.fields import SpecError, build_dataclass
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
+from parallax.harness.contract.run_spec import (
+    RUN_DEFAULTS,
+    check_folder_names,
+    format_overrides,
+    list_overridden,
+)
 from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.return_curves import (
     EVALUATION,
@@ -432,12 +439,11 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
     """Return the folder of a run.
 
     Raises:
-        SpecError: A name cannot name a folder.
+        SpecError: A name cannot name a folder, or a hyperparameter cannot have its value.
         UnusableError: A run already exists there.
     """
-    spec = make_imported_spec(run, options)
     check_folder_names({**run.names, "study": options.study})
-    place = RunPath(study=options.study, variant=_format_variant(run, spec), **run.names)
+    place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)
     if folder in taken:
         raise UnusableError(
@@ -472,17 +478,26 @@ def make_imported_spec(run: NamedCurve, options: ImportOptions) -> dict[str, Any
     }
 
 
-def _format_variant(run: NamedCurve, spec: Mapping[str, Any]) -> str:
+def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
     """Return the variant that a run of this project with these settings has.
 
     Returns of training episodes, or of unknown origin, never share a variant with evaluations.
     """
+    spec = make_imported_spec(run, options)
     parts = [f"steps={spec['steps']}"]
     parts += [
         f"{name}={spec[name]}"
         for name, default in RUN_DEFAULTS.items()
         if spec.get(name, default) != default
     ]
+    algorithm, hps = run.names["algorithm"], run.names["hps"]
+    if options.hyperparameters and algorithm in ALGORITHMS and hps in list_recipe_names(algorithm):
+        values = {**read_recipe(algorithm, hps), **options.hyperparameters}
+        requested: Hyperparameters = build_dataclass(
+            ALGORITHMS[algorithm], values, "hyperparameters"
+        )
+        overridden = list_overridden(requested, load_recipe(algorithm, hps))
+        parts += format_overrides(requested, overridden)
     parts += [] if run.curve.kind == EVALUATION else [f"returns={run.curve.kind}"]
     return ",".join(parts)
 

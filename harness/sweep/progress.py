@@ -40,6 +40,7 @@ def estimate_remaining_seconds(
     return total / min(jobs, max(len(left), 1))
 
 
+_MAX_FAILURE_LINES = 3
 _REFRESH_SECONDS = 1.0
 _MIN_SPEED_SECONDS = 3.0
 _SUCCESSFUL_STATUSES = ("completed", "skipped")
@@ -93,7 +94,9 @@ class SweepDisplay:
         if status == "completed" and (result := describe_run_result(folder)):
             text += f"\n        {result}"
         if failure:
-            text += f"\n        {failure}\n        see {folder / 'log.txt'}"
+            # Messages of distributions hold the tensor, a line for each of its rows.
+            shown = "\n        ".join(failure.splitlines()[:_MAX_FAILURE_LINES])
+            text += f"\n        {shown}\n        see {folder / 'log.txt'}"
         style = "" if status in _SUCCESSFUL_STATUSES else "red"
         self._console.print(Text(text, style=style), soft_wrap=True)
 

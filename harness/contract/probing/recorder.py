@@ -77,6 +77,8 @@ def find_upstream_line() -> str:
 @functools.cache
 def _get_framework_path(file: str) -> str:
     # Path in the package; empty if it is not a framework's file or only passes values on.
+    if file.endswith(".py") and "/" not in file.replace("\\", "/"):
+        return file  # a user's own script is compiled under its name
     checkout = f"{os.environ.get(PROBED_SOURCE)}/"
     _, found, place = file.rpartition(checkout if checkout in file else SITE_PACKAGES)
     package = place.split("/")[0]

@@ -1,6 +1,7 @@
 """Why two implementations differ, in one answer."""
 
 import argparse
+import types
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from loops import iterate_some
 
 from parallax.harness.cli import main, why
 from parallax.harness.contract.own_script import OwnScript
+from parallax.harness.contract.recipes import load_recipe, read_recipe
 from parallax.harness.probes.baseline import load_report
 from tests.support import ROOT
 
@@ -55,12 +57,45 @@ def test_changes_that_a_study_has_judged_are_not_trained_again(found):
     sides = tuple(why.ComparedSide(name) for name in PAIR)
     removals = {removal for item in some for removal in item.removed_by}
     of_sb3 = {removal for removal in removals if removal[0] == "sb3"}
-    lines = why._suggest_commands(options, sides, some, "", of_sb3)
+    lines = why._suggest_commands(options, sides, some, "", of_sb3, ["different"])
     assert ["framework=cleanrl" in line for line in lines] == [True, False]
-    assert why._suggest_commands(options, sides, some, "", removals)[0].startswith("Nothing: the")
-    assert why._suggest_commands(options, sides, [], "") == [
+    (line,) = why._suggest_commands(options, sides, some, "", removals, ["equivalent"])
+    assert line.startswith("Nothing: the ablations above")
+    assert why._suggest_commands(options, sides, [], "", [], ["different"]) == [
         "Nothing: no known change of the code removes a difference."
     ]
+
+
+def test_runs_that_are_missing_are_trained_and_too_few_are_planned():
+    options = argparse.Namespace(hps="original", alignment="exact", study=Path("my study"))
+    sides = tuple(why.ComparedSide(name) for name in PAIR)
+    train, judge = why._suggest_commands(options, sides, [], "algorithm=ppo")
+    assert "framework=sb3,cleanrl " in train and judge == "parallax study verdicts results/why"
+    lines = why._suggest_commands(options, sides, [], "", [], ["inconclusive"])
+    assert lines == ["parallax study plan 'my study'"]
+
+
+def test_settings_that_no_option_names_are_those_of_the_study():
+    loaded = why._load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
+    options = argparse.Namespace(env=None, hps=None, alignment="exact")
+    why.take_settings_of_study(options, loaded, ("sb3", "torchrl"), "ppo")
+    assert (options.env, options.hps) == ("InvertedPendulum-v4", "original")
+    options = argparse.Namespace(env=None, hps="mine.yaml", alignment=None)
+    why.take_settings_of_study(options, loaded, ("sb3", "torchrl"), "ppo")
+    assert vars(options) == {"env": "HalfCheetah-v4", "hps": "mine.yaml", "alignment": "exact"}
+
+
+def test_a_recipe_that_only_the_runs_have_is_read_from_them(tmp_path):
+    place = types.SimpleNamespace(cell=types.SimpleNamespace(hps="mine", algorithm="ppo"))
+    spec = {"hyperparameters": read_recipe("ppo", "original")}
+    loaded = types.SimpleNamespace(runs=[types.SimpleNamespace(id=place, spec=spec)])
+    recipe = why._find_recipe("mine", loaded, "ppo", tmp_path)
+    assert load_recipe("ppo", recipe) == load_recipe("ppo", "original")
+    assert why._find_config_folder(Path(recipe)) == "FOLDER"
+    (tmp_path / "hps").mkdir()
+    (tmp_path / "hps" / "mine.yaml").touch()
+    own = tmp_path / "hyperparameters" / "ppo" / "mine.yaml"
+    assert why._find_config_folder(own) == str(tmp_path)
 
 
 def test_next_commands_train_as_long_as_the_study():
@@ -71,7 +106,8 @@ def test_next_commands_train_as_long_as_the_study():
     assert why._repeat_settings(loaded, (*setting, "common")) == ""
     pair = ("sb3", "torchrl")
     judged = why._judge_ablations(loaded, pair, "ppo")
-    lines = why._describe_returns(loaded, pair, ("ppo", "InvertedPendulum-v4"), judged)
+    verdicts, _ = why._judge_returns(loaded, pair, ("ppo", "InvertedPendulum-v4"))
+    lines = why._describe_returns(verdicts, pair, judged)
     ablations = [line.partition(": ")[0] for line in lines if line.startswith("critic-initial")]
     assert len(set(ablations)) == len(ablations) == 2  # one for each level of alignment
 
@@ -83,7 +119,7 @@ def test_an_own_script_is_trained_by_a_command_of_its_own():
     first, second, last = why._suggest_commands(options, sides, [], "algorithm=ppo")
     assert "framework=cleanrl " in first and " script=my.py " in first
     assert "framework=sb3 " in second and "script" not in second
-    assert last == "parallax study ablation results/why"
+    assert last == "parallax study verdicts results/why"
 
 
 def test_answers_are_words_with_a_place(found):

@@ -124,6 +124,8 @@ def test_algorithms_with_probes_are_those_that_probes_name():
         ("/env/lib/python3.11/site-packages/torch/optim/adam.py", ""),
         ("/home/me/sb3/stable_baselines3/td3/td3.py", "stable_baselines3/td3/td3.py"),
         ("/home/me/other/td3.py", ""),
+        ("my_td3.py", "my_td3.py"),  # an own script
+        ("<string>", ""),
     ],
 )
 def test_source_lines_are_those_of_the_framework_or_its_checkout(file, place, monkeypatch):

@@ -59,6 +59,25 @@ def test_a_loop_that_dies_of_nan_before_the_first_check_says_so():
     assert any("not-a-number" in line for line in lines)
 
 
+def test_a_rate_is_named_although_the_first_step_ends_the_training():
+    """The highest counts: the second optimizer's usual rate must not hide that of the first."""
+    network = torch.nn.Linear(4, 2)
+    optimizers = [
+        torch.optim.Adam([p], lr=r) for p, r in zip(network.parameters(), (1e4, 1e-3), strict=True)
+    ]
+    with pytest.raises(ZeroDivisionError), Diagnosis(say=lambda text: None) as diagnosis:
+        env = diagnosis.wrap(gymnasium.make("CartPole-v1"))
+        diagnosis.watch(networks={"q": network})
+        env.reset(seed=0)
+        env.step(0)
+        network(torch.ones(1, 4)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        raise ZeroDivisionError
+    found = diagnosis.to_frame().set_index("id")
+    assert found.loc["learning-rate-too-high", "seen"] == "The learning rate of Adam is 10000."
+
+
 def test_a_sound_loop_has_neither():
     with Diagnosis(say=lambda text: None) as diagnosis:
         train_until_nan(diagnosis, 1e-3, fails=False)

@@ -88,6 +88,23 @@ def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
     assert "Unknown: hps of 1 run." in capsys.readouterr().out
 
 
+def test_stated_hyperparameters_give_the_variant_of_a_run_trained_here(sb3_logs, call, capsys):
+    words = ["--frameworks", "sb3", "--pattern", "{algorithm}/{env}_{seed}", "--hps", "original"]
+    stated = ("gamma=0.9", "gae_lambda=0.95", "hidden_sizes=[8, 8]", "target_kl=null")
+    words += [word for value in stated for word in ("--set", f"hyperparameters.{value}")]
+    assert call(sb3_logs / "eval", *words, "--set", "hyperparameters.epochs=x") == 1
+    assert "hyperparameters.epochs='x' must be a whole number" in capsys.readouterr().out
+    assert call(sb3_logs / "eval", *words) == 0
+    (run,) = find_runs()  # the recipe has the other two values
+    assert run.id.cell.variant.endswith("eval_episodes=3,gamma=0.9,hidden_sizes=[8,8]")
+
+
+def test_episodes_of_a_short_run_need_no_interval(sb3_logs, call):
+    assert call(sb3_logs / "monitors", "--pattern", "{algorithm}_seed{seed}") == 0
+    (run,) = find_runs()
+    assert run.id.cell.variant == "steps=400,eval_every=100,returns=training"
+
+
 def test_monitors_of_parallel_environments_are_one_run(sb3_logs, call):
     from stable_baselines3.common.monitor import load_results
 

@@ -171,7 +171,7 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
     monkeypatch.setattr(progress, "describe_run_result", lambda folder: "final score 5.0")
     monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "")
     display.print_outcome(Path("0"), "completed", None)
-    display.print_outcome(Path("1"), "failed", "it broke")
+    display.print_outcome(Path("1"), "failed", "it broke:\n[0.\n0.\n0.]")
     monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "resumed once")
     display.print_outcome(Path("2"), "skipped", None)
     lines = display._console.export_text().splitlines()
@@ -179,7 +179,9 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
         "[1/3] completed   a run",
         "        final score 5.0",
         "[2/3] failed      a run",
-        "        it broke",
+        "        it broke:",
+        "        [0.",
+        "        0.",
         "        see 1/log.txt",
         "[3/3] skipped     a run (resumed once)",
     ]
