@@ -93,7 +93,9 @@ def describe_relation(
     own_terms = {name: np.ravel(a)[other] for name, a in terms.items() if np.size(a) == len(v)}
     if text := describe_weighted_sum(v[other], own_terms):
         return text + share
-    return OTHER_FUNCTION + share
+    forms = _describe_line, _describe_clipped_line, _describe_displacement
+    text = next((text for form in forms if (text := form(v, e, room))), OTHER_FUNCTION)
+    return text + share
 
 
 def _describe_share(other: NDArray[np.bool_], kinds: NDArray[np.str_]) -> str:
@@ -145,6 +147,8 @@ def _describe_whole_array(v: Array, e: Array, room: float) -> str:
         _describe_line,
         _describe_two_factors,
         _describe_shape,
+        _describe_clipped_line,
+        _describe_displacement,
     )
     return next((text for form in forms if (text := form(v, e, room))), "")
 
@@ -165,7 +169,35 @@ def _describe_line(v: Array, e: Array, room: float) -> str:
         return ""
     if abs(factor) * np.ptp(e) <= room:
         return f"{offset:.4g} whatever the inputs"
-    return f"{factor:.4g} times the paper's {offset:+.4g}"
+    words = f"{factor:.4g} times the paper's"
+    return words if abs(offset) <= room else f"{words} {offset:+.4g}"
+
+
+def _describe_clipped_line(v: Array, e: Array, room: float) -> str:
+    # Finds a line that is cut at the smallest or largest number.
+    low, high = float(v.min()), float(v.max())
+    inside = (v > low + room) & (v < high - room)
+    if inside.sum() < _MIN_GROUP_SIZE:
+        return ""
+    text = _describe_line(v[inside], e[inside], room)
+    factor, offset = np.polyfit(e[inside], v[inside], 1)
+    made = np.clip(factor * e + offset, low, high)
+    is_cut = text and "whatever" not in text and _is_near(v, made, room * max(1.0, abs(factor)))
+    return f"{text}, cut at {low:.4g} and {high:.4g}" if is_cut else ""
+
+
+def _describe_displacement(v: Array, e: Array, room: float) -> str:
+    # Finds the paper's numbers in reverse order or some places away.
+    for turned, order in ((e, ""), (e[::-1], " in reverse order")):
+        for places in (0, 1, -1, 2, -2):
+            later, earlier = max(places, 0), max(-places, 0)
+            moved = turned[earlier : len(e) - later]
+            varied = len(np.unique(moved.round(9))) >= _MIN_NUMBERS
+            if varied and _is_near(v[later : len(v) - earlier], moved, room):
+                where = f"{abs(places)} place{'s' * (abs(places) > 1)} "
+                where += "later" if places > 0 else "earlier"
+                return f"the paper's numbers{order}" + f", {where}" * (places != 0)
+    return ""
 
 
 def _describe_shape(v: Array, e: Array, room: float) -> str:

@@ -107,7 +107,8 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
     )
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        noise = loc + scale * d.acting_noise[world.row]
+        drawn = d.acting_noise[world.row]  # of no dimension where actions are discrete
+        noise = loc + scale * (drawn if np.size(drawn) else np.float64(d.exploration_draw))
         return noise if size is None else _broadcast_noise(noise, size)
 
     def randn(*shape: int) -> Any:
@@ -178,7 +179,7 @@ def _make_threshold_spies(world: ScriptedWorld) -> Callable[..., Any]:
 def _broadcast_noise(noise: Any, size: Any) -> Any:
     # The same noise for all environments if several actions are drawn.
     shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
-    fits = shape[-1:] == np.shape(noise)[-1:]
+    fits = np.shape(noise)[-1:] in ((), shape[-1:])
     return np.array(np.broadcast_to(noise, shape)) if fits else noise
 
 

@@ -49,11 +49,15 @@ SHARE_TOLERANCE = 1e-6
 def measure_random_shares(run: ProbeRun) -> Array:
     """Return epsilon at each step of a run whose random numbers exceed it, float[steps].
 
-    If an action is random nevertheless, no random number was compared: the share is 1.
+    If an action is random nevertheless, no random number was compared: the share is 1. If all
+    are where one was, numbers above epsilon explore: the share is the rest.
     """
-    decided = dict(run.thresholds)
-    found = [decided.get(step, 0.0) for step in range(len(run.transitions))]
-    return np.where(_find_random_actions(run), 1.0, np.clip(found, 0, 1))
+    decided, drawn = dict(run.thresholds), run.experiment.scripted_data.exploration_draw
+    found = np.clip([decided.get(step, 0.0) for step in range(len(run.transitions))], 0, 1)
+    above = np.isin(np.arange(len(found)), [*decided]) & (found < drawn)
+    is_random = _find_random_actions(run)
+    above &= bool(is_random[above].all())
+    return np.where(is_random, np.where(above, 1.0 - found, 1.0), found)
 
 
 def count_forced_random_steps(run: ProbeRun) -> int:
@@ -66,11 +70,42 @@ def _find_random_actions(run: ProbeRun) -> NDArray[np.bool_]:
     return np.asarray(run.get_actions()[:, 0] != 0)
 
 
-def compute_epsilon_schedule(steps: Array) -> Array:
+def compute_epsilon_schedule(steps: Array, least: float = EPSILON_FINAL) -> Array:
     """Return the configured epsilon after numbers of environment steps."""
     return np.maximum(
-        EPSILON_INITIAL - (EPSILON_INITIAL - EPSILON_FINAL) * steps / EPSILON_STEPS, EPSILON_FINAL
+        EPSILON_INITIAL - (EPSILON_INITIAL - EPSILON_FINAL) * steps / EPSILON_STEPS, least
     )
+
+
+def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
+    # Shares after the warm-up that known faults have, before steps with these numbers.
+    rounds = steps // CYCLE_STEPS * CYCLE_STEPS
+    forms = {
+        "the decision is inverted: actions are greedy with the probability epsilon": [
+            1 - compute_epsilon_schedule(at) for at in (steps, rounds)
+        ],
+        "it runs from the schedule's end to its start": [
+            compute_epsilon_schedule(EXPLORATION_STEPS - at) for at in (steps, rounds)
+        ],
+        "epsilon is the smaller of the line and its end": [
+            np.clip(compute_epsilon_schedule(at, -np.inf), 0, EPSILON_FINAL)
+            for at in (steps, rounds)
+        ],
+        "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
+    }
+    others = {
+        name: np.array([np.where(steps < n, 1.0, a) for n in (WARM_UP_STEPS, 0) for a in arrays])
+        for name, arrays in forms.items()
+    }
+    fallen = _find_falling_steps(found, WARM_UP_STEPS) if np.ptp(found) else np.array([], int)
+    left = found[fallen] - EPSILON_FINAL
+    if len(fallen) > 3 and left.min() > SHARE_TOLERANCE:
+        rate, start = np.polyfit(steps[fallen], np.log(left), 1)
+        if np.abs(np.exp(start + rate * steps[fallen]) - left).max() < 1e-3:
+            others[f"it falls exponentially, by {1 - np.exp(rate):.3g} of the rest per step"] = (
+                found
+            )
+    return others
 
 
 def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
@@ -91,6 +126,7 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
         "it falls after each round of steps": by_rounds,
     }
     axis = AnswerAxis("environment step", steps)
+    others |= _list_other_schedules(steps, found)
     return ProbeMeasurement(found, after, axis, alternatives=others)
 
 
@@ -108,6 +144,7 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
+    others |= _list_other_schedules(steps.astype(float), found)
     return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, alternatives=others)
 
 

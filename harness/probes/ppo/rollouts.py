@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,7 @@ def _make_advantage_measure(
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
+        words: list[str] = []
         previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
             steps = measurements.get_rollout_transitions(run, number)
@@ -155,12 +156,64 @@ def _make_advantage_measure(
             for name, array in known.items():
                 others.setdefault(name, []).append((array + added)[..., rows])
             previous = steps[-1].end
+            words.append(_describe_wrong_values(weights, steps, stored, stored_name == "returns"))
         joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
         return ProbeMeasurement(
-            np.concatenate(value), np.concatenate(expected), alternatives=joined
+            np.concatenate(value),
+            np.concatenate(expected),
+            alternatives=joined,
+            meaning=words[0] if len({*words}) == 1 else "",
         )
 
     return measure
+
+
+def _describe_wrong_values(
+    weights: Parameters,
+    steps: Sequence[ScriptedTransition],
+    stored: Mapping[str, Array],
+    is_target: bool = False,
+) -> str:
+    """Return whose values advantages or targets of one environment are made of, if of other states.
+
+    An advantage, less the later ones that it sums, has the value after its step as a summand; a
+    target, less its advantage, is the value before it.
+    """
+    rewards, seen, after, _ = _list_rewards_and_values(weights, steps)
+    ends = np.array([t.end for t in steps])
+    later = np.append(stored["advantages"][1:], 0.0) * (ends == 0)
+    used = (stored["advantages"] - GAMMA * LAMBDA * later - rewards + seen) / GAMMA
+    added = stored.get("returns", np.nan) - stored["advantages"] if is_target else seen
+    if found := _find_wrong_states(added, seen, seen, after, ends):
+        return f"to the advantage of {found[0]} is added the value of {found[1]}"
+    if found := _find_wrong_states(used, after * (ends != TERMINATED), seen, after, ends):
+        return f"after {found[0]} counts the value of {found[1]}"
+    return ""
+
+
+STATES_NEAR_STEP = {
+    -1: "the state before the previous step",
+    0: "the state before the step",
+    1: "the state after the step",
+    2: "the state after the next step",
+}
+"""Descriptions of states by their place from that before a step on."""
+
+
+def _find_wrong_states(
+    used: Array, due: Array, seen: Array, after: Array, ends: NDArray[np.int64]
+) -> tuple[str, str] | None:
+    # Steps with a wrong value, and the state that it is of, if it is the same for all.
+    room = 1e-3 * float(np.abs(seen).max())
+    wrong = np.flatnonzero(np.abs(used - due) > room)
+    steps = {(len(used) - 1,): "the last step", (len(used) - 2,): "the last step but one"}
+    steps |= {(*np.flatnonzero(ends == TRUNCATED),): "a time limit", (*range(len(used)),): "steps"}
+    for place, words in STATES_NEAR_STEP.items():
+        values, at = (seen, wrong + place) if place < 1 else (after, wrong + place - 1)
+        is_there = len(wrong) and at.min() >= 0 and at.max() < len(values)
+        if is_there and np.abs(used[wrong] - values[at]).max() <= room:
+            return steps.get((*wrong,), f"{len(wrong)} of {len(used)} steps"), words
+    return None
 
 
 def _list_alternative_advantages(
@@ -313,9 +366,14 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
     places = [np.flatnonzero((stored["observations"] == row).all(axis=1)) for row in seen]
     if any(len(place) != 1 for place in places):
         raise UnmeasuredError("stored observations are not those of the environments")
-    return ProbeMeasurement(
-        stored["advantages"][np.concatenate(places)], expected, alternatives=others
-    )
+    found = stored["advantages"][np.concatenate(places)]
+    steps = np.array(run.transitions, object).reshape(-1, N_ENVS)
+    words = {
+        _describe_wrong_values(run.weights, [*steps[:, copy]], {"advantages": own})
+        for copy, own in enumerate(found.reshape(-1, N_ENVS).T)
+    } - {""}
+    meaning = words.pop() if len(words) == 1 else ""
+    return ProbeMeasurement(found, expected, alternatives=others, meaning=meaning)
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
@@ -326,11 +384,20 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
     slope, _ = measurements.solve_minibatch_slope(step, step.observations, samples[rows])
     expected, others = _compute_parallel_advantages(run)
     scale, shift = _fit_standardization(run)
-    return ProbeMeasurement(
-        slope,
-        scale * expected[rows] + shift,
-        alternatives={name: scale * array[..., rows] + shift for name, array in others.items()},
+    grid = expected.reshape(-1, N_ENVS)
+    others["advantages are ordered by environment, other data by step"] = grid.T.ravel()
+    others["advantages are ordered by step, other data by environment"] = (
+        grid.ravel().reshape(N_ENVS, -1).T.ravel()
     )
+    found = {name: scale * array[..., rows] + shift for name, array in others.items()}
+    for axis, name in enumerate(("for each environment alone", "at each step alone")):
+        parts = [(grid - grid.mean(axis, keepdims=True), grid.std(axis, ddof=n)) for n in (0, 1)]
+        each = [(part / np.expand_dims(std, axis)).ravel()[rows] for part, std in parts]
+        found[f"standardised {name}"] = np.array(each)
+    pool = scale * expected + shift
+    nearest = pool[np.abs(slope[:, None] - pool).argmin(axis=1)]
+    found["the advantages of other transitions"] = nearest
+    return ProbeMeasurement(slope, pool[rows], alternatives=found)
 
 
 def _fit_standardization(run: ProbeRun) -> tuple[float, float]:

@@ -170,7 +170,11 @@ def _describe_one_noise(cache: ExperimentCache, actions: Array) -> str:
     uniform = run.experiment.scripted_data.random_actions[row - 1 : row + 1, 0]
     noise = np.median(actions[IS_UNCLIPPED_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2) / HALF_RANGE
     sizes = np.outer((TARGET_NOISE, TARGET_NOISE_CLIP), [*uniform, *(2 * uniform - 1)])
-    return UNIFORM_NOISE if np.abs(sizes - noise).min() < NOISE_TOLERANCE else ONE_NOISE
+    if np.abs(sizes - noise).min() < NOISE_TOLERANCE:
+        return UNIFORM_NOISE
+    most = run.hyperparameters.target_noise_clip
+    end = {1: "largest", -1: "smallest"}.get(round(noise / most, 3)) if most else None
+    return f"all noise is {noise:.4g}, the {end} allowed" if end else ONE_NOISE
 
 
 def _make_noise_axis() -> AnswerAxis:
