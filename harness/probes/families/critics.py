@@ -271,7 +271,7 @@ class CriticProbes:
         mistaken = list_mistaken_runs(run).items()
         others = {f"target: {n}": self.target(r, step)[0] for n, r in mistaken}
         others[STALE_NETWORK] = self.target(run, _undo_target_move(run, step))[0]
-        return paper, known | others
+        return paper, {**known, **others}
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
