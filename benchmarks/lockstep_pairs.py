@@ -58,8 +58,8 @@ PPO of Stable-Baselines3 stores rollouts in float32, and sbx's cannot compute in
 PPO is compared in float32. sbx stores the discount in float32: all train with 0.9921875, which is
 exact in it. Its SAC has further numbers in float32, differs from the others by 6e-8 in float64
 after one update, and is compared in float32. There TD3, DDPG and DQN of sbx are equal to rounding
-over as many updates as the table says; over 100 updates they differ by up to 2.5e-3, 4.6e-4 and
-7.9e-5, which is rounding too: in float64 they are equal over 1,000 updates.
+over as many updates as the table says; over 100 updates they differ by up to 5.0e-3, 1.4e-4 and
+4.7e-5, which is rounding too: in float64 they are equal over 1,000 updates.
 """
 
 

@@ -5,7 +5,8 @@
 runs each command in a separate process, `--repeats` times in turn, and prints the median, smallest
 and largest processor time, user and system together. `--study` also expands the thesis' study
 of 1,440 runs, in a fresh process each time: composing and checking its specs, and translating them
-for the frameworks.
+for the frameworks. `--sbx` trains each of sbx's algorithms for 600 steps, by turns without and with
+the compiled code of an earlier training, and checks that results are equal.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -48,6 +50,26 @@ prepare_runs(specs)
 assert len(set(specs)) == 1440
 print(middle - start, time.process_time() - middle)
 """
+TRAIN = """
+import argparse, hashlib, sys, tempfile, time
+from pathlib import Path
+import kills
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import RunLock
+from parallax.harness.train.run import execute_run
+asked = argparse.Namespace(steps=600, wrappers="none", n_envs=1)
+with tempfile.TemporaryDirectory() as scratch:
+    folder = Path(scratch) / "run"
+    adapter = load_adapter("sbx")
+    prepared = kills.begun(kills.a_spec("sbx", sys.argv[1], asked), 0.0, folder)
+    __import__("parallax.adapters.sbx.train")
+    start = time.process_time()
+    with RunLock.acquire(folder) as lease:
+        execute_run(prepared, adapter, RunFolder(lease))
+    spent = time.process_time() - start
+    print(spent, hashlib.sha256(repr(kills.result(folder)).encode()).hexdigest())
+"""
 
 
 def main() -> int:
@@ -55,7 +77,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--study", action="store_true", help="expand the thesis' study too")
+    parser.add_argument("--sbx", action="store_true", help="only sbx's trainings")
     options = parser.parse_args()
+    if options.sbx:
+        for algorithm in ("ppo", "td3", "sac", "ddpg", "dqn"):
+            compare_trainings(algorithm, options.repeats)
+        return 0
     for name, words in COMMANDS.items():
         command = [sys.executable, "-m", *words]
         show(name, [seconds(command) for _ in range(options.repeats)])
@@ -83,6 +110,30 @@ def expand() -> tuple[float, float]:
     output = subprocess.check_output(command, env=_environment(), text=True)
     composing, translating = map(float, output.split())
     return composing, translating
+
+
+def compare_trainings(algorithm: str, repeats: int) -> None:
+    """Train without and with stored compiled code, by turns, and print CPU times of both."""
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    results = set()
+    with tempfile.TemporaryDirectory() as cache:
+        variables = {
+            "without": {"JAX_COMPILATION_CACHE_DIR": ""},
+            "with": {"XDG_CACHE_HOME": cache},
+        }
+        for number in range(repeats + 1):  # the first one fills the store
+            for name, values in variables.items() if number else [("with", variables["with"])]:
+                environment = _environment() | values
+                environment["PYTHONPATH"] += f"{os.pathsep}{ROOT / 'benchmarks'}"
+                command = [sys.executable, "-c", TRAIN, algorithm]
+                output = subprocess.check_output(command, env=environment, text=True)
+                spent, result = output.splitlines()[-1].split()
+                results.add(result)
+                if number:
+                    times[name].append(float(spent))
+    for name, found in times.items():
+        show(f"sbx {algorithm} {name}", found)
+    assert len(results) == 1, f"{algorithm}: results differ"
 
 
 def _environment() -> dict[str, str]:

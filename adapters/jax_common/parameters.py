@@ -15,6 +15,7 @@ from flax.training.train_state import TrainState
 from parallax.adapters.jax_common.eager_execution import get_newest_state
 from parallax.harness.contract.adapter import CPU, Weights
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import make_private_cache_folder
 from parallax.harness.contract.state_codec import ObjectCodec, make_stateless_codec
 
 TrainStates = Mapping[str, TrainState]
@@ -149,8 +150,12 @@ def configure_jax(device: str = CPU) -> None:
     flags = _XLA_FLAGS if device == CPU else (*_XLA_FLAGS, *_XLA_GPU_FLAGS)
     own = [flag for flag in flags if flag.partition("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *own])
-    import jax
-
     # By default JAX takes three quarters of a GPU's memory, also from other runs.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax.config.update("jax_platforms", CPU if device == CPU else f"{device},{CPU}")
+    # Later processes load what was compiled: by code, version and processor, the same bits.
+    is_stored = device == CPU and jax.config.jax_compilation_cache_dir is None
+    if is_stored and (folder := make_private_cache_folder("jax")):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

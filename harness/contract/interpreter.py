@@ -49,6 +49,17 @@ def find_cache_folder(name: str) -> Path:
     return Path(base) / "parallax" / name
 
 
+def make_private_cache_folder(name: str) -> Path | None:
+    """Make a folder for code in the user's cache that nobody else can open; None if it fails."""
+    folder = find_cache_folder(name)
+    with contextlib.suppress(OSError):
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
+            folder.chmod(0o700)
+            return folder
+    return None
+
+
 class _InterpreterError(Exception):
     """A problem with an interpreter, in words that follow its name."""
 

@@ -25,11 +25,7 @@ import numpy as np
 from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.interpreter import (
-    add_project_to_path,
-    check_interpreter,
-    find_cache_folder,
-)
+from parallax.harness.contract.interpreter import add_project_to_path, check_interpreter
 from parallax.harness.contract.probing.protocol import PROBED_SOURCE
 from parallax.harness.probes.experiments import OWN_DEFAULTS, AlignmentLevel
 from parallax.harness.probes.intervention_check import (
@@ -53,15 +49,8 @@ from parallax.harness.probes.worker import WorkerTask, read_last_line
 
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""
-WORKER_ENVIRONMENT = {
-    **{"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"},
-    **{
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    },
-}
-"""One thread per worker. Compiling functions that are called a few times costs more than it saves.
-JAX compiles each operation nevertheless, so its compilations of any size are cached."""
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
+"""One thread per worker. Compiling what is called a few times costs more than it saves."""
 MAX_PROCESSES = 2
 """Largest number of implementations that are measured at the same time."""
 
@@ -306,13 +295,8 @@ def make_worker_environment(source: Path | None = None) -> dict[str, str]:
 
     Args:
         source: Folder that packages are imported from before all others.
-
-    JAX caches compiled operations by code, version and processor. They give the same bits as newly
-    compiled ones. Without the cache, a measurement that runs JAX operation by operation mostly
-    waits for compilation.
     """
-    stored = {"JAX_COMPILATION_CACHE_DIR": str(find_cache_folder("jax"))}
-    found = WORKER_ENVIRONMENT | stored | dict(os.environ)
+    found = WORKER_ENVIRONMENT | dict(os.environ)
     if source is not None:
         paths = [str(source), *filter(None, [found.get("PYTHONPATH")])]
         found |= {"PYTHONPATH": os.pathsep.join(paths), PROBED_SOURCE: str(source)}

@@ -24,6 +24,7 @@ from parallax.slurm import (
     launch,
     preflight,
     requeueable_job,
+    resubmit,
     settings,
     states,
     status,
@@ -328,3 +329,27 @@ def test_a_job_whose_run_was_interrupted_waits_for_its_kill(monkeypatch, tmp_pat
         monkeypatch.setattr(requeueable_job, name, value)
     assert job._run_folder(tmp_path, None) is None
     assert (len(slept), len(asked), job._current) == (len(waits), 3, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "minutes", "is_named"),
+    [
+        ({}, 60, True),
+        ({}, 61, False),
+        ({}, 59, True),
+        ({"state": "interrupted"}, 60, False),
+        ({"resume_step": 0}, 60, False),
+        ({"folder": Path("/other/task/seed=0")}, 60, False),
+    ],
+)
+def test_only_runs_that_used_their_whole_time_and_get_no_more_are_named(
+    monkeypatch, capsys, changes, minutes, is_named
+):
+    monkeypatch.setattr(resubmit, "_find_time_limit", lambda folder, algorithm, records: 60)
+    given = {"state": "timeout", "resume_step": None, "folder": Path("/study/task/seed=0")}
+    run = RunState(**(given | changes))
+    spec = types.SimpleNamespace(algorithm="ppo")
+    new = types.SimpleNamespace(minutes=lambda name: minutes, limit=lambda name: "1 h")
+    resubmit._print_limits({run: spec}, {Path("/study"): []}, {Path("/study"): new})
+    words = "1 runs were stopped at their time limit and get no more time than before: 1 with 1 h"
+    assert (words in capsys.readouterr().out) == is_named

@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from parallax.harness.record import files, imported, layout, lock, packed, provenance, trace
+from parallax.harness.record import (
+    files,
+    imported,
+    layout,
+    lock,
+    packed,
+    provenance,
+    reading,
+    trace,
+)
 from parallax.harness.record.completeness import (
     CHECKSUM_MISMATCH,
     DivergedError,
@@ -686,3 +695,32 @@ def test_a_packed_run_has_a_record_of_its_hash_and_may_have_been_renamed(row):
     changed = hashed | {"seconds": row["seconds"] + 1e-12}
     assert packed.check_hash(changed) is False
     assert packed.CHANGED in packed.judge_row(changed, Path("s")).reason
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "read"),
+    [
+        ("evaluations.npz", 2**28, reading.read_evaluations),
+        ("policy.npz", 2**29, reading.read_policy),
+        ("policy.npz", 2**29, lambda path: reading._check_hash(path, "policy.npz", "", None)),
+    ],
+)
+def test_files_that_are_too_large_are_refused_by_their_size(folder, name, limit, read):
+    with (folder / name).open("wb") as file:
+        file.truncate(limit + 1)  # sparse: nothing of it is on the disk, or read
+    words = rf"{limit + 1:,} bytes (where {limit:,} are allowed|are not what the run wrote)"
+    with pytest.raises(UnusableError, match=words):
+        read(folder)
+
+
+@pytest.mark.parametrize("size", [2**16, 2**16 + 1])
+def test_a_heartbeat_and_an_owner_may_have_64_kibibytes(tmp_path, size):
+    beat = json.dumps({"step": 7, "time": 1.0, "period": 2.0}).ljust(size)
+    (tmp_path / "progress.json").write_text(beat)
+    assert (lock.read_heartbeat(tmp_path) is not None) == (size == 2**16)
+    with make_lock(tmp_path):
+        owner = lock.read_lock_owner(tmp_path)
+        assert lock._read_pulse(tmp_path) == (owner.token, beat.encode() if size == 2**16 else b"")
+        place = tmp_path / lock.LOCK_FOLDER / owner.token / "owner.json"
+        place.write_text(place.read_text().ljust(size))
+        assert (lock.read_lock_owner(tmp_path) == owner) == (size == 2**16)
