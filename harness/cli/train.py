@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 import string
 import sys
 from collections.abc import Mapping, Sequence
@@ -175,10 +176,11 @@ def explain_hydra_error(error: BaseException) -> str:
         return _explain_choice(error.missing_cfg_file, error.options or ()) or shortened
     if listed := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'", text):
         name, values = listed.groups()
+        command = shlex.join(["parallax", "train", "--multirun", *sys.argv[1:]])
+        brackets = f" A list is written in brackets: {name}=[{values}]." if "." in name else ""
         return (
             f"{name}={values} names several values, and one run has one. For a run of each: "
-            f"parallax train --multirun {name}={values}. A list is written in brackets: "
-            f"{name}=[{values}]."
+            f"{command}.{brackets}"
         )
     mistyped = re.match(r"Could not override '([^']+)'", text)
     if not mistyped:

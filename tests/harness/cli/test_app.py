@@ -50,6 +50,11 @@ def statuses(folder):
         (["hps=cpu"], "algorithm=ppo has no such recipe: hps=cpu is not known. Known: cleanrl"),
         (["study=thesi"], "Did you mean thesis?"),
         (["study=mine"], "A study of your own is named as study.name=mine."),
+        (
+            ["framework=sb3,cleanrl", "seed=1"],
+            "For a run of each: parallax train --multirun framework=sb3,cleanrl seed=1.\n",
+        ),
+        (["hyperparameters.hidden_sizes=8,8"], "in brackets: hyperparameters.hidden_sizes=[8,8]."),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
         (["hyperparameters.foo=1"], "Hyperparameters of algorithm=ppo: learning_rate, "),
         (["framework=SB3"], "Did you mean sb3?"),
