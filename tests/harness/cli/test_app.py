@@ -58,6 +58,7 @@ def statuses(folder):
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
         (["hyperparameters.foo=1"], "Hyperparameters of algorithm=ppo: learning_rate, "),
         (["framework=SB3"], "Did you mean sb3?"),
+        (["framework=SB3", "--multirun", "algorithm=ppo"], "Did you mean sb3?"),
         (["framework=stable_baselines3"], "Did you mean sb3?"),
         (["algorithm=PPO"], "Did you mean ppo?"),
         (["hyperparameters.tau=0.9"], "tau is a hyperparameter of td3, sac, ddpg, dqn, r2d2 only"),
