@@ -101,7 +101,7 @@ def test_verdicts_mark_pairs_that_are_not_shown_to_have_learned(results, make_ru
     printed = capsys.readouterr().out
     assert "n = 6; sbx is not shown to have learned" in printed
     files = list((results / "analysis").glob("*.csv"))
-    assert f"Tables: {len(files)} CSV files in {results / 'analysis'}\n" in printed
+    assert f"Tables: {len(files)} files in {results / 'analysis'}\n" in printed
 
 
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):
