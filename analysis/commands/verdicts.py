@@ -101,7 +101,8 @@ def run_study(options: argparse.Namespace) -> int:
         own += summarize_verdicts(verdicts.with_failed_runs)
         lines += [f"{describe_bottom_score(verdicts)}:", *(f"  {line}" for line in own)]
     lines += [*loaded.conflicts, *common.format_unused(loaded)]
-    for line in (*lines, *(f"Table: {name}" for name in names)):
+    lines.append(f"Tables: {len(names)} files in {output}")
+    for line in lines:
         console.print(Text(line), soft_wrap=True)
     return 0
 

@@ -162,7 +162,7 @@ def make_highlight_figure_specs(material: StudyResults) -> list[FigureSpec | Mis
         _make_ranking_figure_spec(material, key)
         for key in curves.list_ranking_configurations(material)
     ]
-    reason = "no two frameworks have two runs used in the same setting"
+    reason = "fewer than two settings have two frameworks with two runs used"
     found: list[FigureSpec | MissingFigure] = [page for page in pages if page is not None]
     return found or [MissingFigure("highlights", reason)]
 
@@ -177,7 +177,7 @@ def select_most_different(items: list[PairVerdict]) -> list[PairVerdict]:
 
 def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
     chosen = select_most_different(list(part.pairs))
-    if not chosen:
+    if len(chosen) < 2:  # other figures have the curves and scores of a single setting
         return None
     panels = tuple(
         (

@@ -123,9 +123,14 @@ _RUN_SYNONYMS = {
 """Other tools' names of options of a run that are no hyperparameters."""
 
 _HYPERPARAMETER_SYNONYMS = {
-    **dict.fromkeys(
-        ("lr", "alpha", "step_size", "actor_lr"), ("learning_rate", "policy_learning_rate")
-    ),
+    **dict.fromkeys(("lr", "step_size", "actor_lr"), ("learning_rate", "policy_learning_rate")),
+    "alpha": ("initial_temperature", "learning_rate", "policy_learning_rate"),
+    **dict.fromkeys(("alpha_lr", "autotune"), ("temperature_learning_rate",)),
+    **dict.fromkeys(("critic_coef", "value_coef"), ("vf_coef",)),
+    **dict.fromkeys(("annealing_frames", "eps_decay"), ("exploration_steps",)),
+    **dict.fromkeys(("eps_start", "epsilon"), ("exploration_initial",)),
+    "hard_update_freq": ("target_update_interval",),
+    **dict.fromkeys(("exploration_sigma", "noise_std"), ("exploration_noise",)),
     **dict.fromkeys(("critic_lr", "qf_lr", "q_lr"), ("critic_learning_rate",)),
     **dict.fromkeys(("discount", "discount_factor"), ("gamma",)),
     **dict.fromkeys(("lambda", "lmbda", "lam"), ("gae_lambda",)),
@@ -136,7 +141,9 @@ _HYPERPARAMETER_SYNONYMS = {
     **dict.fromkeys(("polyak", "target_update_polyak", "soft_update_tau"), ("tau",)),
     **dict.fromkeys(("memory_size", "replay_size", "buffer_capacity"), ("buffer_size",)),
     **dict.fromkeys(("warmup_steps", "start_steps", "init_random_frames"), ("learning_starts",)),
-    **dict.fromkeys(("utd_ratio", "num_updates"), ("gradient_steps",)),
+    **dict.fromkeys(
+        ("utd_ratio", "num_updates", "optim_steps", "optim_steps_per_batch"), ("gradient_steps",)
+    ),
     **dict.fromkeys(("net_arch", "num_cells", "layers", "hidden_dim"), ("hidden_sizes",)),
 }
 """Names that no adapter sets, since they belong to the framework's loop or examples."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 import string
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,8 +46,14 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
+<<<<<<< HEAD
     # Hydra does not accept settings on both sides of an option.
     words = sorted(words, key=lambda word: word not in ("-m", "--multirun"))
+=======
+    # Hydra's parser takes settings in one piece only, and not on both sides of an option.
+    settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
+    words = [*(word for word in words if word not in settings), *settings]
+>>>>>>> users45
     if unknown := get_args_parser().parse_known_args(list(words))[1]:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
@@ -180,10 +187,11 @@ def explain_hydra_error(error: BaseException) -> str:
         return _explain_choice(error.missing_cfg_file, error.options or ()) or shortened
     if listed := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'", text):
         name, values = listed.groups()
+        command = shlex.join(["parallax", "train", "--multirun", *sys.argv[1:]])
+        brackets = f" A list is written in brackets: {name}=[{values}]." if "." in name else ""
         return (
             f"{name}={values} names several values, and one run has one. For a run of each: "
-            f"parallax train --multirun {name}={values}. A list is written in brackets: "
-            f"{name}=[{values}]."
+            f"{command}.{brackets}"
         )
     mistyped = re.match(r"Could not override '([^']+)'", text)
     if not mistyped:

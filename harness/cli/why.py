@@ -223,7 +223,7 @@ def _print_answer(
     common = f"algorithm={algorithm} env={env} hps={recipe}"
     common += _repeat_settings(loaded, (algorithm, env, recipe, options.alignment))
     if recipe not in list_recipe_names(algorithm):
-        common = f"--config-dir {_find_config_folder(Path(options.hps))} {common}"
+        common += f" --config-dir {_find_config_folder(Path(options.hps))}"
     known = [item.verdict for item in verdicts]
     _print_section("Next", _suggest_commands(options, sides, found, common, judged, known))
 

@@ -226,7 +226,7 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
         yield f'<tr><th scope="row">{escape(get_label(target))}</th>{cell}</tr>'
     yield "</table></div>"
     if result.groups:
-        yield f'<p class="quiet">Alike: {escape(format_groups(result))}</p>'
+        yield f'<p class="quiet">Alike: {escape(format_groups(result, get_label))}</p>'
     figures = list(list_illustrations(result))
     if figures:
         yield '<div class="figures">'
@@ -278,4 +278,4 @@ def _render_markdown_section(result: ProbeResult) -> Iterator[str]:
         yield f"| {name} | {words} |"
     if result.groups:
         yield ""
-        yield f"Alike: {format_groups(result).replace('|', '/')}"
+        yield f"Alike: {format_groups(result, get_label).replace('|', '/')}"

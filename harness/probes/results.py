@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -331,9 +331,9 @@ def has_difference(result: ProbeResult) -> bool:
     )
 
 
-def format_groups(result: ProbeResult) -> str:
-    """Return the groups of implementations that agree, `cleanrl, sb3 | torchrl`."""
-    return " | ".join(", ".join(group) for group in result.groups)
+def format_groups(result: ProbeResult, name: Callable[[str], str] = str) -> str:
+    """Return the groups of implementations that agree, `cleanrl, sb3 | torchrl`, by `name`."""
+    return " | ".join(", ".join(map(name, group)) for group in result.groups)
 
 
 def name_source(result: ProbeResult) -> str:

@@ -381,8 +381,10 @@ def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, 
     )
     timed = format_count(provenance.n_timed, "run")
     silent = format_count(provenance.n_without_record, "run")
+    hours = provenance.hours
+    cost = f"{hours:,.1f} core-hours" if hours >= 1 else f"{60 * hours:.1f} core-minutes"
     return (
-        f"{timed} took {provenance.hours:,.1f} core-hours." if provenance.n_timed else "",
+        f"{timed} took {cost}." if provenance.n_timed else "",
         f"{silent} used have no record of where and with what they ran."
         if provenance.n_without_record
         else "",

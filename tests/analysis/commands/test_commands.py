@@ -98,7 +98,10 @@ def test_verdicts_mark_pairs_that_are_not_shown_to_have_learned(results, make_ru
     for seed, (framework, score) in itertools.product(range(6), (("sb3", 3000), ("sbx", 0))):
         make_run(framework=framework, seed=seed, env="Hopper-v4", score=score + seed)
     assert main(["study", "verdicts", str(results)]) == 0
-    assert "n = 6; sbx is not shown to have learned" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "n = 6; sbx is not shown to have learned" in printed
+    files = list((results / "analysis").glob("*.csv"))
+    assert f"Tables: {len(files)} files in {results / 'analysis'}\n" in printed
 
 
 def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_path, capsys):

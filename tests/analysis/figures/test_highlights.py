@@ -1,10 +1,14 @@
+import dataclasses
+
 import pytest
 
 from parallax.analysis.figures.figure_spec import render_figure
 from parallax.analysis.figures.highlights import (
     UnknownPanelError,
+    _make_algorithm_figure_spec,
     make_panel_choice_figure_spec,
     parse_panel_choice,
+    select_most_different,
 )
 from parallax.harness.cli.main import main
 
@@ -35,6 +39,14 @@ def test_all_algorithms_make_a_panel_per_framework(material):
     assert {line.name for line in content.lines} == {"ppo", "td3", "sac"}
     assert {cell.hps for cell in sheet.cells} == {"sb3"}
     assert "wrappers" not in sheet.caption  # side experiments stand apart
+
+
+def test_one_setting_is_not_drawn_as_the_most_different(material):
+    """The figures of curves and of scores show the same numbers."""
+    part = next(part for part in material.parts if len(select_most_different(list(part.pairs))) > 1)
+    assert _make_algorithm_figure_spec(material, part) is not None
+    one = [pair for pair in part.pairs if pair.cell == select_most_different(part.pairs)[0].cell]
+    assert _make_algorithm_figure_spec(material, dataclasses.replace(part, pairs=one)) is None
 
 
 def test_own_defaults_are_each_framework_s(material):
