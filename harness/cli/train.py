@@ -46,14 +46,9 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
-<<<<<<< HEAD
-    # Hydra does not accept settings on both sides of an option.
-    words = sorted(words, key=lambda word: word not in ("-m", "--multirun"))
-=======
     # Hydra's parser takes settings in one piece only, and not on both sides of an option.
     settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
     words = [*(word for word in words if word not in settings), *settings]
->>>>>>> users45
     if unknown := get_args_parser().parse_known_args(list(words))[1]:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
