@@ -87,6 +87,14 @@ def test_numbers_are_scripted_once_training_has_begun_and_restored_afterwards():
     assert before == (random.random(), np.random.rand(), np.random.normal())
 
 
+def test_normal_numbers_exist_where_actions_are_discrete():
+    world = make_world(n_discrete_actions=4, acting_noise=np.zeros((3, 0)))
+    world.started = True
+    with script_numpy_rng(world):
+        assert np.random.randn() == 0.5
+        assert_array_equal(np.random.normal(1, 2, 3), [2, 2, 2])
+
+
 def test_numbers_for_continuous_actions_leave_the_uniform_generators_alone():
     original = np.random.rand, np.random.random, random.random
     with script_numpy_rng(make_world()):

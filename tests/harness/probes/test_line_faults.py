@@ -237,6 +237,40 @@ IN_ONE_PLACE = {
         *("actions,\nrewards,\n", "clipped_actions,\nrewards,\n"),
         "the probability of the action that was cut, over that of the sample",
     ),
+    "value before the last step": (
+        *("sb3", "ppo.rollout_end", "stable_baselines3.common.on_policy_algorithm"),
+        "OnPolicyAlgorithm.collect_rollouts",
+        "self.policy.predict_values(obs_as_tensor(new_obs, self.device))",
+        "self.policy.predict_values(obs_tensor)",
+        "after the last step counts the value of the state before the step",
+    ),
+    "other order": (
+        *("sb3", "ppo.policy_loss_with_copies", BUFFERS, "RolloutBuffer.get"),
+        "self.__dict__[tensor] = self.swap_and_flatten(self.__dict__[tensor])",
+        "self.__dict__[tensor] = self.swap_and_flatten(self.__dict__[tensor])"
+        ' if tensor != "advantages" else self.__dict__[tensor].reshape(-1, 1)',
+        "advantages are ordered by step, other data by environment",
+    ),
+    "inverted decision": (
+        *("sb3", "dqn.exploration_schedule", "stable_baselines3.dqn.dqn", "DQN.predict"),
+        *("np.random.rand() <", "np.random.rand() >", "the decision is inverted"),
+    ),
+    "rising epsilon": (
+        *("sb3", "dqn.exploration_schedule", "stable_baselines3.dqn.dqn", "DQN._on_step"),
+        "(self._current_progress_remaining)",
+        "(1 - self._current_progress_remaining)",
+        "it runs from the schedule's end to its start",
+    ),
+    "twice the action": (
+        *("sb3", "td3.policy_action", OFF_POLICY, "OffPolicyAlgorithm._sample_action"),
+        *(NOISELESS, f"np.clip(2 * {NOISELESS}, -1, 1)"),
+        "2 times the paper's -1, cut at -1 and 3",
+    ),
+    "one bound of noise": (
+        *("sb3", "td3.target_noise_scale", "stable_baselines3.td3.td3", "TD3.train"),
+        *("-self.target_noise_clip, self.target_noise_clip", "max=-self.target_noise_clip"),
+        "all noise is -0.5, the smallest allowed",
+    ),
     "one shuffle": (
         *("sb3", "ppo.own_draws", BUFFERS, "RolloutBuffer.get"),
         *("np.random.permutation", "np.random.RandomState(0).permutation"),
@@ -278,6 +312,7 @@ def test_faults_cover_frameworks_and_classes():
         "replay",
         *("targets", "optimizers", "random", "environments", "other"),
         *("advantages", "exploration", "schedules", "policy distributions"),
+        *("actions", "time limits"),
     }
     assert OUTCOMES.keys() <= {fault.name for fault in faults}
     assert {name for name, answers in OUTCOMES.items() if not answers} == SEEN_BY_NONE.keys()

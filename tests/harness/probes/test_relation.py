@@ -24,6 +24,13 @@ FIRST = np.arange(24) < 9
         (np.where(FIRST, E**2 + 5, E), "another function of its inputs, for 9 of 24"),
         (E[::-1], "the paper's numbers in another order"),
         (3 * E + 8, "3 times the paper's +8"),
+        (np.clip(2 * E + 1, -1, 3), "2 times the paper's +1, cut at -1 and 3"),
+        (np.clip(-E, -0.5, 0.5), "-1 times the paper's, cut at -0.5 and 0.5"),
+        (np.roll(E, 1) + 9 * (np.arange(24) < 1), "the paper's numbers, 1 place later"),
+        (
+            np.roll(E[::-1], -2) + 9 * (np.arange(24) > 21),
+            "the paper's numbers in reverse order, 2",
+        ),
         (np.full(24, 40.0), "40 whatever the inputs"),
         (np.where(FIRST, 2, 5) * (E + 10), ""),
         (E**2 + 5, ""),
