@@ -149,7 +149,7 @@ def take_settings_of_study(
 ) -> None:
     """Set task, recipe and alignment that no option names to those of the study's runs of both.
 
-    The first of several in alphabetical order is taken.
+    Of several, the first in alphabetical order is taken, at equal hyperparameters if there is one.
     """
     recipe = options.hps and Path(options.hps).name.removesuffix(".yaml")
     given = {"env": options.env, "hps": recipe, "alignment": options.alignment}
@@ -161,7 +161,9 @@ def take_settings_of_study(
             if all(a in (None, b) for a, b in zip(given.values(), of_run, strict=True)):
                 found[run.id.framework].add(of_run)
     default = EXAMPLE_TASKS[ALGORITHMS[algorithm].actions], "original", "exact"
-    of_both = min(found[pair[0]] & found[pair[1]], default=default)
+    of_both = min(
+        found[pair[0]] & found[pair[1]], key=lambda of: (of[2] != "exact", of), default=default
+    )
     for name, value, other in zip(given, of_both, default, strict=True):
         # Library defaults have no recipe, and that of imported runs may be unknown.
         is_known = value != UNKNOWN_NAME and (name, value) != ("hps", DEFAULTS_RECIPE)

@@ -207,7 +207,10 @@ def _find_wrong_states(
     room = 1e-3 * float(np.abs(seen).max())
     wrong = np.flatnonzero(np.abs(used - due) > room)
     steps = {(len(used) - 1,): "the last step", (len(used) - 2,): "the last step but one"}
-    steps |= {(*np.flatnonzero(ends == TRUNCATED),): "a time limit", (*range(len(used)),): "each step"}
+    steps |= {
+        (*np.flatnonzero(ends == TRUNCATED),): "a time limit",
+        (*range(len(used)),): "each step",
+    }
     for place, words in STATES_NEAR_STEP.items():
         values, at = (seen, wrong + place) if place < 1 else (after, wrong + place - 1)
         is_there = len(wrong) and at.min() >= 0 and at.max() < len(values)
