@@ -14,10 +14,14 @@ from parallax.harness.interventions import catalogue
 from parallax.harness.interventions.catalogue import (
     apply_update_counts,
     list_interventions,
+    list_patches,
+    list_reference_form,
     list_released_bugs,
+    make_patches,
     make_replacement,
     resolve_interventions,
 )
+from parallax.harness.interventions.source import describe_overlap
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.intervention_check import is_as_predicted
@@ -164,3 +168,13 @@ def test_it_is_a_part_of_what_a_run_is(tmp_path):
     assert plain.folder(tmp_path) != changed.folder(tmp_path)
     with pytest.raises(SpecError, match=r"intervention='\.\./x' must be none"):
         support.spec("sb3", "sac", intervention="../x")
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "td3", "sac", "ddpg", "dqn"])
+@pytest.mark.parametrize("framework", ["sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx"])
+def test_the_reference_form_leaves_every_patch_possible(framework, algorithm):
+    adapter = load_adapter(framework)
+    fields = [item.field for item in list_patches(adapter)]
+    patches = make_patches(adapter, algorithm, load_recipe(algorithm, framework), fields)
+    items = [*list_reference_form(adapter, algorithm), *patches]
+    assert describe_overlap([(item.name, piece) for item in items for piece in item.source]) == ""
