@@ -26,7 +26,7 @@ def test_this_process_owns_what_it_locks():
 
 
 @pytest.mark.parametrize("born", ["", "1"])
-@pytest.mark.parametrize("pid", [0, -1, -os.getpid()])
+@pytest.mark.parametrize("pid", [0, -1, -os.getpid()], ids=["none", "all", "own"])
 def test_a_group_of_processes_owns_nothing(monkeypatch, pid, born):
     assert not make_owner(pid=pid, born=born).is_running()
     monkeypatch.setattr(lock_owner, "_read_start_time", lambda pid: None)
