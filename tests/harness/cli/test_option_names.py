@@ -122,8 +122,6 @@ def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
             "--algorithm is not an option. Settings are written as algorithm=",
         ),
         ("train ~patches", "~patches would remove a setting that runs need: use patches=VALUE."),
-        # Settings on both sides of an option arrive: the one after it is reported.
-        ("train steps=100 -m seedling=1", "seedling"),
         ("why sb3 cleanrl --algoritms ppo", "--algoritms ppo. Did you mean --algorithms?"),
         ("probe --alignement exact", "Did you mean --alignment?"),
         ("why sb3 cleanrl --algorithm pppo", "Did you mean ppo?"),
