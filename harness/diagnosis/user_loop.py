@@ -9,7 +9,9 @@ diagnosis.targets(rewards, next_values, terminated, targets)
 diagnosis.finish()
 """
 
+import atexit
 import contextlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -138,6 +140,8 @@ class Diagnosis:
         self._engine.subscribe(self._events)
         self._publish_metrics = self._events.get_publisher(ReportedMetrics)
         self._watching.enter_context(watch_libraries(self._events))
+        atexit.register(self._finish_at_exit)
+        self._watching.callback(atexit.unregister, self._finish_at_exit)
         return _DiagnosedEnv(env, self._events, self._watching.close)
 
     def watch(
@@ -300,6 +304,11 @@ class Diagnosis:
             self._is_finished = True
             self._engine.end_after_failure(f"{type(error).__name__}: {error}")
         self._watching.close()
+
+    def _finish_at_exit(self) -> None:
+        # Of a script that ends without `finish`, such as by an error.
+        error = getattr(sys, "last_value", None)
+        self.__exit__(type(error), error, None)
 
     def finish(self) -> tuple[CheckFinding, ...]:
         """Evaluate the checks one last time, remove all hooks and return the findings."""

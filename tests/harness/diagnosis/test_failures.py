@@ -1,5 +1,8 @@
 """Trainings that fail are checked a last time: NaN, exploding losses and absurd rates by name."""
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -162,3 +165,26 @@ def test_the_callback_waits_for_the_first_rollout_of_ppo():
     with DiagnosisCallback(say=lambda _: None, period=200) as diagnosis:
         model.learn(1024, callback=diagnosis)
     assert "weights-not-updated" not in set(diagnosis.to_frame()["id"])
+
+
+FAILING_SCRIPT = """
+import gymnasium, parallax, torch
+diagnosis = parallax.Diagnosis(steps=100, gamma=0.9, replays=False)
+env = diagnosis.wrap(gymnasium.make("Pendulum-v1"))
+net = torch.nn.Linear(3, 1)
+diagnosis.watch(networks={"policy": net})
+optimizer = torch.optim.Adam(net.parameters(), lr=float("inf"))
+observation, _ = env.reset(seed=0)
+for _ in range(3):
+    env.step(env.action_space.sample())
+    net(torch.as_tensor(observation)).sum().backward()
+    optimizer.step()
+raise ValueError("the loop broke")
+"""
+
+
+def test_a_script_that_fails_is_diagnosed_when_python_exits(tmp_path):
+    command = [sys.executable, "-c", FAILING_SCRIPT]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and "the loop broke" in ended.stderr
+    assert "bad-weights" in ended.stdout + ended.stderr
