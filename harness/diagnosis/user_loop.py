@@ -308,7 +308,7 @@ class Diagnosis:
     def _finish_at_exit(self) -> None:
         # Of a script that ends without `finish`, such as by an error.
         error = getattr(sys, "last_value", None)
-        self.__exit__(type(error), error, None)
+        self.__exit__(type(error) if error else None, error, None)
 
     def finish(self) -> tuple[CheckFinding, ...]:
         """Evaluate the checks one last time, remove all hooks and return the findings."""
