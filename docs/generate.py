@@ -167,6 +167,7 @@ def render_interventions() -> str:
             f"`{name}`",
             ", ".join(item.algorithms),
             ", ".join(sorted(set(frameworks))),
+            "yes" if getattr(item, "reference_form", False) else "",
             getattr(item, "description", "") or getattr(item, "does", ""),
         )
         for name, (item, frameworks) in sorted(rows.items())
@@ -175,7 +176,8 @@ def render_interventions() -> str:
         "# List of interventions\n\nWhat `intervention=NAME` can be. [Interventions]"
         "(interventions.md) explains the entries, and how to list user mistakes and mutants.\n"
     )
-    return f"{head}\n{format_table(('name', 'algorithms', 'frameworks', 'what it does'), table)}"
+    names = ("name", "algorithms", "frameworks", "in the reference form", "what it does")
+    return f"{head}\n{format_table(names, table)}"
 
 
 def render_options() -> str:

@@ -93,7 +93,8 @@ def _list_inert(key: FormKey, run: CompletedRun) -> frozenset[str]:
     values = run.effective_hyperparameters
     found = frozenset(name for name, field, inert in parts if values.get(field) in inert)
     has_unit_bounds = run.id.cell.env.startswith(_TASKS_WITH_UNIT_BOUNDS)
-    return found | _ACTION_UNIT_PARTS if has_unit_bounds else found
+    is_wrapped = bool(run.spec.get("env_wrappers"))
+    return found | _ACTION_UNIT_PARTS if has_unit_bounds and not is_wrapped else found
 
 
 def _list_applied(run: CompletedRun) -> frozenset[str]:

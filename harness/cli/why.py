@@ -357,6 +357,7 @@ def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[D
 def _find_removals(probe: str, pair: tuple[str, str]) -> list[tuple[str, str]]:
     """Return interventions that promise the other's answer to a probe, or the paper's.
 
+    One of the reference form removes the difference together with those of the other framework.
     They replace lines of the framework's code, which a user's own script may lack.
     """
     algorithm = probe.partition(".")[0]
@@ -366,7 +367,8 @@ def _find_removals(probe: str, pair: tuple[str, str]) -> list[tuple[str, str]]:
         if "@" not in name
         for item in list_interventions(load_adapter(name))
         if algorithm in item.algorithms
-        and item.answers.get(probe) in (f"as in {other}", "as in the paper")
+        and probe in item.answers
+        and (item.reference_form or item.answers[probe] in (f"as in {other}", "as in the paper"))
     ]
 
 
