@@ -1,9 +1,11 @@
 """Wrappers that change one thing in a task: interventions put them around the training task."""
 
-from typing import Any
+import collections
+from typing import Any, Literal
 
 import gymnasium
 import gymnasium.wrappers
+import numpy as np
 
 
 class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -57,6 +59,69 @@ class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._steps % self._every == 0 or terminated or truncated:
             given, self._gathered = self._gathered, 0.0
         return observation, given, terminated, truncated, info
+
+
+class NoisyReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Adds normal noise to every reward, in proportion to it: Tambon et al. 2023, *reward noise*."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], share: float) -> None:
+        """Wrap `env`.
+
+        Args:
+            env: The task.
+            share: Standard deviation of the noise, relative to the reward.
+        """
+        super().__init__(env)
+        self._share, self._rng = share, np.random.default_rng()
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; a seed also seeds the noise."""
+        self._rng = _seed_rng(self._rng, arguments)
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        noisy = float(reward) * (1 + self._share * self._rng.standard_normal())
+        return observation, noisy, terminated, truncated, info
+
+
+class ReplayedAnswer(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Answers with observations and rewards of earlier steps: Tambon et al. 2023.
+
+    Kinds: `repeat` gives those of the step before, `random` those of one of the last thousand
+    steps, `mangled` an observation and a reward of two of them. Ends of episodes are the task's.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], kind: Literal["repeat", "random", "mangled"]
+    ) -> None:
+        """Wrap `env`."""
+        super().__init__(env)
+        self._kind, self._rng = kind, np.random.default_rng()
+        self._steps = collections.deque[tuple[Any, Any]](maxlen=1000)
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; a seed also seeds the draws."""
+        self._rng = _seed_rng(self._rng, arguments)
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps.append((observation, reward))
+        if self._kind == "repeat":
+            observation, reward = self._steps[max(len(self._steps) - 2, 0)]
+        else:
+            first, second = self._rng.integers(len(self._steps), size=2)
+            observation = self._steps[first][0]
+            reward = self._steps[second if self._kind == "mangled" else first][1]
+        return observation, reward, terminated, truncated, info
+
+
+def _seed_rng(rng: np.random.Generator, arguments: Any) -> np.random.Generator:
+    seed = arguments.get("seed")
+    return rng if seed is None else np.random.default_rng(seed)
 
 
 class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
