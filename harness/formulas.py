@@ -151,14 +151,14 @@ class ReferenceAdam:
         Args:
             name: Name of the parameters, by which their moments are stored.
             gradient: Any shape.
-            settings: `lr`, `eps`, `beta1`, `beta2`.
+            settings: `lr`, `eps`, `beta1`, `beta2`; the paper's if another optimizer lacks them.
         """
         one, two = settings.get("beta1", 0.9), settings.get("beta2", 0.999)
         nothing = np.zeros_like(gradient)
         count, mean, square = self._moments.get(name, (0, nothing, nothing))
         mean, square = one * mean + (1 - one) * gradient, two * square + (1 - two) * gradient**2
         self._moments[name] = (count := count + 1), mean, square
-        deviation = np.sqrt(square / (1 - two**count)) + settings["eps"]
+        deviation = np.sqrt(square / (1 - two**count)) + settings.get("eps", 1e-8)
         return np.asarray(-settings["lr"] * mean / (1 - one**count) / deviation)
 
 

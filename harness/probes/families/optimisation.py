@@ -202,7 +202,9 @@ def _measure_forgotten_steps(runs: Sequence[ProbeRun], networks: Sequence[str]) 
                 for step in run.record.steps
                 if STATE_STEPS in step.settings.get(network, {})
             ]
-            counts[i] += sum(two <= one for one, two in itertools.pairwise(remembered))
+            # The state of an optimizer that counts nothing, such as SGD, has 0 at all of them.
+            if any(remembered):
+                counts[i] += sum(two <= one for one, two in itertools.pairwise(remembered))
     return ProbeMeasurement(counts, np.zeros_like(counts))
 
 
