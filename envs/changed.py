@@ -62,7 +62,7 @@ class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class NoisyReward(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Adds normal noise to every reward, in proportion to it: Tambon et al. 2023, *reward noise*."""
+    """Adds normal noise to every reward, in proportion to it (Tambon et al. 2023)."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], share: float) -> None:
         """Wrap `env`.
