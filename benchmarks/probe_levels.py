@@ -25,6 +25,7 @@ REASONS = (
     (r"stored_|full_buffer", "what the buffer stores; equal in what an update reads"),
     (r"counts", "step of the first update, and number of updates before it"),
     (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),
+    (r"update_order", "temperature and targets are not read in between, so no number changes"),
     (r"tau_unit", "unit of a setting, which the adapter converts"),
     (r"reloaded_settings", "a fault of sbx's loading, which trainings here do not use"),
     (r"approximate_kl", "metric that is only reported"),
@@ -103,12 +104,12 @@ def describe_reason(report: ProbeReport, result: ProbeResult, state: str) -> str
         for item in list_differing_answers(report, (one, other)):
             if item.result.probe == result.probe:
                 names += [f"`{change}` in {framework}" for framework, change in item.removed_by]
-    if names:
-        return ", ".join(dict.fromkeys(names))
+    removed = ", ".join(dict.fromkeys(names))
     if state == "alike":
-        return "the reference form"
+        return removed or "the reference form"
     short = result.probe.partition(".")[2]
-    return next((why for pattern, why in REASONS if re.search(pattern, short)), "nothing known")
+    why = next((why for pattern, why in REASONS if re.search(pattern, short)), "nothing known")
+    return f"{removed}; {why}" if removed else why
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def make_task_env(
             env = gymnasium.make(env_id, **{**options, **kwargs})
             env = optional_tasks.wrap_game(env) if optional_tasks.is_atari_game(env_id) else env
         except Exception as error:  # whatever the code of the task raises
-            reason = _describe_unknown_kwargs(env_id, kwargs) or str(error) or type(error).__name__
+            reason = _describe_unknown_kwargs(env_id, kwargs) or _describe_error(error)
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = optional_tasks.adapt_observations(env, env_id)
     for name in wrappers:
@@ -157,6 +157,12 @@ def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
     return f"{value}{nearest} It takes {', '.join(accepted) or 'none'}."
 
 
+def _describe_error(error: Exception) -> str:
+    is_missing = isinstance(error, ModuleNotFoundError)
+    folder = " (PYTHONPATH=. finds modules in the current folder)" if is_missing else ""
+    return f"{str(error) or type(error).__name__}{folder}"
+
+
 def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
     """Return the environment inside the wrapper `module:Class`.
 
@@ -171,11 +177,9 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
             raise TypeError("it is no subclass of gymnasium.Wrapper")
         wrapped: gymnasium.Env[Any, Any] = kind(env)
     except Exception as error:  # whatever the code of the wrapper raises
-        reason = str(error) or type(error).__name__
-        raise TaskError(
-            f"env.wrappers={name} cannot be used: {reason}. Name it as module:Class, in a module "
-            "that Python finds and of a class that takes the environment alone."
-        ) from error
+        remedy = "Name it as module:Class, of a class that takes the environment alone."
+        problem = f"env.wrappers={name} cannot be used: {_describe_error(error)}."
+        raise TaskError(f"{problem} {remedy}") from error
     return wrapped
 
 

@@ -22,7 +22,7 @@ RULES = {
     f"{H}.formulas": {f"{H}.contract"},
     f"{H}.replay": {f"{H}.contract"},
     f"{H}.imports": {f"{H}.contract", f"{H}.record"},
-    f"{H}.interventions": {f"{H}.contract"},
+    f"{H}.interventions": {f"{H}.contract", f"{H}.record.old_names"},
     f"{H}.diagnosis": {f"{H}.contract", f"{H}.formulas"},
     f"{H}.train": {
         *("parallax.envs", f"{H}.contract", f"{H}.record", f"{H}.diagnosis", f"{H}.interventions")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tianshou.algorithm import PPO
+from tianshou.algorithm import PPO, Algorithm
 
 from parallax.adapters.tianshou import train
 from parallax.adapters.torch_common.recording import (
@@ -152,7 +152,10 @@ def _read_replay(buffer: Any) -> Mapping[str, NDArray[Any]]:
         "actions": "act",
         "rewards": "rew",
         "next_observations": "obs_next",
-        "terminated": "terminated",
     }
-    data = buffer[buffer.sample_indices(0)] if hasattr(buffer, "buffers") else buffer[: len(buffer)]
-    return {ours: np.array(data[theirs], dtype=float) for ours, theirs in names.items()}
+    parallel = hasattr(buffer, "buffers")
+    indices = buffer.sample_indices(0) if parallel else np.arange(len(buffer))
+    data = buffer[indices]
+    rows = {ours: np.array(data[theirs], dtype=float) for ours, theirs in names.items()}
+    # The buffer stores both kinds of end; this mask decides which rows count as terminal.
+    return rows | {"terminated": 1.0 - Algorithm.value_mask(buffer, indices)}

@@ -131,17 +131,14 @@ def translate_recipe(
         patch_constants=patches and exact,
         converts_meanings=exact,
     )
-    requested = load_recipe(algorithm, hps)
+    requested = resolve_library_recipe(hps, algorithm, load_recipe(algorithm, hps), (), context)
     result: list[FrameworkColumn] = []
     for name in frameworks:
         adapter = load_adapter(name)
         if not adapter.supports(algorithm):
             continue
         try:
-            asked = requested
-            if hps == name:
-                asked = resolve_library_recipe(adapter, algorithm, requested, (), context)
-            effective = resolve_hyperparameters(adapter, algorithm, asked, alignment, context)
+            effective = resolve_hyperparameters(adapter, algorithm, requested, alignment, context)
             effective = effective.resolve_for_task(context.task)
             native = adapter.translate(algorithm, effective, context)
             make_patches(adapter, algorithm, effective, native.patched_fields)
@@ -151,7 +148,7 @@ def translate_recipe(
             result.append(FrameworkColumn(name, {}, refusal=str(error)))
         else:
             rows = {row.field: row for row in native.alignment}
-            result.append(FrameworkColumn(name, rows, asked.resolve_for_task(context.task)))
+            result.append(FrameworkColumn(name, rows, requested.resolve_for_task(context.task)))
     return result
 
 
@@ -277,7 +274,7 @@ def format_options(
         adapter.check_installed()
         context = make_example_context(algorithm, env)
         recipe = load_recipe(algorithm, framework)
-        own = resolve_library_recipe(adapter, algorithm, recipe, (), context)
+        own = adapter.get_library_defaults(algorithm, recipe, context)
         native = adapter.translate(algorithm, own.resolve_for_task(context.task), context)
         options = list_upstream_options(adapter, algorithm, native)
         others = [f"{o.name} {_shorten_value(o.default)}" for o in options if not o.is_overridden]

@@ -8,11 +8,11 @@ import string
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from parallax.envs.tasks import TASK_IDS
 from parallax.harness.cli.config_groups import (
     DIAGNOSIS_KEYS,
     explain_unknown_option,
@@ -166,6 +166,8 @@ def _read_config_file(name: str) -> dict[str, Any]:
 _CUSTOM_NAME_HINTS = {
     "env": "Any other gymnasium task is named as env.name={}.",
     "study": "A study of your own is named as study.name={}.",
+    "hps": "For a recipe of your own use --config-dir FOLDER hps={0}, with its values in "
+    "FOLDER/hyperparameters/ALGORITHM/{0}.yaml and the line `name: {0}` in FOLDER/hps/{0}.yaml.",
 }
 
 
@@ -198,17 +200,15 @@ def explain_hydra_error(error: BaseException) -> str:
 
 def _explain_choice(path: str, options: Sequence[str]) -> str:
     """Return the options of a group as a sentence; empty for a group that is not known."""
-    group, _, name = path.rpartition("/")
-    if group.startswith("hyperparameters/"):
-        group = "hps"
-    if group.startswith("env/"):  # a slash in the name of a task is a folder to Hydra
-        group, _, name = path.partition("/")
-        options = TASK_IDS
-    if not options or not group:
+    group, _, name = path.partition("/")  # a slash in a name or a path is a folder to Hydra
+    if group == "hyperparameters":
+        group, name = "hps", path.rpartition("/")[2]
+    options = options or list_group_options().get(group, ())
+    if not options or "/" not in path:
         return ""
     if group == "algorithm" and name in BROKEN_ALGORITHMS:
         return f"algorithm={name} cannot be used ({BROKEN_ALGORITHMS[name]})."
-    other = _CUSTOM_NAME_HINTS.get(group, "").format(name)
+    other = _CUSTOM_NAME_HINTS.get(group, "").format(Path(name).stem if group == "hps" else name)
     meant = _find_framework_of_package(name) if group == "framework" else name
     return f"{format_unknown_name(f'{group}={name}', meant, list(options))} {other}".strip()
 

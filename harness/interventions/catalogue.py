@@ -46,6 +46,7 @@ from parallax.harness.interventions.source import (
     locate_segment,
 )
 from parallax.harness.interventions.user_faults import FaultInstance, is_fault_name, parse_fault
+from parallax.harness.record.old_names import translate_intervention
 
 INTERVENTIONS_FILE = "interventions.yaml"
 REPLAY_FILE = "replay.yaml"
@@ -356,6 +357,8 @@ def _resolve_name(name: str, adapter: Adapter, algorithm: str) -> Intervention:
 
 
 def _explain_unknown_name(name: str, adapter: Adapter) -> str:
+    if (renamed := translate_intervention(name)) != name:
+        return f"intervention={name} was renamed: use intervention={renamed}."
     others = [load_adapter(other) for other in find_adapter_entry_points()]
     elsewhere = [
         other.name

@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from parallax.envs.tasks import Task, TaskError, hash_wrapper_sources, load_task
-from parallax.harness.contract.adapter import Adapter, RunContext, load_adapter
+from parallax.harness.contract.adapter import (
+    Adapter,
+    RunContext,
+    find_adapter_entry_points,
+    load_adapter,
+)
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.interpreter import check_interpreter
@@ -182,11 +187,9 @@ def _load_task(spec: RunSpec) -> Task:
 
 
 def _resolve_for_spec(spec: RunSpec, adapter: Adapter, context: RunContext) -> Hyperparameters:
-    requested = spec.hyperparameters
-    if spec.hps == adapter.name:
-        requested = resolve_library_recipe(
-            adapter, spec.algorithm, requested, spec.overridden, context
-        )
+    requested = resolve_library_recipe(
+        spec.hps, spec.algorithm, spec.hyperparameters, spec.overridden, context
+    )
     return resolve_hyperparameters(adapter, spec.algorithm, requested, spec.alignment, context)
 
 
@@ -292,22 +295,26 @@ def resolve_hyperparameters(
 
 
 def resolve_library_recipe(
-    adapter: Adapter,
+    hps: str,
     algorithm: str,
     requested: Hyperparameters,
     overridden: Collection[str],
     context: RunContext,
 ) -> Hyperparameters:
-    """Return a framework's own recipe as the framework means it on this task.
+    """Return a recipe that is named after a framework as that one means it on this task.
+
+    The values are the same for all frameworks that train with it. Other recipes are not changed.
 
     Args:
-        adapter: Adapter of the framework that the recipe is named after.
+        hps: Name of the recipe.
         algorithm: Name of the algorithm.
         requested: The recipe, with what the user overrides.
         overridden: Fields that the user has set, in unified units.
         context: The run.
     """
-    own = adapter.get_library_defaults(algorithm, requested, context)
+    if hps not in find_adapter_entry_points() or not load_adapter(hps).supports(algorithm):
+        return requested
+    own = load_adapter(hps).get_library_defaults(algorithm, requested, context)
     return dataclasses.replace(own, **{name: getattr(requested, name) for name in overridden})
 
 

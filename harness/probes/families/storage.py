@@ -290,9 +290,19 @@ def _count_wrong_rows(run: ProbeRun) -> Array:
 
 def find_stored_rows(run: ProbeRun) -> list[int]:
     """Return the run's rows of the transitions in a buffer, -1 for unknown ones."""
-    known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
-    stored = np.asarray(run.record.stored["observations"], dtype=float)
-    return [known.get(np.ascontiguousarray(row).tobytes(), -1) for row in stored]
+    # Environments that are reset together have one observation: their rewards tell them apart.
+    known: dict[bytes, list[int]] = {}
+    for row, transition in enumerate(run.transitions):
+        known.setdefault(transition.observation.tobytes(), []).append(row)
+    stored = run.record.stored
+    observations = np.ascontiguousarray(stored["observations"], dtype=float)
+    return [
+        min(
+            known.get(observation.tobytes(), [-1]),
+            key=lambda row: abs(run.transitions[row].reward - reward),
+        )
+        for observation, reward in zip(observations, stored["rewards"], strict=True)
+    ]
 
 
 def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:

@@ -47,6 +47,7 @@ def statuses(folder):
         (["framework=sb33"], "framework=sb33 is not known. Did you mean sb3?"),
         (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
         (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
+        (["hps=sub/mine.yaml"], "own use --config-dir FOLDER hps=mine, with its values in FOLDER"),
         (["hps=cpu"], "algorithm=ppo has no such recipe: hps=cpu is not known. Known: cleanrl"),
         (["study=thesi"], "Did you mean thesis?"),
         (["study=mine"], "A study of your own is named as study.name=mine."),

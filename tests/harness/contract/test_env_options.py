@@ -88,6 +88,8 @@ def test_wrappers_that_cannot_be_used_are_named():
     for name in (f"{__name__}:Plain", f"{__name__}:Missing", "no_such_module:Wrapper"):
         with pytest.raises(TaskError, match=f"env.wrappers={name} cannot be used"):
             make_task_env("Pendulum-v1", wrappers=[name])
+    with pytest.raises(TaskError, match=r"'no_such_module' \(PYTHONPATH=. finds modules"):
+        make_task_env("Pendulum-v1", wrappers=["no_such_module:Wrapper"])
 
 
 def test_a_stored_wrapper_is_code_that_needs_trust():

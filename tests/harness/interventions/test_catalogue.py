@@ -73,6 +73,7 @@ def test_every_piece_is_in_the_installed_version_once(framework):
     ("text", "framework", "algorithm", "message"),
     [
         ("value-loss-x0.6", "sb3", "ppo", "is not known. Did you mean value-loss-x0.5"),
+        ("half-value-loss", "sb3", "ppo", "was renamed: use intervention=value-loss-x0.5"),
         ("value-loss-x0.5", "cleanrl", "ppo", "is for framework=sb3, not for cleanrl"),
         ("value-loss-x0.5", "sb3", "sac", "is for algorithm=ppo, not for sac"),
         ("value-loss-x0.5+value-loss-x0.5", "sb3", "ppo", "names value-loss-x0.5 twice"),

@@ -81,6 +81,8 @@ def compare(monkeypatch):
         how = LockstepOptions(shared_stream=algorithm != "ppo", level=LEVEL)
         trainings = LockstepTrainings(sides, algorithm, how)
         lengths = UPDATES.get(algorithm, [1, 2, 3, 6])
+        for number in range(1, len(sides)):
+            assert trainings.find_divergence_before_updates(0, number) is None
         return {
             side.label: trainings.measure_distances(0, number, lengths)
             for number, side in enumerate(sides)
