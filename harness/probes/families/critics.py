@@ -22,6 +22,7 @@ from parallax.harness.probes.families.optimisation import explain_foreign_gradie
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
+    list_critic_names,
     list_critic_updates,
     list_other_environments,
     measure_target_shares,
@@ -122,6 +123,7 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     return found
 
 
+ACTIONS_OF_BEFORE = "next actions are those of the observations before the step"
 NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
@@ -277,6 +279,8 @@ class CriticProbes:
         """Return which other sum of the paper's errors the first critic's gradients are."""
         if cause := explain_foreign_gradients(run, "critic1"):
             return cause
+        if cause := self._compare_losses(run):
+            return cause
         pairs = [
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
@@ -284,6 +288,23 @@ class CriticProbes:
         error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
         fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
         return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
+
+    def _compare_losses(self, run: ProbeRun) -> str:
+        """Return the weight of the second critic's loss if it is not the first's, else nothing."""
+        if len(list_critic_names(run)) < 2:
+            return ""
+        factors = []
+        for step in list_critic_updates(run):
+            reading = read_critics(run, step)
+            errors = reading.predictions - self.target(run, step)[0]
+            pairs = [*zip(errors, reading.gradients, strict=True)]
+            if max(measure_misfit(error, pull) for error, pull in pairs) >= MAX_FIT_ERROR:
+                return ""
+            factors.append([float(error @ pull) / float(error @ error) for error, pull in pairs])
+        first, second = np.median(factors, axis=0)
+        if np.isclose(first, second, rtol=MAX_FIT_ERROR):
+            return ""
+        return f"the second critic's loss weighs {second / first:.3g} times the first's"
 
     def build_weight_probe(self) -> Probe:
         """Return the probe of the weights of a target's terms."""
@@ -329,9 +350,9 @@ class CriticProbes:
             run = (self.run_for_slopes or self.run_update)(cache)
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
-            return ProbeMeasurement(
-                measured, np.full_like(measured, 1.0 if self.halves_loss else 2.0)
-            )
+            due = np.full_like(measured, 1.0 if self.halves_loss else 2.0)
+            cause = self._explain_gradients(run)
+            return ProbeMeasurement(measured, due, alternatives={cause: measured} if cause else {})
 
         return Probe(
             f"{self.algorithm}.critic_loss_factor",
