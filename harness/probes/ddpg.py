@@ -110,6 +110,7 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
     values = functools.partial(updates.compute_next_values, run, step)
     (paper,) = values("policy_target", "_target", 0.0)
     others = {
+        critics.ACTIONS_OF_BEFORE: values("policy_target", "_target", 0.0, seen="observations")[0],
         "noise in the next action": values("policy_target", "_target", SMOOTHING_STD)[0],
         "the online policy's next action": values("policy", "_target", 0.0)[0],
         "the online critic's value": values("policy_target", "", 0.0)[0],

@@ -173,6 +173,23 @@ def _list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
     return [step for step in found if critics_of <= set(step.networks)][:MAX_UPDATES]
 
 
+NEXT_OBSERVATIONS = "the policy learns at the next observations of the minibatch"
+
+
+def learns_at_next_observations(run: ProbeRun, step: OptimizerStepRecord) -> bool:
+    """Return whether a step of the policy has the next observations of a critics' minibatch."""
+
+    def sort_rows(observations: Array) -> list[bytes]:
+        return sorted(row.tobytes() for row in np.asarray(observations, np.float32))
+
+    seen = sort_rows(step.observations)
+    with contextlib.suppress(UnmeasuredError):
+        found = [find_minibatch(run, update) for update in list_critic_updates(run)]
+        of_own = any(seen == sort_rows(data.observations) for data in found)
+        return not of_own and any(seen == sort_rows(data.next_observations) for data in found)
+    return False
+
+
 def list_critic_names(run: ProbeRun) -> tuple[str, ...]:
     """Return canonical names of the critics of a run, without their targets."""
     there = {name.split(".")[0] for name in run.record.created}
@@ -220,11 +237,13 @@ class CriticReading:
         slope: Second derivative of the loss by the prediction, times the rows, per row.
         target: Target of the predictions, per row.
         predictions: Predictions of both critics, float[2, rows].
+        gradients: Derivatives of the loss by them, float[2, rows].
     """
 
     slope: Array
     target: Array
     predictions: Array
+    gradients: Array
 
 
 def read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
@@ -259,6 +278,7 @@ def _read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
         slope=slope[rows] / distance[rows] * len(distance),
         target=(predictions - gradients / common).mean(axis=0),
         predictions=predictions,
+        gradients=gradients,
     )
 
 

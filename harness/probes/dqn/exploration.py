@@ -31,6 +31,7 @@ from parallax.harness.probes.probe import (
     make_entry_description,
     make_relation_description,
 )
+from parallax.harness.probes.reference_networks import RELU, compute_output
 from parallax.harness.probes.results import AnswerAxis
 
 SCHEDULE_NAMES = (
@@ -105,6 +106,11 @@ def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
             others[f"it falls exponentially, by {1 - np.exp(rate):.3g} of the rest per step"] = (
                 found
             )
+    falls = -np.diff(found[steps >= WARM_UP_STEPS])
+    falls = falls[falls > SHARE_TOLERANCE]
+    if len(falls) > 3 and falls[-1] > 3 * falls[:-1].max():
+        text = f"it falls by {np.median(falls):.3g} and then jumps by {falls[-1]:.3g} to its end"
+        others[text] = found
     return others
 
 
@@ -177,7 +183,13 @@ def _measure_greedy_actions(cache: ExperimentCache, rows: slice) -> ProbeMeasure
     taken = np.concatenate([run.get_actions()[: len(values), 0][rows], evaluated])
     best = values[rows].argmax(axis=1)
     last = values.shape[1] - 1 - values[rows][:, ::-1].argmax(axis=1)
-    others = {"the last of several that are equal": np.tile(last, 2)}
+    of_target = compute_output(run.weights, "critic1_target", seen, RELU).argmax(axis=1)
+    others = {
+        "the last of several that are equal": np.tile(last, 2),
+        "that of the target network's largest value": np.array(
+            [[*of_target, *of_target], [*of_target, *best], [*best, *of_target]], float
+        ),
+    }
     return ProbeMeasurement(taken, np.tile(best, 2).astype(float), alternatives=others)
 
 

@@ -25,6 +25,7 @@ from parallax.harness.probes.families.critics import (
     compute_masked_targets,
     solve_predictions_and_gradients,
 )
+from parallax.harness.probes.families.optimisation import CLIPPED_BY_ENTRY, is_clipped_by_entry
 from parallax.harness.probes.measurements import find_minibatch, list_critic_updates
 from parallax.harness.probes.probe import (
     SETTINGS,
@@ -140,7 +141,11 @@ def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
 def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
     steps = list_critic_updates(experiments.run_clipped_gradients(cache))[:2]
     norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
-    return ProbeMeasurement(np.array(norms), np.full(len(norms), MAX_GRAD_NORM))
+    by_entry = all(is_clipped_by_entry(step, MAX_GRAD_NORM) for step in steps)
+    others = {CLIPPED_BY_ENTRY: np.array(norms)} if by_entry else {}
+    return ProbeMeasurement(
+        np.array(norms), np.full(len(norms), MAX_GRAD_NORM), alternatives=others
+    )
 
 
 def _measure_reward_clipping(cache: ExperimentCache) -> ProbeMeasurement:

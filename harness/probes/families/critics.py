@@ -22,6 +22,7 @@ from parallax.harness.probes.families.optimisation import explain_foreign_gradie
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
+    list_critic_names,
     list_critic_updates,
     list_other_environments,
     measure_target_shares,
@@ -122,6 +123,7 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     return found
 
 
+ACTIONS_OF_BEFORE = "next actions are those of the observations before the step"
 NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
@@ -277,13 +279,34 @@ class CriticProbes:
         """Return which other sum of the paper's errors the first critic's gradients are."""
         if cause := explain_foreign_gradients(run, "critic1"):
             return cause
+        if cause := self._compare_losses(run):
+            return cause
         pairs = [
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
         ]
+        if cause := _describe_scaled_values(pairs):
+            return cause
         error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
         fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
         return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
+
+    def _compare_losses(self, run: ProbeRun) -> str:
+        """Return the weight of the second critic's loss if it is not the first's, else nothing."""
+        if len(list_critic_names(run)) < 2:
+            return ""
+        factors = []
+        for step in list_critic_updates(run):
+            reading = read_critics(run, step)
+            errors = reading.predictions - self.target(run, step)[0]
+            pairs = [*zip(errors, reading.gradients, strict=True)]
+            if max(measure_misfit(error, pull) for error, pull in pairs) >= MAX_FIT_ERROR:
+                return ""
+            factors.append([float(error @ pull) / float(error @ error) for error, pull in pairs])
+        first, second = np.median(factors, axis=0)
+        if np.isclose(first, second, rtol=MAX_FIT_ERROR):
+            return ""
+        return f"the second critic's loss weighs {second / first:.3g} times the first's"
 
     def build_weight_probe(self) -> Probe:
         """Return the probe of the weights of a target's terms."""
@@ -329,9 +352,9 @@ class CriticProbes:
             run = (self.run_for_slopes or self.run_update)(cache)
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
-            return ProbeMeasurement(
-                measured, np.full_like(measured, 1.0 if self.halves_loss else 2.0)
-            )
+            due = np.full_like(measured, 1.0 if self.halves_loss else 2.0)
+            cause = self._explain_gradients(run)
+            return ProbeMeasurement(measured, due, alternatives={cause: measured} if cause else {})
 
         return Probe(
             f"{self.algorithm}.critic_loss_factor",
@@ -386,6 +409,24 @@ TARGET_CRITIC = "the target network of the critic"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
+
+
+LOSS_FACTORS = (1.0, 2.0)
+"""Second derivatives of half the squared error and of the squared error."""
+
+
+def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
+    # Predictions V, derivatives and targets y: with the errors c V - y these are f c (c V - y).
+    value, pull, target = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    basis = np.stack([value, target], axis=1)
+    weights = np.linalg.lstsq(basis, pull, rcond=None)[0]
+    factor, loss = -weights[0] / weights[1], weights[1] ** 2 / weights[0]
+    is_usual = [
+        np.isclose(each, LOSS_FACTORS, rtol=MAX_FIT_ERROR).any() for each in (weights[0], loss)
+    ]
+    if is_usual != [False, True] or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
+        return ""
+    return f"the loss compares {factor:.3g} times the value with the target"
 
 
 def measure_misfit(known: Array, found: Array) -> float:

@@ -235,6 +235,16 @@ def make_step_probe(
     )
 
 
+CLIPPED_BY_ENTRY = "each entry of the gradients is cut at that number, not their norm"
+
+
+def is_clipped_by_entry(step: OptimizerStepRecord, bound: float) -> bool:
+    """Return whether several entries of a step's gradients are at a bound, and none is beyond."""
+    sizes = np.abs(np.concatenate([gradient.ravel() for gradient in step.gradients.values()]))
+    at_bound = np.isclose(sizes, bound, rtol=ROUNDING)
+    return bool(at_bound.sum() > 1 and at_bound[sizes.argmax()])
+
+
 EARLIER_GRADIENTS = "gradients of earlier updates are added"
 MIN_FOREIGN_SHARE = 1e-3
 """Smallest share of a gradient that does not come from the minibatch and is more than rounding."""

@@ -9,7 +9,12 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import ALL_PAIRS, MAX_FIT_ERROR, measure_misfit
-from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
+from parallax.harness.probes.families.optimisation import (
+    CLIPPED_BY_ENTRY,
+    EARLIER_GRADIENTS,
+    adds_earlier_gradients,
+    is_clipped_by_entry,
+)
 from parallax.harness.probes.measurements import get_gradient, summarize_spread
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
@@ -32,6 +37,8 @@ from parallax.harness.probes.probe import (
 from parallax.harness.probes.results import AnswerAxis
 
 NORMALIZATION_EPS = 1e-8
+MAX_NORM = 0.5
+"""Norm at which the authors' code clips gradients."""
 
 
 def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement:
@@ -66,8 +73,12 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     weight = measurements.get_advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
+    cut = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP)
     others = {
         "not clipped": plain,
+        "the log ratio is cut at the clip range, not the distance of the ratio from 1": np.where(
+            cut, 0.0, plain
+        ),
         "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
         "the larger of both objectives, not the smaller": np.where(
             inside | (expected == 0), plain, 0.0
@@ -169,11 +180,23 @@ POLICY_PROBES: Sequence[Probe] = (
 )
 
 
+NORMALIZED_TARGET = "the value's target has the normalized advantage, where advantages are"
+
+
 def _measure_value_loss(cache: ExperimentCache) -> ProbeMeasurement:
-    measured = summarize_spread(
-        measurements.measure_value_factor(experiments.run_update(cache)) / VALUE_COEFFICIENT
-    )
-    return ProbeMeasurement(measured, np.full_like(measured, 2.0))
+    measured, others = _summarize_value_factor(experiments.run_update(cache)), {}
+    if cache.accepts_settings("ppo", {"normalize_advantage": True}, experiments.ROLLOUT_STEPS):
+        run = experiments.run_normalized_advantages(cache)
+        step = get_snapshot_step(run, 0)
+        raw = run.record.stored["advantages"][find_rollout_rows(run, step)]
+        pull = measurements.solve_value_slope(run, step)
+        if measure_misfit(raw - raw.mean(), pull) < MAX_FIT_ERROR <= measure_misfit(raw, pull):
+            others[NORMALIZED_TARGET] = measured = _summarize_value_factor(run)
+    return ProbeMeasurement(measured, np.full_like(measured, 2.0), alternatives=others)
+
+
+def _summarize_value_factor(run: ProbeRun) -> Array:
+    return summarize_spread(measurements.measure_value_factor(run) / VALUE_COEFFICIENT)
 
 
 def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
@@ -233,9 +256,10 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
-    gradients = get_snapshot_step(experiments.run_huge_rewards(cache), 0).gradients
-    norm = float(np.sqrt(sum(float((g**2).sum()) for g in gradients.values())))
-    return ProbeMeasurement(np.array([norm]), np.array([0.5]))
+    step = get_snapshot_step(experiments.run_huge_rewards(cache), 0)
+    norm = np.sqrt([sum(float((g**2).sum()) for g in step.gradients.values())])
+    others = {CLIPPED_BY_ENTRY: norm} if is_clipped_by_entry(step, MAX_NORM) else {}
+    return ProbeMeasurement(norm, np.array([MAX_NORM]), alternatives=others)
 
 
 VALUE_PROBES: Sequence[Probe] = (

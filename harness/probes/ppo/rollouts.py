@@ -14,6 +14,7 @@ from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POL
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.critics import NEXT_EPISODE
 from parallax.harness.probes.families.storage import make_action_range_probe
 from parallax.harness.probes.measurements import find_transition_rows, list_other_environments
 from parallax.harness.probes.ppo import experiments, measurements
@@ -227,6 +228,10 @@ def _list_alternative_advantages(
 ) -> dict[str, Array]:
     # Other estimates of one environment's steps, after a step with the end `previous`.
     ended = _terminate_ends(steps)
+    reset = [
+        dataclasses.replace(t, next_observation=n.observation) if t.end == TRUNCATED else t
+        for t, n in itertools.pairwise(steps)
+    ]
     estimate = functools.partial(measurements.compute_advantages, weights)
     return {
         "as if lambda were 1": estimate(steps, lam=1.0),
@@ -238,6 +243,7 @@ def _list_alternative_advantages(
         "the value after an end counts": estimate(steps, bootstraps=True),
         "sums run on across ends of episodes": estimate(steps, runs_on=True),
         "nothing follows the end": estimate(ended),
+        NEXT_EPISODE: estimate((*reset, steps[-1])),
         "the values of the policy that the run started with": measurements.compute_advantages(
             first, steps
         ),
@@ -507,6 +513,11 @@ def _measure_stored_reward(cache: ExperimentCache) -> ProbeMeasurement:
     )
     text = "the reward plus the discounted value of the state that was cut"
     others = {text: given + experiments.GAMMA * following}
+    after = [*run.transitions[1:], run.transitions[-1]]
+    begun = np.array([after[row].observation for row in np.flatnonzero(rows)])
+    values = measurements.predict_values(run.weights, begun)
+    text = "the reward plus the discounted value of the first state of the next episode"
+    others[text] = given + experiments.GAMMA * values
     return ProbeMeasurement(run.record.stored["rewards"][rows], given, alternatives=others)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN
-from parallax.harness.probes.experiment_setups import HALF_RANGE, WIDE_HIGH, WIDE_LOW
+from parallax.harness.probes.experiment_setups import ACTION_SIZE, HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import list_critic_updates, read_critics
 from parallax.harness.probes.probe import (
@@ -32,6 +32,7 @@ STD_OUTPUTS = np.arange(-25.0, 8.01, 0.5)
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 """Bounds in the code of SAC's authors."""
 UNSQUASHED_TEXT = "that of a Gaussian: actions are not squashed"
+AVERAGED_TEXT = "the logarithm of tanh's derivative is the mean over action dimensions, not the sum"
 ADDED_TEXT = "the logarithm of tanh's derivative is added, not subtracted"
 
 
@@ -65,6 +66,7 @@ def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:
     apart = float(np.mean(inside - expected))
     plain = _compute_gaussian_log_prob(noise)
     others = {text.format(apart): inside, UNSQUASHED_TEXT: plain, ADDED_TEXT: 2 * plain - expected}
+    others[AVERAGED_TEXT] = _average_correction(np.stack([expected, inside]), plain)
     others[f"{ADDED_TEXT}, and the action is not scaled to its range"] = 2 * plain - inside
     return ProbeMeasurement(value, expected, alternatives=others)
 
@@ -75,7 +77,12 @@ def _measure_squash_correction(cache: ExperimentCache) -> ProbeMeasurement:
     expected, plain = _compute_squashed_log_prob(noise, 1.0), _compute_gaussian_log_prob(noise)
     axis = AnswerAxis("distance from the mean", experiments.compute_tail_distances())
     others = {text: plain, ADDED_TEXT: 2 * plain - expected}
+    others[AVERAGED_TEXT] = _average_correction(expected, plain)
     return ProbeMeasurement(value, expected, axis, others)
+
+
+def _average_correction(squashed: Array, plain: Array) -> Array:
+    return np.asarray(plain + (squashed - plain) / ACTION_SIZE)
 
 
 def _read_log_probs(run: ProbeRun) -> tuple[Array, Array]:

@@ -25,11 +25,13 @@ from parallax.harness.probes.families.critics import (
 from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
+    NEXT_OBSERVATIONS,
     compute_critic_slopes,
     find_minibatch,
     get_gradient,
     get_update_noise,
     get_weights_before_update,
+    learns_at_next_observations,
     list_critic_updates,
     list_network_steps,
 )
@@ -70,10 +72,13 @@ def sample_actions(
     return np.tanh(x), formulas.compute_squashed_log_prob(x, mean, std)
 
 
-def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, Array, Array]:
-    # Target and online critics at the next action, float[2, rows], and its log-probability.
+def _compute_next_values(
+    run: ProbeRun, step: OptimizerStepRecord, seen: str = "next_observations"
+) -> tuple[Array, Array, Array]:
+    # Target and online critics at the next action, which is that of the observations `seen`,
+    # float[2, rows], and its log-probability.
     weights, data = step.before, find_minibatch(run, step)
-    action, log_prob = sample_actions(run, step, data.next_observations)
+    action, log_prob = sample_actions(run, step, getattr(data, seen))
     inputs = np.hstack([data.next_observations, action])
     target, online = (
         np.array(
@@ -91,7 +96,9 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
     first = get_temperature(run.weights)
     smaller, bonus = twins.min(axis=0), -heat * log_prob
     others = {n: v + bonus for n, v in list_twin_values(twins[0], twins[1]).items()}
+    before, _, log_prob_before = _compute_next_values(run, step, "observations")
     others |= {
+        critics.ACTIONS_OF_BEFORE: formulas.compute_soft_value(before, log_prob_before, heat),
         "without the entropy": smaller,
         "entropy subtracted, not added": smaller - bonus,
         "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
@@ -133,6 +140,9 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     others[CONSTANT_SAMPLE] = np.array([_fit_constant_sample(run, step) for step in steps])
     if adds_earlier_gradients(run, "policy"):
         others[EARLIER_GRADIENTS] = found
+    if learns_at_next_observations(run, steps[0]):
+        found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
+        others = {NEXT_OBSERVATIONS: found}
     return ProbeMeasurement(found, expected, alternatives=others)
 
 

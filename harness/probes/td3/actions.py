@@ -169,7 +169,8 @@ def _describe_one_noise(cache: ExperimentCache, actions: Array) -> str:
     row = list_critic_updates(run)[0].env_steps
     uniform = run.experiment.scripted_data.random_actions[row - 1 : row + 1, 0]
     noise = np.median(actions[IS_UNCLIPPED_ROW] - (WIDE_LOW[0] + WIDE_HIGH[0]) / 2) / HALF_RANGE
-    sizes = np.outer((TARGET_NOISE, TARGET_NOISE_CLIP), [*uniform, *(2 * uniform - 1)])
+    units = np.outer((1, 1 / HALF_RANGE), (TARGET_NOISE, TARGET_NOISE_CLIP))
+    sizes = np.outer(units, [*uniform, *(2 * uniform - 1)])
     if np.abs(sizes - noise).min() < NOISE_TOLERANCE:
         return UNIFORM_NOISE
     most = run.hyperparameters.target_noise_clip

@@ -20,9 +20,11 @@ from parallax.harness.probes.families.critics import (
 from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
+    NEXT_OBSERVATIONS,
     compute_critic_slopes,
     find_minibatch,
     get_update_noise,
+    learns_at_next_observations,
     list_critic_names,
     list_critic_updates,
     list_network_steps,
@@ -48,7 +50,13 @@ SMALLER_CRITIC_TEXT = "the smaller of both critics"
 
 
 def compute_next_values(
-    run: ProbeRun, step: OptimizerStepRecord, policy: str, suffix: str, std: float, cut: bool = True
+    run: ProbeRun,
+    step: OptimizerStepRecord,
+    policy: str,
+    suffix: str,
+    std: float,
+    cut: bool = True,
+    seen: str = "next_observations",
 ) -> tuple[Array, ...]:
     """Return all critics at the next action, each float[rows].
 
@@ -59,10 +67,11 @@ def compute_next_values(
         suffix: Suffix of the critics' names.
         std: Standard deviation of the noise on the action.
         cut: Whether actions are clipped at the bounds.
+        seen: Name of the minibatch's observations that the policy acts on.
     """
     weights, data = step.before, find_minibatch(run, step)
     low, high = -np.ones(experiment_setups.ACTION_SIZE), np.ones(experiment_setups.ACTION_SIZE)
-    mean = np.tanh(compute_output(weights, policy, data.next_observations, RELU))
+    mean = np.tanh(compute_output(weights, policy, getattr(data, seen), RELU))
     noise = get_update_noise(run, step, len(mean))
     action = mean + formulas.compute_smoothing_noise(noise, std, TARGET_NOISE_CLIP, low, high)
     if cut:
@@ -77,7 +86,9 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
     values = functools.partial(compute_next_values, run, step)
     first, second = values("policy_target", "_target", TARGET_NOISE)
     beyond = values("policy_target", "_target", TARGET_NOISE, cut=False)
+    before = values("policy_target", "_target", TARGET_NOISE, seen="observations")
     others = list_twin_values(first, second) | {
+        critics.ACTIONS_OF_BEFORE: np.minimum(*before),
         "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
         "no noise in the next action": np.minimum(*values("policy_target", "_target", 0.0)),
         "the online policy's next action": np.minimum(*values("policy", "_target", TARGET_NOISE)),
@@ -107,6 +118,9 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
         )
     if adds_earlier_gradients(run, "policy"):
         others[EARLIER_GRADIENTS] = found
+    if learns_at_next_observations(run, steps[0]):
+        found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
+        others = {NEXT_OBSERVATIONS: found}
     return ProbeMeasurement(found, expected, None, others)
 
 
