@@ -7,6 +7,7 @@ Most settings come from configuration files that are not in the wheel, so their 
 import ast
 import importlib.metadata
 import inspect
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,12 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
                 "not take"
             )
         return super().why_unsupported_acceleration(algorithm, acceleration, device, here)
+
+    def why_unsupported_actors(self, algorithm: str) -> str:
+        """Return why no processes act for the learner; a killed learner's end on Linux only."""
+        if algorithm != "r2d2":
+            return super().why_unsupported_actors(algorithm)
+        return "" if sys.platform == "linux" else "actors in processes need Linux"
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; its environments import SB3's, its data pandas."""
