@@ -366,5 +366,7 @@ def measure_staleness(
         stored = loss.compute_stored_state_values(batch, place, step).numpy()
         each = compute_q_discrepancy(unrolled, stored, step.numpy(), lengths.numpy())
         found[f"discrepancy/{place}"] = float(each.mean())
-        found |= {f"discrepancy/{place}/{n}": float(each[rows].mean()) for n, rows in thirds.items()}
+        found |= {
+            f"discrepancy/{place}/{n}": float(each[rows].mean()) for n, rows in thirds.items()
+        }
     return found

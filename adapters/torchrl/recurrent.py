@@ -100,7 +100,7 @@ class EpisodeTail:
             for name in STATE_KEYS
         }
         numbers = {"length": length, "burned": before, "begin": self._begin, "ended": ended}
-        numbers["version"] = steps[0]["version"].item()  # of the parameters that made the start state
+        numbers["version"] = steps[0]["version"].item()  # of what made the start state
         return {**shown, **done, **states, **{n: np.array(v) for n, v in numbers.items()}}
 
 
