@@ -15,6 +15,8 @@ import numpy as np
 
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import (
+    LAG_THIRDS,
+    LAGS,
     SEQUENCE_POSITIONS,
     UNIFORM,
     RecurrentStateStrategy,
@@ -332,6 +334,9 @@ class StalenessSummary:
         overall: Mean over runs of the mean over stages, by position in the sequence.
         score: Return of the last evaluation, over runs.
         seeds: Seeds of the runs.
+        lags: Updates between acting and learning, over runs, by a name of `LAGS`; without values
+            where no run recorded them.
+        by_lag: Mean discrepancy over runs by position and third of the lag; likewise.
     """
 
     strategy: RecurrentStateStrategy
@@ -339,6 +344,8 @@ class StalenessSummary:
     overall: Mapping[str, ConfidenceInterval]
     score: ConfidenceInterval
     seeds: tuple[int, ...]
+    lags: Mapping[str, ConfidenceInterval]
+    by_lag: Mapping[tuple[str, str], ConfidenceInterval]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,8 +363,8 @@ class StalenessSetting:
     strategies: tuple[StalenessSummary, ...]
 
 
-STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in")
-"""Hyperparameters that identify the strategy."""
+STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in", "actors")
+"""Settings that identify the strategy."""
 _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 
@@ -397,7 +404,7 @@ def _get_shared_variant(run: CompletedRun) -> str:
     hyperparameters = {
         n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
     }
-    others = ("seed", "hyperparameters", "overridden")
+    others = ("seed", "hyperparameters", "overridden", "actors")
     alike = {n: v for n, v in run.spec.items() if n not in others} | {"requested": hyperparameters}
     digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
     return ",".join(
@@ -420,4 +427,9 @@ def _summarize_state_strategy(
         )
     scores = compute_interval([float(item.run.results[-1].mean()) for item in items])
     seeds = tuple(sorted(item.run.id.seed or 0 for item in items))
-    return StalenessSummary(strategy, by_stage, overall, scores, seeds)
+    lags = {n: compute_interval([i.lags[n] for i in items if n in i.lags]) for n in LAGS}
+    by_lag = {
+        at: compute_interval([item.by_lag[at] for item in items if at in item.by_lag])
+        for at in itertools.product(SEQUENCE_POSITIONS, LAG_THIRDS)
+    }
+    return StalenessSummary(strategy, by_stage, overall, scores, seeds, lags, by_lag)
