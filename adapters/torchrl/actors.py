@@ -21,7 +21,6 @@ from torchrl.envs import Compose, EnvBase, Transform, TransformedEnv
 from torchrl.weight_update import SharedMemWeightSyncScheme
 
 from parallax.adapters.torchrl.loop import make_envs, seed_generators
-from parallax.envs.make import StepHook
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, RunContext
 from parallax.harness.contract.events import TrainingError
 from parallax.harness.contract.state_codec import UnsupportedStateError
@@ -80,8 +79,8 @@ class ActorProcesses:
         Raises:
             TrainingError: One does not start, or wrappers hide what the task itself reports.
         """
-        self._hooks = [make_env() for _ in range(context.n_envs)]
-        if not all(isinstance(hook, StepHook) for hook in self._hooks):
+        self._hooks: list[Any] = [make_env() for _ in range(context.n_envs)]
+        if not all(hasattr(hook, "replay") for hook in self._hooks):
             raise TrainingError(
                 f"actors={context.actors} takes no wrappers around training environments alone. "
                 "Use actors=1."
@@ -168,8 +167,8 @@ class ActorProcesses:
             for env in range(len(data)):
                 at = env, t
                 ends = bool(terminated[at].item()), bool(truncated[at].item())
-                hook: Any = self._hooks[first + env]
-                hook.replay(actions[at], observations[at], rewards[at].item(), *ends)
+                step = actions[at], observations[at], rewards[at].item(), *ends
+                self._hooks[first + env].replay(*step)
 
     @contextlib.contextmanager
     def _limit_wait(self) -> Iterator[None]:

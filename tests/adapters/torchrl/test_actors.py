@@ -69,7 +69,7 @@ def test_a_killed_actor_fails_the_run_by_name_and_a_killed_learner_takes_its_act
     victims = [own for own, line in sorted(descendants(pid).items()) if "harness.worker" in line]
     assert len(victims) == 2
     os.kill(victims[1], signal.SIGKILL)
-    assert process.wait(30)
+    assert process.wait(SLOW)
     run = read_run(folder).content
     assert run["status"] == "failed" and not descendants(pid)
     assert f"actor 1 of 2 (process {victims[1]}) was killed by SIGKILL" in run["failure"]
@@ -79,8 +79,8 @@ def test_a_killed_actor_fails_the_run_by_name_and_a_killed_learner_takes_its_act
     left = descendants(process._process.pid)
     assert len(left) >= 2
     os.kill(process._process.pid, signal.SIGKILL)
-    process.wait(30)
-    wait_until(lambda: not left.keys() & descendants().keys(), 30)
+    process.wait(SLOW)
+    wait_until(lambda: not left.keys() & descendants().keys(), SLOW)
 
 
 def test_a_run_takes_all_its_steps_and_records_how_far_actors_are_behind(tmp_path):
@@ -97,7 +97,7 @@ def test_a_run_takes_all_its_steps_and_records_how_far_actors_are_behind(tmp_pat
     assert 56 <= len(found["episode/length"]) <= 60 and set(found["episode/length"]) == {20}
     assert set(found["episode/return"]) <= {-1.0, 0.0, 1.0}
     assert len(found["lag/mean"]) >= 2 and min(found["lag/mean"]) > 0
-    assert max(found["lag/max"]) > max(found["lag/stale"]) > min(found["lag/fresh"]) > 0
+    assert max(found["lag/max"]) >= max(found["lag/stale"]) > min(found["lag/fresh"]) > 0
     # Parameters arrive: without, each sequence would be as far behind as there were updates.
     assert 0 < found["lag/actor"][-1] < 100
     names = {f"discrepancy/{place}/{third}" for place in ("first", "last") for third in LAG_THIRDS}
@@ -145,7 +145,7 @@ def test_actors_get_parameters_with_the_number_of_their_update():
         assert firsts == {0, 2} and counts[0] == 2000 == 8 * calls
     for first in (0, 2):
         seen = [v for one, each in versions if one == first for v in each]
-        assert seen == sorted(seen) and {0, 7} == set(seen)
+        assert seen == sorted(seen) and {7} <= set(seen) <= {0, 7}
     assert torch.equal(last, last[:1].expand(2)) and fresh > 100
 
 
