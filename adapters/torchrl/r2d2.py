@@ -19,7 +19,6 @@ from torchrl.objectives import TargetNetUpdater
 from torchrl.objectives.common import LossModule
 
 from parallax.adapters.torchrl import loop
-from parallax.adapters.torchrl.actors import ActorProcesses
 from parallax.adapters.torchrl.loop import (
     LoopProgress,
     MetricMeans,
@@ -227,6 +226,9 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     with contextlib.ExitStack() as stack:
         batches: Iterable[tuple[int, TensorDictBase]]
         if context.actors > 1:
+            # Imported late: collectors of older releases have no such hooks.
+            from parallax.adapters.torchrl.actors import ActorProcesses
+
             batches = processes = ActorProcesses(
                 make_env, context, explorer, settings, transforms, safe_point
             )
