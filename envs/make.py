@@ -59,13 +59,34 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Take a step."""
         self._before_step()
         observation, reward, terminated, truncated, info = self.env.step(action)
+        self._report(action, observation, reward, terminated, truncated)
+        return observation, reward, terminated, truncated, info
+
+    def replay(
+        self, action: Any, observation: Any, reward: Any, terminated: bool, truncated: bool
+    ) -> None:
+        """Report a step that a copy of this environment took in another process."""
+        if not self._length and self._before_reset:
+            self._before_reset()
+        self._before_step()
+        self._report(action, observation, reward, terminated, truncated)
+        if terminated or truncated:
+            self._return, self._length = 0.0, 0
+
+    def silence(self) -> None:
+        """Report nothing from now on, in a process whose steps are reported by another one."""
+        self._before_step = lambda: None
+        self._before_reset = self._after_episode = self._after_step = None
+
+    def _report(
+        self, action: Any, observation: Any, reward: Any, terminated: bool, truncated: bool
+    ) -> None:
         self._return += float(reward)
         self._length += 1
         if self._after_step:
             self._after_step(action, observation, reward, terminated, truncated)
         if (terminated or truncated) and self._after_episode:
             self._after_episode(self._return, self._length)
-        return observation, reward, terminated, truncated, info
 
 
 def make_training_env(

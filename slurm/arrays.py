@@ -116,7 +116,7 @@ def _make_resources(spec: "RunSpec", settings: SlurmSettings) -> JobResources:
         algorithm=spec.algorithm,
         run_minutes=settings.minutes(spec.algorithm),
         runs_per_job=settings.runs_per_job,
-        cpus=max(settings.cpus, spec.threads),
+        cpus=max(settings.cpus, spec.threads + (spec.actors if spec.actors > 1 else 0)),
         mem_gb=settings.mem_gb,
     )
 

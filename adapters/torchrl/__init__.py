@@ -5,8 +5,10 @@ Most settings come from configuration files that are not in the wheel, so their 
 """
 
 import ast
+import contextlib
 import importlib.metadata
 import inspect
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from parallax.harness.contract.acceleration import (
 )
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
-from parallax.harness.contract.versions import VersionRange
+from parallax.harness.contract.versions import VersionRange, parse_version
 
 VMAP_ALGORITHMS = ("td3", "sac")
 """Algorithms whose losses compute two critics by vmap."""
@@ -102,6 +104,17 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
                 "not take"
             )
         return super().why_unsupported_acceleration(algorithm, acceleration, device, here)
+
+    def why_unsupported_actors(self, algorithm: str) -> str:
+        """Return why no processes act for the learner: they end with it on Linux only."""
+        if algorithm != "r2d2":
+            return super().why_unsupported_actors(algorithm)
+        if sys.platform != "linux":
+            return "processes of actors need Linux"
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # that trains elsewhere
+            if parse_version(importlib.metadata.version("torchrl")) < (0, 14):
+                return "its collector lacks hooks that came with torchrl 0.14"
+        return ""
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; its environments import SB3's, its data pandas."""

@@ -54,7 +54,7 @@ def make_collector(
     The environment is seeded before the collector is made: the collector resets it at once
     and would not notice a later reset.
     """
-    env = TransformedEnv(_make_envs(make_env, n_envs), Compose(*transforms))
+    env = TransformedEnv(make_envs(make_env, n_envs), Compose(*transforms))
     env.set_seed(settings["seed"])
     has_hook = "pre_collect_hook" in inspect.signature(Collector.__init__).parameters
     hook = {"auto_register_policy_transforms": False, "pre_collect_hook": safe_point}
@@ -91,7 +91,8 @@ class _SpacesOnlyEnv(gymnasium.Env[Any, Any]):
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
 
-def _make_envs(make_env: MakeEnv, n_envs: int) -> EnvBase:
+def make_envs(make_env: MakeEnv, n_envs: int) -> EnvBase:
+    """Return `n_envs` new environments as one of TorchRL's, which steps them in this process."""
     envs = [make_env() for _ in range(n_envs)]
     if n_envs == 1:
         return GymWrapper(envs[0], device="cpu")

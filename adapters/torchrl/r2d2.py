@@ -1,10 +1,12 @@
 """R2D2 (Kapturowski et al. 2019) from TorchRL's recurrent components; upstream ships no recipe."""
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictParams, TensorDictSequential
@@ -174,16 +176,39 @@ class R2D2Components:
 
 @dataclasses.dataclass
 class ActorLag:
-    """Steps that each actor took since it got the learner's parameters."""
+    """How far actors are behind their learner.
+
+    Attributes:
+        steps: Steps of all actors since they got the learner's parameters.
+        version: Updates that these parameters were of.
+        behind: Updates that they were behind when a sequence was stored, summed over `arrived`.
+        arrived: Sequences since the last record of the trace.
+    """
 
     steps: int = 0
+    version: int = 0
+    behind: int = 0
+    arrived: int = 0
 
-    def refresh(self, components: R2D2Components, steps: int, every: int) -> None:
-        """Count the steps of an update cycle; copy the parameters when they are due."""
+    def refresh(self, components: R2D2Components, steps: int, every: int, updates: int) -> bool:
+        """Count steps; copy the parameters after `updates` when they are due, and return that."""
         self.steps += steps
-        if self.steps >= every:
-            components.actor.load_state_dict(components.network.state_dict())
-            self.steps = 0
+        if self.steps < every:
+            return False
+        components.actor.load_state_dict(components.network.state_dict())
+        self.steps, self.version = 0, updates
+        return True
+
+    def add_sequences(self, versions: list[int], updates: int) -> None:
+        """Count sequences that are stored after `updates`."""
+        self.behind += sum(updates - version for version in versions)
+        self.arrived += len(versions)
+
+    def take(self) -> dict[str, float]:
+        """Return the mean lag of sequences when they were stored, since the last call."""
+        found = {"lag/actor": self.behind / self.arrived} if self.arrived else {}
+        self.behind = self.arrived = 0
+        return found
 
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
@@ -197,26 +222,51 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components.actor[1].make_tensordict_primer(),
     )
     transforms = InitTracker(), DoubleToFloat(), last_step, primer
-    collector = make_collector(
-        make_env, actors, explorer, settings, *transforms, safe_point=monitor.safe_point
-    )
-    memory, progress, means, lag = (
-        SequenceReplayBuffer(settings, actors),
-        LoopProgress(),
-        MetricMeans(),
-        ActorLag(),
-    )
-    counters = progress, means, lag, memory.tapes, memory.strategy, memory.numbers
-    state = make_loop_checkpointable(collector, components, memory.buffer, *counters)
-    policy = GreedyRecurrentPolicy(components.network, context.task.choices)
-    attach_monitor(monitor, policy, components.loss, NETWORKS, state)
+    safe_point, lag, processes = monitor.safe_point, ActorLag(), None
+    with contextlib.ExitStack() as stack:
+        batches: Iterable[tuple[int, TensorDictBase]]
+        if context.actors > 1:
+            # Imported late: collectors of older releases have no such hooks.
+            from parallax.adapters.torchrl.actors import ActorProcesses
+
+            batches = processes = ActorProcesses(
+                make_env, context, explorer, settings, transforms, safe_point
+            )
+            stack.callback(processes.close)
+            collector: Any = None
+        else:
+            collector = make_collector(
+                make_env, actors, explorer, settings, *transforms, safe_point=safe_point
+            )
+            batches = _label_steps(collector, lag)
+        memory, progress, means = (
+            SequenceReplayBuffer(settings, actors),
+            LoopProgress(),
+            MetricMeans(),
+        )
+        counters = progress, means, lag, memory.tapes, memory.strategy, memory.numbers
+        state = make_loop_checkpointable(collector, components, memory.buffer, *counters)
+        if processes:
+            state = processes.without_checkpoints
+        policy = GreedyRecurrentPolicy(components.network, context.task.choices)
+        attach_monitor(monitor, policy, components.loss, NETWORKS, state)
+        for first_env, data in batches:
+            mark_truncations(data, settings)
+            lag.add_sequences(memory.extend(data, first_env), progress.updates)
+            progress.collected += data.numel()
+            # An actor of several sends a part of an update cycle's steps.
+            is_cycle = progress.collected % settings["Collector.frames_per_batch"] == 0
+            if is_cycle and progress.collected >= settings["loop.learning_starts"]:
+                _run_updates(components, memory, progress, means, monitor, lag)
+            every = settings["loop.actor_refresh"] * actors
+            if lag.refresh(components, data.numel(), every, progress.updates) and processes:
+                processes.send_parameters(components.actor, progress.updates)
+
+
+def _label_steps(collector: Any, lag: ActorLag) -> Iterator[tuple[int, TensorDictBase]]:
+    """Yield steps as `ActorProcesses` does, of all environments together."""
     for data in collector:
-        mark_truncations(data, settings)
-        memory.extend(data)
-        progress.collected += data.numel()
-        if progress.collected >= settings["loop.learning_starts"]:
-            _run_updates(components, memory, progress, means, monitor)
-        lag.refresh(components, data.numel() // actors, settings["loop.actor_refresh"])
+        yield 0, data.set("version", torch.full((*data.shape, 1), lag.version))
     collector.shutdown()
 
 
@@ -244,6 +294,7 @@ def _run_updates(
     progress: LoopProgress,
     means: MetricMeans,
     monitor: Monitor,
+    lag: ActorLag,
 ) -> None:
     """Run the updates of one update cycle."""
     settings, stale = components.loss.settings, dict[str, float]()
@@ -253,7 +304,9 @@ def _run_updates(
         places, weights, batch = memory.sample()
         output = components.loss(batch, torch.from_numpy(weights).float())
         if records:  # with the network before the step
-            stale = measure_staleness(components.loss, batch, output["values"])
+            stale = lag.take() | measure_staleness(
+                components.loss, batch, output["values"], progress.updates - 1
+            )
         means.add(take_gradient_step(components, output["loss"]))
         errors, share = output["errors"].numpy(), settings["loop.max_error_share"]
         memory.strategy.update(
@@ -278,28 +331,44 @@ def take_gradient_step(components: R2D2Components, loss: torch.Tensor) -> dict[s
     return {"loss/critic": loss.detach()}
 
 
-def measure_staleness(
-    loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor
-) -> dict[str, float]:
-    """Return the mean Q-value discrepancy at the first and last step that are learned from.
+LAG_THIRDS = ("fresh", "middle", "stale")
+"""Thirds of a minibatch's sequences by their lag, in the trace's names."""
 
-    Only sequences in the middle of an episode count: at its beginning all states are zero.
+
+def measure_staleness(
+    loss: SequenceLoss, batch: TensorDictBase, values: torch.Tensor, updates: int
+) -> dict[str, float]:
+    """Return the lag, and the mean Q-value discrepancy at the first and last learned step.
+
+    The lag of a sequence is the number of updates between the parameters that made its first state
+    and those that learn from it. Discrepancies are those of sequences in the middle of an episode
+    only: at its beginning all states are zero.
 
     Args:
         loss: Holds the network.
         batch: B sequences.
         values: Values of the current network, [B, m + 1, actions].
+        updates: Updates that the network had.
 
     Returns:
-            Metrics by name in the trace; empty if no sequence is in the middle of an episode.
+        Metrics by name in the trace; only the lag if no sequence is in the middle of an episode.
     """
+    behind = updates - batch["version"].numpy()
+    found = {"lag/mean": float(behind.mean()), "lag/max": float(behind.max())}
     inner = torch.nonzero(batch["begin"] > 0).squeeze(-1)
     if not len(inner):
-        return {}
-    batch, unrolled = batch[inner], values[inner, :-1].numpy()
-    lengths, found = batch["length"], {"discrepancy/sequences": float(len(inner))}
+        return found
+    batch, unrolled, behind = batch[inner], values[inner, :-1].numpy(), behind[inner.numpy()]
+    thirds = dict(zip(LAG_THIRDS, np.array_split(behind.argsort(kind="stable"), 3), strict=True))
+    thirds = {name: rows for name, rows in thirds.items() if len(rows)}
+    found |= {f"lag/{name}": float(behind[rows].mean()) for name, rows in thirds.items()}
+    lengths = batch["length"]
+    found["discrepancy/sequences"] = float(len(inner))
     for place, step in (("first", torch.zeros_like(lengths)), ("last", lengths - 1)):
         stored = loss.compute_stored_state_values(batch, place, step).numpy()
         each = compute_q_discrepancy(unrolled, stored, step.numpy(), lengths.numpy())
         found[f"discrepancy/{place}"] = float(each.mean())
+        found |= {
+            f"discrepancy/{place}/{n}": float(each[rows].mean()) for n, rows in thirds.items()
+        }
     return found

@@ -60,7 +60,8 @@ class EpisodeTail:
         """Add a step; return the sequence that it completes, if any.
 
         Args:
-            step: Network inputs, recurrent state before the step, action and reward.
+            step: Network inputs, recurrent state before the step, action, reward, and the number
+                of the update that the actor's parameters were of.
             after: Network inputs after the step, named as in `INPUT_KEYS`.
             done: Whether the episode is over.
             terminated: Whether it ended in a terminal state.
@@ -99,6 +100,7 @@ class EpisodeTail:
             for name in STATE_KEYS
         }
         numbers = {"length": length, "burned": before, "begin": self._begin, "ended": ended}
+        numbers["version"] = steps[0]["version"].item()  # of what made the start state
         return {**shown, **done, **states, **{n: np.array(v) for n, v in numbers.items()}}
 
 
@@ -136,14 +138,23 @@ class SequenceReplayBuffer:
         )
         self.numbers = make_sampling_generator(settings["seed"])
 
-    def extend(self, data: TensorDictBase) -> None:
-        """Add what the collector returns, [steps] of one actor or [actors, steps]."""
+    def extend(self, data: TensorDictBase, first: int = 0) -> list[int]:
+        """Add what a collector returns, [steps] of one actor or [actors, steps].
+
+        Args:
+            data: The steps.
+            first: Number of the first of these actors.
+
+        Returns:
+            The updates that the parameters behind each new sequence were of.
+        """
         found = []
         batch = data if data.ndim == 2 else data.unsqueeze(0)
         steps, after = _arrays_from_tensordict(batch), _arrays_from_tensordict(batch["next"])
-        for actor, tape in enumerate(self.tapes):
+        stored = (*INPUT_KEYS, *STATE_KEYS, "action", "version")
+        for actor, tape in enumerate(self.tapes[first : first + len(batch)]):
             for t in range(batch.shape[1]):
-                here = {n: steps[n][actor, t].copy() for n in (*INPUT_KEYS, *STATE_KEYS, "action")}
+                here = {n: steps[n][actor, t].copy() for n in stored}
                 here["reward"] = after["reward"][actor, t].copy()
                 ends = after["done"][actor, t].item(), after["terminated"][actor, t].item()
                 shown = {n: after[n][actor, t].copy() for n in INPUT_KEYS}
@@ -153,6 +164,7 @@ class SequenceReplayBuffer:
             rows = {n: torch.from_numpy(np.stack([s[n] for s in found])) for n in found[0]}
             self.buffer.extend(TensorDict(rows, [len(found)]))
             self.strategy.add(len(found))
+        return [int(sequence["version"]) for sequence in found]
 
     def sample(self) -> tuple[Indices, Floats, TensorDictBase]:
         """Return indices, importance weights and content of a minibatch of sequences."""
@@ -161,7 +173,7 @@ class SequenceReplayBuffer:
 
 
 def _arrays_from_tensordict(data: TensorDictBase) -> dict[str, NDArray[Any]]:
-    names = {*INPUT_KEYS, *STATE_KEYS, "action", "reward", "done", "terminated"}
+    names = {*INPUT_KEYS, *STATE_KEYS, "action", "reward", "done", "terminated", "version"}
     return {name: data[name].numpy() for name in names if name in data.keys()}  # noqa: SIM118
 
 

@@ -3,8 +3,9 @@
 import collections
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from parallax.harness.record.trace import read_metric
 UNIFORM = "uniform"
 MAPE = "replay/mape"
 _IGNORED_FIELDS = ("replay", "seed", "study", "framework")
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,6 +121,10 @@ def _serialize_shared_settings(spec: Mapping[str, Any]) -> str:
 
 SEQUENCE_POSITIONS = ("first", "last")
 """Steps of a replayed sequence at which discrepancies are recorded."""
+LAG_THIRDS = ("fresh", "middle", "stale")
+"""Thirds of a minibatch's sequences, by the updates since their states were made."""
+LAGS = ("actor", "mean", "max", *LAG_THIRDS)
+"""Lags that a run records: when stored, and when replayed."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -128,15 +134,18 @@ class RecurrentStateStrategy:
     Attributes:
         stored_state: Whether it starts from the state that the actor had; otherwise from zeros.
         burn_in: Burn-in steps, which update the state.
+        actors: Processes that act.
     """
 
     stored_state: bool
     burn_in: int
+    actors: int = 1
 
     @property
     def title(self) -> str:
         """Name of the strategy in words."""
-        return f"{'stored' if self.stored_state else 'zero'} state, burn-in {self.burn_in}"
+        name = f"{'stored' if self.stored_state else 'zero'} state, burn-in {self.burn_in}"
+        return name if self.actors == 1 else f"{name}, {self.actors} actors"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,12 +155,17 @@ class RunStaleness:
     Attributes:
         run: The run.
         strategy: Its hyperparameters.
-        recorded: Environment steps, int64[n], and discrepancies, float64[n], by position.
+        discrepancies: Environment steps, int64[n], and discrepancies, float64[n], by position.
+        by_lag: Mean discrepancies over the training, by position and third; empty where the run
+            recorded no lag.
+        lags: Mean lag over the training in updates, by a name of `LAGS`; empty as well.
     """
 
     run: CompletedRun
     strategy: RecurrentStateStrategy
     discrepancies: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]
+    by_lag: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    lags: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
@@ -180,6 +194,19 @@ def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], li
         if not any(len(steps) for steps, _ in recorded.values()):
             without.append(run)
             continue
-        strategy = RecurrentStateStrategy(bool(values["stored_state"]), int(values["burn_in"]))
-        found.append(RunStaleness(run, strategy, recorded))
+        strategy = RecurrentStateStrategy(
+            bool(values["stored_state"]), int(values["burn_in"]), run.spec.get("actors", 1)
+        )
+        lags = _read_means(file, {name: f"lag/{name}" for name in LAGS})
+        names = {(p, t): f"discrepancy/{p}/{t}" for p in SEQUENCE_POSITIONS for t in LAG_THIRDS}
+        by_lag = _read_means(file, names) if lags else {}
+        found.append(RunStaleness(run, strategy, recorded, by_lag, lags))
     return found, without
+
+
+def _read_means(file: Path, names: Mapping[_Key, str]) -> dict[_Key, float]:
+    """Return the mean over the training of each metric that a run has recorded."""
+    from parallax.harness.record import trace
+
+    values = {key: trace.read_metric(file, metric)[1] for key, metric in names.items()}
+    return {key: float(found.mean()) for key, found in values.items() if len(found)}

@@ -123,6 +123,7 @@ def _draw_costs(axis: Axes, ways: Sequence[replay.ReplayStrategyResult]) -> None
 
 
 _STALENESS_HEIGHT = 2.6  # inches
+_ACTOR_MARKERS = {1: "o", 2: "s", 4: "D"}
 
 
 def make_staleness_figure_spec(setting: replay.StalenessSetting) -> FigureSpec:
@@ -174,7 +175,7 @@ def _draw_staleness_line(
         [s.mean for s in stages],
         style,
         color=color,
-        marker="o",
+        marker=_ACTOR_MARKERS.get(item.strategy.actors, "^"),
         markersize=2.5,
         linewidth=1,
         label=item.strategy.title,

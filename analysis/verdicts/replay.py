@@ -15,6 +15,8 @@ import numpy as np
 
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import (
+    LAG_THIRDS,
+    LAGS,
     SEQUENCE_POSITIONS,
     UNIFORM,
     RecurrentStateStrategy,
@@ -332,6 +334,9 @@ class StalenessSummary:
         overall: Mean over runs of the mean over stages, by position in the sequence.
         score: Return of the last evaluation, over runs.
         seeds: Seeds of the runs.
+        lags: Updates between acting and learning, over runs, by a name of `LAGS`; without values
+            where no run recorded them.
+        by_lag: Mean discrepancy over runs by position and third of the lag; likewise.
     """
 
     strategy: RecurrentStateStrategy
@@ -339,6 +344,8 @@ class StalenessSummary:
     overall: Mapping[str, ConfidenceInterval]
     score: ConfidenceInterval
     seeds: tuple[int, ...]
+    lags: Mapping[str, ConfidenceInterval]
+    by_lag: Mapping[tuple[str, str], ConfidenceInterval]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,8 +363,8 @@ class StalenessSetting:
     strategies: tuple[StalenessSummary, ...]
 
 
-STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in")
-"""Hyperparameters that identify the strategy."""
+STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in", "actors")
+"""Settings that identify the strategy."""
 _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 
@@ -369,8 +376,15 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
         stages: Number of equal parts that a run is divided into.
     """
     groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
+    named = {
+        _digest_shared_settings(item.run): _get_shared_variant(item.run)
+        for item in found
+        if _HASHED_PREFIX not in item.run.id.cell.variant
+    }
     for item in found:
-        cell = dataclasses.replace(item.run.id.cell, variant=_get_shared_variant(item.run))
+        digest = _digest_shared_settings(item.run)
+        variant = named.get(digest) or _get_shared_variant(item.run) + digest
+        cell = dataclasses.replace(item.run.id.cell, variant=variant)
         strategies = groups.setdefault((cell, item.run.id.framework), {})
         strategies.setdefault(item.strategy, []).append(item)
     return tuple(
@@ -384,25 +398,20 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
 
 
 def _get_shared_variant(run: CompletedRun) -> str:
-    """Return a run's variant without the hyperparameters of the strategy.
-
-    A variant that would be too long is stored as a digest of the run's settings, which is computed
-    again without them.
-    """
+    """Return a run's variant without the strategy, and without a digest that stands for it."""
     parts = run.id.cell.variant.split(",")
-    if not any(part.startswith(_HASHED_PREFIX) for part in parts):
-        return ",".join(
-            part for part in parts if part.partition("=")[0] not in STRATEGY_HYPERPARAMETERS
-        )
+    names = [part for part in parts if part.partition("=")[0] not in STRATEGY_HYPERPARAMETERS]
+    return ",".join(_HASHED_PREFIX if p.startswith(_HASHED_PREFIX) else p for p in names)
+
+
+def _digest_shared_settings(run: CompletedRun) -> str:
+    """Return a digest of a run's settings without the strategy; long variants are stored as one."""
     hyperparameters = {
         n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
     }
-    others = ("seed", "hyperparameters", "overridden")
+    others = ("seed", "hyperparameters", "overridden", "actors")
     alike = {n: v for n, v in run.spec.items() if n not in others} | {"requested": hyperparameters}
-    digest = hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()
-    return ",".join(
-        [p for p in parts if not p.startswith(_HASHED_PREFIX)] + [_HASHED_PREFIX + digest[:12]]
-    )
+    return hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def _summarize_state_strategy(
@@ -420,4 +429,9 @@ def _summarize_state_strategy(
         )
     scores = compute_interval([float(item.run.results[-1].mean()) for item in items])
     seeds = tuple(sorted(item.run.id.seed or 0 for item in items))
-    return StalenessSummary(strategy, by_stage, overall, scores, seeds)
+    lags = {n: compute_interval([i.lags[n] for i in items if n in i.lags]) for n in LAGS}
+    by_lag = {
+        at: compute_interval([item.by_lag[at] for item in items if at in item.by_lag])
+        for at in itertools.product(SEQUENCE_POSITIONS, LAG_THIRDS)
+    }
+    return StalenessSummary(strategy, by_stage, overall, scores, seeds, lags, by_lag)

@@ -188,6 +188,8 @@ def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
     weights = before.content["weights_sha256"] == after.content["weights_sha256"]
     print(f"Evaluations: {differ or 'identical'}")
     print(f"Weights:     {'identical' if weights else 'different'}")
+    if (count := outcome.spec.actors) > 1:
+        print(f"Runs with actors={count} differ each time: the order of their steps is chance.")
     differences = compare_provenance(before.content["provenance"], after.content["provenance"])
     print("Software and machine: " + ("the same" if not differences else "different"))
     for name, (old, new) in differences.items():

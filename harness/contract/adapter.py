@@ -117,6 +117,8 @@ class RunContext:
             (`Adapter.check_script`).
         acceleration: Other way to compute the same updates; other than `none` only for adapters
             that support it (`Adapter.why_unsupported_acceleration`).
+        actors: Processes that the environments are divided among; above 1 only where
+            `Adapter.why_unsupported_actors` allows it.
     """
 
     task: Task
@@ -129,6 +131,7 @@ class RunContext:
     converts_meanings: bool = False
     script: OwnScript | None = None
     acceleration: str = NO_ACCELERATION
+    actors: int = 1
 
 
 Defaults = TypeVar("Defaults", bound=OffPolicy)
@@ -431,6 +434,10 @@ class Adapter:
         if not self.accelerations:
             return "its adapter has no acceleration"
         return explain_missing_acceleration(acceleration, device)
+
+    def why_unsupported_actors(self, algorithm: str) -> str:
+        """Return why environments cannot be stepped in processes of their own, or nothing."""
+        return "it steps its environments in the process that learns"
 
     def why_unobservable_acceleration(self, acceleration: str) -> str:
         """Return why probes cannot tell accelerated from plain updates, or an empty string.

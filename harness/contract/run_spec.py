@@ -61,7 +61,9 @@ RUN_DEFAULTS: dict[str, Any] = {
     "intervention": NO_INTERVENTION,
     "save_policy": "last",
     "acceleration": NO_ACCELERATION,
+    "actors": 1,
 }
+MAX_ACTORS = 8
 SAVE_POLICY_CHOICES = ("last", "best")
 LOGGERS = ("none", "tensorboard", "wandb")
 DIAGNOSIS_MODES = ("off", "on", "strict")
@@ -118,6 +120,8 @@ class RunSpec:
         save_policy: Policy that is saved: the `last` one, or that of the `best` evaluation.
         acceleration: Other way to compute the same updates, by a name of
             `parallax.harness.contract.acceleration`; `none` for the framework's own.
+        actors: Processes that the environments are divided among, for algorithms whose actors can
+            run beside their learner; 1 steps all of them in the training's own process.
         replay: Replay strategy.
         script: The user's own copy of the framework's script, which is run in its place. Its name
             and hash are appended to the framework's name: it is a separate implementation.
@@ -161,6 +165,7 @@ class RunSpec:
     intervention: str = bounded_field()
     save_policy: str = bounded_field(choices=SAVE_POLICY_CHOICES)
     acceleration: str = bounded_field(choices=tuple(ACCELERATIONS))
+    actors: int = bounded_field(minimum=1, maximum=MAX_ACTORS)
     replay: ReplayConfig = UNIFORM_REPLAY
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     env_wrappers: tuple[str, ...] = ()

@@ -63,6 +63,7 @@ class RecordedSpec(Struct, frozen=True):
     intervention: str = "none"
     save_policy: str = "last"
     acceleration: str = "none"
+    actors: Positive = 1
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0

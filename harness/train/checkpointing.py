@@ -70,6 +70,8 @@ def describe_run_identity(
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
     asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
+    if asked["actors"] == 1:  # which identities had no field for
+        del asked["actors"]
     content = {
         "settings": asked,
         "translation": describe_translation(prepared),

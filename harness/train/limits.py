@@ -39,6 +39,24 @@ def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_mac
     here = on_this_machine and spec.python is None
     check_device(spec, adapter, here)
     check_acceleration(spec.algorithm, spec.acceleration, adapter, spec.device, here)
+    check_actors(spec, adapter)
+
+
+def check_actors(spec: RunSpec, adapter: Adapter) -> None:
+    """Check that environments can be divided among processes.
+
+    Raises:
+        SpecError: They cannot; names the reason and the remedy.
+    """
+    if spec.actors == 1:
+        return
+    reason = adapter.why_unsupported_actors(spec.algorithm)
+    if not reason and spec.n_envs % spec.actors:
+        reason = f"each has the same number of environments, and n_envs={spec.n_envs}"
+    if not reason and spec.wrappers == "normalized":
+        reason = "wrappers=normalized has one set of statistics for all environments"
+    if reason:
+        raise SpecError(f"actors={spec.actors} is not available: {reason}. Use actors=1.")
 
 
 def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:

@@ -124,6 +124,7 @@ def _prepare_run(
         converts_meanings=spec.alignment in ("exact", "lockstep"),
         script=spec.script,
         acceleration=spec.acceleration,
+        actors=spec.actors,
     )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)

@@ -221,3 +221,33 @@ def test_an_unknown_argument_of_a_task_names_the_nearest_and_all_it_takes():
 def test_a_value_that_a_task_cannot_compute_with_is_refused_before_training():
     with pytest.raises(TaskError, match=r"Pendulum-v1 cannot be stepped with env\.kwargs\.g=null"):
         load_task("Pendulum-v1", g=None)
+
+
+def test_steps_of_another_process_are_reported_as_those_taken_here():
+    """A copy of an environment takes the steps, and the one that stays reports the same events."""
+
+    def make(events):
+        return make_training_env(
+            "CartPole-v1",
+            wrappers="none",
+            gamma=0.99,
+            before_step=lambda: events.append("step"),
+            before_reset=lambda: events.append("reset"),
+            after_episode=lambda *episode: events.append(episode),
+            after_step=lambda action, *_: events.append(action),
+        )
+
+    here, there, silent = [], [], []
+    taking, reporting, copy = make(here), make(there), make(silent)
+    copy.silence()
+    for env in (taking, copy):
+        env.reset(seed=0)
+    for _ in range(30):
+        taking.step(1)
+        observation, reward, terminated, truncated, _ = copy.step(1)
+        reporting.replay(1, observation, reward, terminated, truncated)
+        if terminated:
+            taking.reset(seed=1)
+            copy.reset(seed=1)
+    assert here == there and not silent
+    assert here[:3] == ["reset", "step", 1] and [e for e in here if isinstance(e, tuple)]

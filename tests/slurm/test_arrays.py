@@ -54,6 +54,12 @@ def test_algorithms_have_the_times_of_the_thesis():
     assert {(array.resources.mem_gb, array.resources.cpus) for array in arrays} == {(4, 1)}
 
 
+def test_actors_have_cores_besides_the_learner():
+    two = spec("torchrl", "r2d2", "cpu", n_envs=2, actors=2, threads=3)
+    (array,) = plan_arrays([(two, Path("two"))], load_settings("default", {}), 10)
+    assert array.resources.cpus == 5
+
+
 def test_packed_runs_have_their_time_each():
     wanted = load_settings("default", {"runs_per_job": 3, "time": {"ppo": "0:10:00"}})
     assert plan_arrays(runs(ppo=5), wanted, 10)[0].resources.minutes == 30

@@ -1,12 +1,13 @@
 """Replay strategies, as rows and as sentences."""
 
+import dataclasses
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 from parallax.analysis.data import paper_tables
-from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
+from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
@@ -297,6 +298,18 @@ def format_staleness_lines(setting: replay.StalenessSetting) -> Iterator[str]:
         )
         score = f"final return {_format_discrepancy(item.score)}"
         yield f"  {item.strategy.title}: {places}; {score}; {len(item.seeds)} runs"
+        if item.lags["mean"].n:
+            names = {"actor": "when stored", "mean": "when replayed", "max": "at most"}
+            yield "    lag in updates: " + "; ".join(
+                f"{text} {_format_discrepancy(item.lags[name])}" for name, text in names.items()
+            )
+        for third in LAG_THIRDS:
+            if item.by_lag["first", third].n:
+                values = "; ".join(
+                    f"{place} step {_format_discrepancy(item.by_lag[place, third])}"
+                    for place in SEQUENCE_POSITIONS
+                )
+                yield f"    {third} third, lag {_format_discrepancy(item.lags[third])}: {values}"
 
 
 def _format_discrepancy(value: ConfidenceInterval) -> str:
@@ -305,21 +318,30 @@ def _format_discrepancy(value: ConfidenceInterval) -> str:
 
 
 def make_staleness_rows(setting: replay.StalenessSetting) -> list[TableRow]:
-    """Return a row for each strategy, place and stage; stage 0 is the whole training."""
+    """Return a row for each strategy, place, and stage or third of the lag.
+
+    Stage 0 is the whole training.
+    """
     return [
         {
             **list_setting_values(setting.cell),
             "framework": setting.framework,
-            "stored_state": item.strategy.stored_state,
-            "burn_in": item.strategy.burn_in,
+            **dataclasses.asdict(item.strategy),
             "place": place,
             "stage": number,
+            "lag_third": third,
             **_make_discrepancy_columns("discrepancy", value),
+            **_make_discrepancy_columns("lag", item.lags[third or "mean"]),
+            **_make_discrepancy_columns("lag_when_stored", item.lags["actor"]),
             **_make_discrepancy_columns("final_return", item.score),
         }
         for item in setting.strategies
         for place in SEQUENCE_POSITIONS
-        for number, value in enumerate((item.overall[place], *item.stages[place]))
+        for number, third, value in (
+            *((n, "", v) for n, v in enumerate((item.overall[place], *item.stages[place]))),
+            *((0, third, item.by_lag[place, third]) for third in LAG_THIRDS),
+        )
+        if not third or value.n
     ]
 
 

@@ -11,6 +11,7 @@ from tensordict import TensorDict
 
 from parallax.adapters.torchrl import TorchRLAdapter
 from parallax.adapters.torchrl.r2d2 import (
+    LAG_THIRDS,
     ActorLag,
     build_components,
     measure_staleness,
@@ -71,7 +72,8 @@ def shown(number):
 def taken(number):
     state = {name: np.full((1, 5), number / 10, np.float32) for name in STATE_KEYS}
     action, reward = np.array([0, 1], np.int64), np.array([number], np.float32)
-    return {**shown(number), **state, "action": action, "reward": reward}
+    version = np.array([10 * number])
+    return {**shown(number), **state, "action": action, "reward": reward, "version": version}
 
 
 def episode(tape, length, terminated=True):
@@ -187,24 +189,35 @@ def test_targets_are_copied_at_their_interval_and_actors_when_it_is_time():
         after = made.loss.target_value_network_params.clone()
         copies += [number] if not (after == before).all() else []
         before = after
-        lag.refresh(made, steps=2, every=6)
+        assert lag.refresh(made, steps=2, every=6, updates=number) == (number in (3, 6))
         fresh = any(not torch.equal(frozen[n], v) for n, v in made.actor.state_dict().items())
         assert fresh == (number >= 3)
-    assert copies == [6]
+    assert copies == [6] and lag.version == 6
+    assert lag.take() == {}
+    lag.add_sequences([6, 4], 9)
+    assert lag.take() == {"lag/actor": 4} and lag.take() == {}
 
 
 def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
     made = components()
     batch = minibatch()
     values = made.loss.unroll(batch, made.loss.value_network_params).detach()
-    found = measure_staleness(made.loss, batch, values)
+    found = measure_staleness(made.loss, batch, values, 75)
     assert found["discrepancy/sequences"] == 3 and found["discrepancy/first"] > 0
+    # Sequences begin at the steps 1, 3, 5 and 7; their burn-in before, at 1, 1, 2 and 4.
+    assert batch["version"].tolist() == [10, 10, 20, 40]
+    assert (found["lag/mean"], found["lag/max"]) == (55, 65)
+    thirds = {name: found[f"lag/{name}"] for name in LAG_THIRDS}
+    assert thirds == {"fresh": 35, "middle": 55, "stale": 65}
+    for place in ("first", "last"):
+        each = [found[f"discrepancy/{place}/{name}"] for name in LAG_THIRDS]
+        assert len(set(each)) == 3 and np.mean(each) == pytest.approx(found[f"discrepancy/{place}"])
     plain = components(burn_in=0)
     tape = EpisodeTail(SequenceLayout(M, 2, 0))
     rows = episode(tape, 9)
     batch = TensorDict({n: torch.from_numpy(np.stack([s[n] for s in rows])) for n in rows[0]}, [4])
     values = plain.loss.unroll(batch, plain.loss.value_network_params).detach()
-    found = measure_staleness(plain.loss, batch, values)
+    found = measure_staleness(plain.loss, batch, values, 75)
     assert (
         found["discrepancy/first"] == pytest.approx(0, abs=1e-6) and found["discrepancy/last"] > 0
     )
@@ -236,7 +249,7 @@ def test_memory_draws_by_priority_of_sequences():
     after = {name: torch.zeros(rows, *value.shape) for name, value in shown(1).items()}
     flags = {name: torch.zeros(rows, 1, dtype=torch.bool) for name in ("done", "terminated")}
     after |= flags | {"reward": torch.arange(rows).float()[:, None]}
-    memory.extend(TensorDict({**data, "next": TensorDict(after, [rows])}, [rows]))
+    assert memory.extend(TensorDict({**data, "next": TensorDict(after, [rows])}, [rows])) == [0] * 9
     assert len(memory.buffer) == 9  # of 20 steps, at 0, 2, ..., 16
     memory.strategy.update(np.arange(9), np.array([1.0] + [0.0] * 7 + [3.0]))
     drawn = np.concatenate([memory.sample()[0] for _ in range(100)])

@@ -27,7 +27,7 @@ def test_stages_over_runs_count_those_that_recorded_something():
     assert first.low < 2 < first.high and np.isnan(second.low)
 
 
-def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=False):
+def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=False, lags=None):
     """A run whose discrepancies fall to half in the second half."""
     hyperparameters_ = {"gamma": 0.99, "stored_state": stored, "burn_in": burn_in}
     variant = f"steps=20000,stored_state={stored},burn_in={burn_in}".lower()
@@ -40,7 +40,7 @@ def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=Fals
     writer = TraceWriter(stream)
     for step, share in ((1000, 1.0), (20_480, 0.5)):
         values = {"discrepancy/first": share * first, "discrepancy/last": share * last}
-        writer.record(step, values | {"loss/critic": 1.0})
+        writer.record(step, values | {"loss/critic": 1.0} | (lags or {}))
     writer.append()
     writer.close()
     with (folder / "trace.parquet").open("wb") as file:
@@ -66,6 +66,24 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
     assert len(variants) == 1 and (hashed or variants == {"steps=20000,alignment=common"})
     assert {row["discrepancy_n"] for row in rows} == {"2"}
     assert len(list((results / "analysis").glob("discrepancy_*.p*"))) == 2
+
+
+def test_discrepancies_are_told_apart_by_lag(make_run, results, tmp_path, capsys):
+    lags = {"lag/actor": 7.0, "lag/mean": 50.0, "lag/max": 90.0}
+    for number, third in enumerate(("fresh", "middle", "stale")):
+        lags |= {f"lag/{third}": 20.0 + 30 * number, f"discrepancy/first/{third}": 1.0 + number}
+        lags |= {f"discrepancy/last/{third}": 0.25}
+    for seed in (0, 1):
+        recorded(make_run, tmp_path, seed, True, 5, 2.0 + seed, 1.0, lags=lags)
+    assert main(["study", "replay", "--staleness", str(results), "--stages", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "lag in updates: when stored 7 [7, 7] (n=2); when replayed 50" in text
+    assert "stale third, lag 80 [80, 80] (n=2): first step 3 [3, 3] (n=2); last step 0.25" in text
+    with (results / "analysis" / "discrepancy.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    kinds = [(row["place"], row["lag_third"], row["lag"], row["actors"]) for row in rows]
+    assert len(kinds) == 2 * (2 + 3) and ("first", "middle", "50.0", "1") in kinds
+    assert {row["lag_when_stored"] for row in rows} == {"7.0"}
 
 
 def test_results_without_any_are_refused(make_run, results, capsys):

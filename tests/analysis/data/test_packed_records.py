@@ -12,7 +12,7 @@ import pytest
 
 from parallax.analysis.data import packed, reference_runs, replay_metrics
 from parallax.analysis.data.packed import exclude_copies_and_short_runs, parse_settings
-from parallax.analysis.data.replay_metrics import RecurrentStateStrategy, read_staleness
+from parallax.analysis.data.replay_metrics import LAGS, RecurrentStateStrategy, read_staleness
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.harness.record import packed as packed_rows
 from parallax.harness.record import trace
@@ -181,23 +181,31 @@ def test_strategies_share_the_variant_of_uniform_replay():
 
 def test_recurrent_states_are_read_of_runs_that_recorded_them(monkeypatch):
     def make(name, **values):
-        return types.SimpleNamespace(effective_hyperparameters=values, path=Path(name))
+        spec = {"actors": 4} if name == "lagged" else {}
+        return types.SimpleNamespace(effective_hyperparameters=values, path=Path(name), spec=spec)
 
-    recorded = {"stale": ([100], [0.5]), "never": ([], [])}
+    recorded = {"stale": ([100], [0.5]), "lagged": ([100, 200], [0.5, 1.5]), "never": ([], [])}
 
     def read(path, metric):
         name = path.parent.name
         if name == "damaged":
             raise UnusableError("damaged")
-        assert metric in ("discrepancy/first", "discrepancy/last")
-        return tuple(map(np.array, recorded[name]))
+        if name == "lagged" and metric.endswith("/stale"):
+            return np.array([100]), np.array([9.0])
+        is_known = metric in ("discrepancy/first", "discrepancy/last") or name == "lagged"
+        return tuple(map(np.array, recorded[name if is_known else "never"]))
 
     monkeypatch.setattr(trace, "read_metric", read)
     values = {"stored_state": 1, "burn_in": 2.0}
     runs = [make("stale", **values), make("never", **values), make("damaged", **values)]
     runs += [make("stale", burn_in=2), make("stale", stored_state=True), make("stale")]
-    found, without = read_staleness(runs)
-    assert without == runs[1:] and [item.run for item in found] == runs[:1]
+    found, without = read_staleness([*runs, lagged := make("lagged", **values)])
+    assert without == runs[1:] and [item.run for item in found] == [runs[0], lagged]
+    assert not found[0].lags and not found[0].by_lag
+    assert found[1].lags == dict.fromkeys(LAGS, 1.0) | {"stale": 9.0}
+    assert found[1].by_lag["last", "stale"] == 9 and found[1].by_lag["first", "fresh"] == 1
+    assert found[1].strategy == RecurrentStateStrategy(True, 2, 4)
+    assert found[1].strategy.title == "stored state, burn-in 2, 4 actors"
     assert found[0].strategy == RecurrentStateStrategy(True, 2)
     assert list(found[0].discrepancies) == ["first", "last"]
     assert RecurrentStateStrategy(True, 2).title == "stored state, burn-in 2"

@@ -295,3 +295,20 @@ def test_a_variant_that_is_a_digest_is_the_same_for_all_strategies():
     for setting in found:
         start, _, name = setting.cell.variant.partition(",overrides=")
         assert start == "steps=9" and len(name) == 12 and name not in digest
+
+
+def test_a_digest_and_a_variant_of_the_same_settings_are_one_setting():
+    items = [
+        make_staleness(1, True, 4, [1.0, 3.0, 8.0], "steps=9,tau=0.5,burn_in=4", threads=1),
+        make_staleness(2, False, 0, [1.0, 3.0, 8.0], "steps=9,overrides=0123456789ab", threads=1),
+        make_staleness(
+            2, True, 4, [1.0, 3.0, 8.0], "steps=9,tau=0.5,actors=2", threads=1, actors=2
+        ),
+    ]
+    items[2] = dataclasses.replace(items[2], strategy=RecurrentStateStrategy(True, 4, 2))
+    (setting,) = summarize_staleness(items, 2)
+    assert setting.cell.variant == "steps=9,tau=0.5"
+    titles = [item.strategy.title for item in setting.strategies]
+    assert titles == [
+        *("zero state, burn-in 0", "stored state, burn-in 4", "stored state, burn-in 4, 2 actors")
+    ]

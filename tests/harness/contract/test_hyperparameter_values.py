@@ -76,6 +76,7 @@ def list_bounds(name):
         "tau": ([TINY, 1], [0, 1 + 1e-9]),
         "alpha": ([0, 10], [-TINY, 10 + 1e-9]),
         "target_entropy": ([-1e9, 1e9], []),
+        "actors": ([1, 8], [0, 9]),
         "seed": ([0, 2**32 - 1], [-1, 2**32]),
         "evaluation_seed": ([0, 2**53], [-1, 2**53 + 1]),
     }
