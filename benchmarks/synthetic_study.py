@@ -94,6 +94,7 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
         "evaluation_seed": 0,
         "wrappers": plan.wrappers,
         "n_envs": plan.n_envs,
+        "actors": 1,
         "threads": 1,
         "intervention": "none",
         "script": None,
