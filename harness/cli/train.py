@@ -1,6 +1,7 @@
 """`parallax train`: trains one run, or with `--multirun` a sweep."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import shlex
@@ -83,12 +84,25 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
         if word.startswith("~") and not word.startswith("~hydra"):
             name = word[1:].partition("=")[0]
             raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
+        if word.startswith(("+hydra.", "++hydra.")):
+            _check_hydra_section(word)
         # Every word is parsed: Hydra would end with a traceback where one is too large for it.
         if _is_single_choice(parser, word) and defers and word.startswith("hyperparameters."):
             name, _, value = word.partition("=")
             word = f"{name}=choice({value})"
         deferred.append(word)
     return deferred
+
+
+def _check_hydra_section(word: str) -> None:
+    """Refuse a new section of Hydra's own settings, which nobody would read."""
+    from hydra.conf import HydraConf
+
+    name = word.lstrip("+").partition("=")[0]
+    section = ".".join(name.split(".")[:2])
+    known = [f"hydra.{field.name}" for field in dataclasses.fields(HydraConf)]
+    if section not in known:
+        raise SpecError(format_unknown_name(section, section, known))
 
 
 def _is_single_choice(parser: Any, word: str) -> bool:

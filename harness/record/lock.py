@@ -99,6 +99,13 @@ def describe_resumption(step: int | None, times: int) -> str:
     return f"went on from step {step:,}{often}"
 
 
+# Made once: msgspec crashes where two threads decode a type for the first time at once.
+_HEARTBEAT_DECODER, _OWNER_DECODER = (
+    msgspec.json.Decoder(Heartbeat),
+    msgspec.json.Decoder(LockOwner),
+)
+
+
 class RunLock:
     """The right to write one run folder."""
 
@@ -231,7 +238,7 @@ def read_lock_owner(folder: Path) -> LockOwner | None:
     for token in tokens:
         try:
             content = read_bounded(folder / LOCK_FOLDER / token / _OWNER_FILE, _MAX_FILE_BYTES)
-            holder = msgspec.json.decode(content, type=LockOwner)
+            holder = _OWNER_DECODER.decode(content)
         except (OSError, UnusableError, ValueError, RecursionError):
             if not os.path.lexists(folder / LOCK_FOLDER / token):
                 continue  # it was just released
@@ -244,7 +251,7 @@ def read_heartbeat(folder: Path) -> Heartbeat | None:
     """Return the last heartbeat of a run; None if there is none that can be read."""
     try:
         content = read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES)
-        return msgspec.json.decode(content, type=Heartbeat)
+        return _HEARTBEAT_DECODER.decode(content)
     except (OSError, UnusableError, ValueError, RecursionError):
         return None
 

@@ -39,6 +39,8 @@ MAX_JSON_BYTES = 2**22  # bytes
 _MAX_EVALUATIONS_BYTES = 2**28
 _MAX_HASHED_BYTES = 2**29  # of files whose size the record does not have
 _MAX_BRACKETS, MAX_DEPTH = 400, 64
+# Resolves the record's types: msgspec crashes where two threads do so for the first time at once.
+msgspec.json.Decoder(RunRecord)
 
 
 def read_run(folder: Path, with_evaluations: bool = False) -> RunReading:

@@ -121,6 +121,7 @@ def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
             "train --algorithm ppo",
             "--algorithm is not an option. Settings are written as algorithm=",
         ),
+        ("train +hydra.swep.dir=x", "hydra.swep is not known. Did you mean hydra.sweep?"),
         ("train ~patches", "~patches would remove a setting that runs need: use patches=VALUE."),
         ("why sb3 cleanrl --algoritms ppo", "--algoritms ppo. Did you mean --algorithms?"),
         ("probe --alignement exact", "Did you mean --alignment?"),
