@@ -100,10 +100,8 @@ def describe_resumption(step: int | None, times: int) -> str:
 
 
 # Made once: msgspec crashes where two threads decode a type for the first time at once.
-_HEARTBEAT_DECODER, _OWNER_DECODER = (
-    msgspec.json.Decoder(Heartbeat),
-    msgspec.json.Decoder(LockOwner),
-)
+_HEARTBEAT_DECODER = msgspec.json.Decoder(Heartbeat)
+_OWNER_DECODER = msgspec.json.Decoder(LockOwner)
 
 
 class RunLock:

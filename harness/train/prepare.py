@@ -313,9 +313,12 @@ def resolve_library_recipe(
         overridden: Fields that the user has set, in unified units.
         context: The run.
     """
-    if hps not in find_adapter_entry_points() or not load_adapter(hps).supports(algorithm):
+    if hps not in find_adapter_entry_points():
         return requested
-    own = load_adapter(hps).get_library_defaults(algorithm, requested, context)
+    owner = load_adapter(hps)
+    if not owner.supports(algorithm):
+        return requested
+    own = owner.get_library_defaults(algorithm, requested, context)
     return dataclasses.replace(own, **{name: getattr(requested, name) for name in overridden})
 
 
