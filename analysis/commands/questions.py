@@ -167,7 +167,7 @@ def run_replay(options: argparse.Namespace) -> int:
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
-        options.output or options.results / ANALYSIS_FOLDER,
+        options.output or common.get_analysis_folder(options.results),
         {
             STRATEGIES_TABLE: replay.make_strategy_rows(study),
             EFFECTS_TABLE: replay.make_effect_rows(study),
@@ -198,14 +198,15 @@ def _report_staleness(options: argparse.Namespace) -> int:
     if not found:
         raise common.CommandError(
             f"{options.results}: no complete run recorded Q-value discrepancies. Runs of "
-            "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap."
+            "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap. "
+            "Packed files have no traces: name the folder of the runs."
         )
     items = summarize_staleness(found, options.stages)
     lines = [line for item in items for line in replay.format_staleness_lines(item)]
     if unused := len(without) + len(loaded.excluded):
         lines.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
     _write_results(
-        options.output or options.results / ANALYSIS_FOLDER,
+        options.output or common.get_analysis_folder(options.results),
         {STALENESS_TABLE: [row for item in items for row in replay.make_staleness_rows(item)]},
         [make_staleness_figure_spec(item) for item in items],
         lines,
