@@ -324,7 +324,7 @@ def render_page(stored: Mapping[str, Any]) -> str:
     return _PAGE.format(
         **{key: machine[key] for key in ("device", "cuda", "driver", "cores", "python", "date")},
         others=", ".join(
-            sorted({f"{item['device']}, {item['date']}" for item in trained.values() if "date" in item})
+            sorted({f"{one['device']}, {one['date']}" for one in trained.values() if "date" in one})
         ),
         versions=versions,
         trainings=render_trainings(trained),
@@ -446,11 +446,11 @@ and {resumed} of {count} when killed and resumed. This holds on one GPU model wi
 versions; a checkpoint stores both, and is refused on another.
 
 **With sbx (JAX) it does not hold.** A resumed PPO, and a DDPG trained again, gave other bytes; the
-cause was not found. They are as good trainings as the others, but not the same. XLA's autotuning chooses kernels by their time,
-so two processes can compute with different ones: with it, TD3 trained again gave other bytes too.
-The adapter therefore sets `--xla_gpu_autotune_level=0`, as in the table. The larger difference of
-PPO's returns on the CPU fits JAX's default precision of matrix products on a GPU, which may be
-TF32; this was not measured.
+cause was not found. They are as good trainings as the others, but not the same. XLA's autotuning
+chooses kernels by their time, so two processes can compute with different ones: with it, TD3
+trained again gave other bytes too. The adapter therefore sets `--xla_gpu_autotune_level=0`, as in
+the table. The larger difference of PPO's returns on the CPU fits JAX's default precision of matrix
+products on a GPU, which may be TF32; this was not measured.
 
 ## The same updates as on the CPU?
 `parallax lockstep` and `parallax probe` with `--acceleration cuda`: the same weights, data and
