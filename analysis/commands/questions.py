@@ -162,8 +162,14 @@ def run_replay(options: argparse.Namespace) -> int:
             "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
         )
     study = judge_replay(items, common.make_options(options))
+    reasons: dict[str, list[Path]] = {}
+    for item in items:
+        if item.unread:
+            reasons.setdefault(item.unread, []).append(item.item.path)
     unread = [
-        f"{item.item.path}: no looks at priorities: {item.unread}" for item in items if item.unread
+        f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: "
+        f"no looks at priorities: {reason}"
+        for reason, paths in reasons.items()
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
