@@ -79,7 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in options.merge or ():
         # A failure, such as for lack of time, does not replace a result.
         found = {item.pop("piece"): item for item in read_lines(path)}
-        stored |= {name: item for name, item in found.items() if is_result(item)}
+        machine = found.pop("conditions")
+        stored.setdefault("conditions", machine)
+        made = {key: machine[key] for key in ("device", "date")}
+        stored |= {name: made | item for name, item in found.items() if is_result(item)}
     write_text(options.output, render_json(stored))
     write_text(options.markdown, render_page(stored))
     return 0
@@ -309,6 +312,8 @@ def render_page(stored: Mapping[str, Any]) -> str:
     trained = {
         name: item for name, item in stored.items() if name.startswith("train,") and "steps" in item
     }
+    for item in trained.values():
+        item.setdefault("device", machine["device"])
     torch_runs = [item for name, item in trained.items() if ",sbx," not in name]
     equal = [sum(item[key] for item in torch_runs) for key in ("repeat_equal", "resume_equal")]
     missing = [
@@ -318,6 +323,9 @@ def render_page(stored: Mapping[str, Any]) -> str:
     ]
     return _PAGE.format(
         **{key: machine[key] for key in ("device", "cuda", "driver", "cores", "python", "date")},
+        others=", ".join(
+            sorted({f"{one['device']}, {one['date']}" for one in trained.values() if "date" in one})
+        ),
         versions=versions,
         trainings=render_trainings(trained),
         updates=render_updates(stored),
@@ -352,7 +360,7 @@ def _render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def render_trainings(trained: Mapping[str, Any]) -> str:
     """Return the table of trainings that were repeated, killed and resumed."""
     head = (
-        *("framework", "algorithm", "steps", "trained again", "killed and resumed"),
+        *("framework", "algorithm", "GPU", "steps", "trained again", "killed and resumed"),
         "returns of the saved policy on the CPU",
     )
     rows = []
@@ -364,6 +372,7 @@ def render_trainings(trained: Mapping[str, Any]) -> str:
             (
                 framework,
                 algorithm,
+                item["device"].removeprefix("NVIDIA ").split()[0],
                 str(item["steps"]),
                 "same bytes" if item["repeat_equal"] else "**other bytes**",
                 f"{resumed} (from step {item['resumed_from']})",
@@ -416,9 +425,10 @@ def _format_ratio(speed: Mapping[str, Any]) -> str:
 _PAGE = """\
 # Runs on a GPU
 
-Written by `benchmarks/gpu.py` from `docs/gpu.json`. Everything here was run once, on one machine.
+Written by `benchmarks/gpu.py` from `docs/gpu.json`. Everything here was run once.
 
-- GPU: {device}, driver {driver}, CUDA {cuda}; {cores} processor cores; {date}.
+- GPU: {device}, driver {driver}, CUDA {cuda}; {cores} processor cores; {date}. Some trainings, on
+  a machine of the same versions: {others}.
 - Python {python}; {versions}.
 - These are not the versions that this project pins (Python 3.11, PyTorch 2.13): the machine had its
   own. The source was imported from a folder, without installing the package.
@@ -435,12 +445,12 @@ With the frameworks in PyTorch, {repeated} of {count} trainings gave the same by
 and {resumed} of {count} when killed and resumed. This holds on one GPU model with one set of
 versions; a checkpoint stores both, and is refused on another.
 
-**With sbx (JAX) it does not hold.** A resumed PPO gave other bytes; the cause was not found. It is
-as good a training as the other, but not the same. XLA's autotuning chooses kernels by their time,
-so two processes can compute with different ones: with it, TD3 trained again gave other bytes too.
-The adapter therefore sets `--xla_gpu_autotune_level=0`, as in the table. The larger difference of
-PPO's returns on the CPU fits JAX's default precision of matrix products on a GPU, which may be
-TF32; this was not measured.
+**With sbx (JAX) it does not hold.** A resumed PPO, and a DDPG trained again, gave other bytes; the
+cause was not found. They are as good trainings as the others, but not the same. XLA's autotuning
+chooses kernels by their time, so two processes can compute with different ones: with it, TD3
+trained again gave other bytes too. The adapter therefore sets `--xla_gpu_autotune_level=0`, as in
+the table. The larger difference of PPO's returns on the CPU fits JAX's default precision of matrix
+products on a GPU, which may be TF32; this was not measured.
 
 ## The same updates as on the CPU?
 `parallax lockstep` and `parallax probe` with `--acceleration cuda`: the same weights, data and
@@ -473,7 +483,7 @@ CUDAGraphs that has been overwritten by a subsequent run". Networks are compiled
 replayed one overwrites what the backward pass of the one before it needs.
 
 ## What was not run
-- Trainings: {missing}. The time on the machine was over.
+- Trainings: {missing}.
 - Lockstep of sbx: operation by operation, JAX was not done after 95 s on the GPU.
 - Probes of other cases than those in the table; `bfloat16`, `matmul-medium`, `foreach-adam` and
   `no-vmap` on a GPU; images, prioritized replay, several environments, normalization and several

@@ -21,6 +21,14 @@ CONTEXTS = {
     "exact": {"patch_constants": True, "converts_meanings": True},
     "parallel": {"n_envs": 4, "converts_meanings": True},
 }
+OTHER_TASKS = {
+    "ppo": ("CartPole-v1", "MinAtar/Breakout-v1"),
+    "dqn": ("MinAtar/Breakout-v1",),
+    "td3": ("Pendulum-v1",),
+    "sac": ("Pendulum-v1",),
+    "ddpg": ("Pendulum-v1",),
+}
+"""Tasks with other actions, observations or bounds, which are described with few values."""
 
 
 def list_variations(framework, algorithm, own):
@@ -39,9 +47,32 @@ def list_variations(framework, algorithm, own):
             yield f"{name}={value}", dataclasses.replace(first, **{name: value})
 
 
+def list_cases(framework, algorithm):
+    """Yield the name, values and context of each description; values are None for the defaults."""
+    own = load_recipe(algorithm, framework)
+    usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    for name, options in CONTEXTS.items():
+        context = RunContext(usual, 10_003, seed=3, **options)
+        for label, values in list_variations(framework, algorithm, own):
+            yield f"{algorithm} {name} {label}", values, context
+        yield f"{algorithm} {name} defaults", None, context
+    gpu = RunContext(usual, 10_003, seed=3, device="cuda")
+    yield f"{algorithm} gpu own", own, gpu
+    for env in OTHER_TASKS.get(algorithm, ()):
+        context = RunContext(load_task(env), 10_003, seed=3, **CONTEXTS["exact"])
+        first = make_base_hyperparameters(framework, algorithm)
+        for label, values in (("own", own), ("first", first)):
+            yield f"{algorithm} {env} {label}", values.resolve_for_task(context.task), context
+        yield f"{algorithm} {env} defaults", None, context
+
+
 def describe(adapter, algorithm, hyperparameters, context):
     """Return settings and the table of alignment, or why the values are refused."""
     try:
+        if hyperparameters is None:
+            own = load_recipe(algorithm, adapter.name)
+            found = adapter.get_library_defaults(algorithm, own, context)
+            hyperparameters = found.resolve_for_task(context.task)
         native = adapter.translate(algorithm, hyperparameters, context)
     except SpecError as error:
         return str(error)
@@ -58,14 +89,9 @@ def collect(framework):
     adapter = load_adapter(framework)
     found = {}
     for algorithm in support.algorithms_of(framework):
-        own = load_recipe(algorithm, framework)
-        for name, options in CONTEXTS.items():
-            task = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
-            context = RunContext(task, 10_003, seed=3, **options)
-            for label, values in list_variations(framework, algorithm, own):
-                content = describe(adapter, algorithm, values, context)
-                text = json.dumps(content, default=repr)
-                found[f"{algorithm} {name} {label}"] = hashlib.sha256(text.encode()).hexdigest()[:8]
+        for name, values, context in list_cases(framework, algorithm):
+            text = json.dumps(describe(adapter, algorithm, values, context), default=repr)
+            found[name] = hashlib.sha256(text.encode()).hexdigest()[:8]
     return found
 
 

@@ -13,6 +13,7 @@ import yaml
 from loops import iterate_some
 
 from parallax.harness.cli import main as cli
+from parallax.harness.record.packed import read_rows
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -129,6 +130,13 @@ def test_python_blocks_are_python():
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_packed_studies_name_no_folder_of_a_machine():
+    for path in iterate_some(sorted(DOCS.rglob("*.parquet"))):
+        texts = [row["run_json"] or "" for row in read_rows(path)]
+        assert texts
+        assert not re.search(r'"/[\w.-]+/', "".join(texts)), f"{name(path)}: pack with --anonymize"
 
 
 def test_generated_pages_name_every_command_and_check(tmp_path):

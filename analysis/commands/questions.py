@@ -162,12 +162,18 @@ def run_replay(options: argparse.Namespace) -> int:
             "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
         )
     study = judge_replay(items, common.make_options(options))
+    reasons: dict[str, list[Path]] = {}
+    for item in items:
+        if item.unread:
+            reasons.setdefault(item.unread, []).append(item.item.path)
     unread = [
-        f"{item.item.path}: no looks at priorities: {item.unread}" for item in items if item.unread
+        f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: "
+        f"no looks at priorities: {reason}"
+        for reason, paths in reasons.items()
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
-        options.output or options.results / ANALYSIS_FOLDER,
+        options.output or common.get_analysis_folder(options.results),
         {
             STRATEGIES_TABLE: replay.make_strategy_rows(study),
             EFFECTS_TABLE: replay.make_effect_rows(study),
@@ -198,14 +204,15 @@ def _report_staleness(options: argparse.Namespace) -> int:
     if not found:
         raise common.CommandError(
             f"{options.results}: no complete run recorded Q-value discrepancies. Runs of "
-            "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap."
+            "algorithm=r2d2 do whose episodes are longer than sequence_length less overlap. "
+            "Packed files have no traces: name the folder of the runs."
         )
     items = summarize_staleness(found, options.stages)
     lines = [line for item in items for line in replay.format_staleness_lines(item)]
     if unused := len(without) + len(loaded.excluded):
         lines.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
     _write_results(
-        options.output or options.results / ANALYSIS_FOLDER,
+        options.output or common.get_analysis_folder(options.results),
         {STALENESS_TABLE: [row for item in items for row in replay.make_staleness_rows(item)]},
         [make_staleness_figure_spec(item) for item in items],
         lines,

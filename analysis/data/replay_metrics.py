@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE
-from parallax.harness.record.reading import read_run
+from parallax.harness.record.reading import parse_record, read_run
 from parallax.harness.record.trace import read_metric
 
 UNIFORM = "uniform"
@@ -46,8 +46,8 @@ class ReplayMetrics:
 
 
 def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
-    """Return the replay metrics of all run folders, in order."""
-    specs = [dict(read_run(item.path).spec) for item in loaded.folders]
+    """Return the replay metrics of all runs, in order; packed files have no traces of errors."""
+    specs = [dict(item.spec) for item in loaded.folders]
     names = _name_strategies([_get_strategy(spec) for spec in specs])
     variants = _find_shared_variants(loaded.folders, specs, names)
     return tuple(
@@ -68,11 +68,14 @@ def _read_run_metrics(
     check_steps, errors, unread = np.zeros(0, np.int64), np.zeros(0), ""
     costs: Mapping[str, float] = {}
     if isinstance(item, CompletedRun) and name != UNIFORM:
-        try:
-            check_steps, errors = read_metric(item.path / TRACE_FILE, MAPE)
-        except UnusableError as error:
-            unread = str(error)
-        record = read_run(item.path).record
+        if item.record is None:
+            record = read_run(item.path).record
+            try:
+                check_steps, errors = read_metric(item.path / TRACE_FILE, MAPE)
+            except UnusableError as error:
+                unread = str(error)
+        else:
+            record, unread = parse_record(item.record.encode())[0], "packed files have no traces"
         costs = record.timings.parts.get("replay", {}) if record else {}
     return ReplayMetrics(item, cell, name, check_steps, errors, costs, unread)
 

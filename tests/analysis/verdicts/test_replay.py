@@ -11,7 +11,8 @@ import pytest
 from score_groups import make_score_group
 
 from parallax.analysis.data import paper_tables as imp_paper
-from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.load import load_runs, read_runs
+from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.replay_metrics import (
     RecurrentStateStrategy,
     RunStaleness,
@@ -132,6 +133,28 @@ def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
     rows = (study / "analysis" / "replay.csv").read_text().splitlines()
     assert len(rows) == 1 + 5 and "mape_2_n" in rows[0]
     assert len(list((study / "analysis").glob("replay_*.png"))) == 2
+
+
+def test_a_packed_file_has_the_same_effects_and_no_errors_of_priorities(study, tmp_path, capsys):
+    packed = tmp_path / "both.parquet"
+    write_packed(read_runs(study), packed)
+    assert main(["study", "replay", str(packed)]) == 0
+    printed = capsys.readouterr().out
+    assert "3 comparisons with uniform replay: 1 harms, 2 helps" in printed
+    assert printed.count(" and 29 more: no looks at priorities: packed files have no traces") == 1
+    found = [
+        judge_replay(read_replay_metrics(load_runs(path)), VerdictOptions())
+        for path in (study, packed)
+    ]
+    for numbers in (
+        [[effect.result.low for item in one.effects for effect in item.effects] for one in found],
+        [[result.total for result in one.strategy_results] for one in found],
+    ):
+        assert len(numbers[0]) >= 3
+        np.testing.assert_array_equal(*numbers)
+    assert (tmp_path / "both-analysis" / "replay.csv").is_file()
+    assert main(["study", "replay", str(packed), "--staleness"]) == 2
+    assert "Packed files have no traces: name the folder" in capsys.readouterr().err
 
 
 def test_without_another_replay_the_remedy_is_told(results, make_run, capsys):
