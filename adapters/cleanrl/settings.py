@@ -399,7 +399,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("train_freq", "train-frequency")
     t.declare_constant("gradient_steps", 1)
     interval = limit_target_interval(hp, context)
-    t.set_option("target_update_interval", "target-network-frequency", interval)
+    note = "" if interval == hp.target_update_interval else "once in an update cycle"
+    t.set_option("target_update_interval", "target-network-frequency", interval, note)
     t.set_option("exploration_initial", "start-e")
     t.set_option("exploration_final", "end-e")
     note = "as a share of the run's steps"

@@ -129,7 +129,8 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
     """Set the options of DQN that both frameworks have."""
     t.set_option("learning_rate", "learning_rate")
     interval = limit_target_interval(hp, context)
-    t.set_option("target_update_interval", "target_update_interval", interval)
+    note = "" if interval == hp.target_update_interval else "once in an update cycle"
+    t.set_option("target_update_interval", "target_update_interval", interval, note)
     if hp.target_update_interval % context.n_envs:
         t.reject_value(
             "target_update_interval",
