@@ -59,7 +59,11 @@ def translate_off_policy_fields(
     if hp.train_freq % n_envs:
         why = f"skrl's agents step all copies together: n_envs={n_envs} must divide it."
         raise SpecError(f"hyperparameters.train_freq={hp.train_freq}: {why}")
-    t.set_option("batch_size", f"{cfg}.batch_size", note="fewer while fewer are stored")
+    # Without replacement skrl draws fewer transitions than that while fewer are stored.
+    is_short = min(hp.learning_starts, t.value("buffer_size")) < t.value("batch_size")
+    replaces = context.converts_meanings and is_short
+    note = "with replacement" if replaces else "fewer while fewer are stored"
+    t.set_option("batch_size", f"{cfg}.batch_size", note=note)
     note = "times the environments" if n_envs > 1 else ""
     t.set_option(
         "buffer_size", "RandomMemory.memory_size", max(t.value("buffer_size") // n_envs, 1), note
@@ -68,7 +72,9 @@ def translate_off_policy_fields(
     warm_up = math.ceil(hp.learning_starts / n_envs)
     first = max(warm_up - 1, 0)
     t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
-    t.set_extra_options(**{f"{cfg}.random_timesteps": warm_up, "RandomMemory.replacement": False})
+    t.set_extra_options(
+        **{f"{cfg}.random_timesteps": warm_up, "RandomMemory.replacement": replaces}
+    )
     set_memory_envs(t, context)
     t.set_extra_options(**{"Model.init_parameters": NORMAL_INIT})
     t.set_option("tau", f"{cfg}.polyak")

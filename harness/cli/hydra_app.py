@@ -19,7 +19,7 @@ from parallax.harness.cli.config_groups import (
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
 from parallax.harness.contract.own_script import read_own_script
-from parallax.harness.contract.recipes import list_recipe_names, load_recipe
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
@@ -129,6 +129,7 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     except RuntimeError:
         raise SpecError(f"script={path}: ~ names no user's folder here: write a path.") from None
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
+    _check_recipe_values(flat["algorithm"], flat["hps"], values["recipe"])
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])
     except SpecError:
@@ -137,6 +138,17 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     if not values["results_dir"]:
         raise SpecError("results_dir is empty: name a folder.")
     return spec, Path(values["results_dir"])
+
+
+def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
+    """Raise `SpecError` where a run would have a recipe's name and other values."""
+    known = algorithm in ALGORITHMS and name in list_recipe_names(algorithm)
+    if known and read_recipe(algorithm, name) != values:
+        raise SpecError(
+            f"hps={name} would be a name without the recipe's values: choose the recipe with "
+            f"hps={name}, or in a file with `override /hps: {name}` among its defaults, and other "
+            "values with hyperparameters.NAME=VALUE. A recipe of your own has a name of its own."
+        )
 
 
 def _check_recipe(algorithm: str, name: str) -> None:

@@ -67,6 +67,11 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
+_NAME_WITHOUT_VALUES_PATTERN = re.compile(
+    r"\+*((recipe|hps\.name|algorithm\.name)\b|hyperparameters@)"
+)
+
+
 def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     """Return the words of a sweep, with hyperparameters set in its runs instead of in the sweep.
 
@@ -84,6 +89,11 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
         if word.startswith("~") and not word.startswith("~hydra"):
             name = word[1:].partition("=")[0]
             raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
+        if _NAME_WITHOUT_VALUES_PATTERN.match(word):
+            raise SpecError(
+                f"{word} would change names without values: choose a recipe with algorithm=NAME "
+                "hps=NAME, and other values with hyperparameters.NAME=VALUE."
+            )
         if word.startswith(("+hydra.", "++hydra.")):
             _check_hydra_section(word)
         # Every word is parsed: Hydra would end with a traceback where one is too large for it.
@@ -168,7 +178,8 @@ def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, 
             content = dict(read_group_option(*path.rsplit("/", 1)))
             if group == "diagnosis":
                 content = {key: content[key] for key in DIAGNOSIS_KEYS}
-            values[package or group] = content
+            if package != "recipe":  # the same values again, which nobody may set
+                values[package or group] = content
     return values
 
 

@@ -1,11 +1,18 @@
-"""Linear schedules of runs whose steps are no multiple of a rollout."""
+"""Schedules of runs whose steps, or intervals of targets, are no multiple of an update cycle."""
 
 import dataclasses
 
+import numpy as np
 import pytest
 import support
+import torch
 
-from parallax.harness.conformance.trainings import make_base_hyperparameters, observe_training
+from parallax.harness.conformance.trainings import (
+    make_base_hyperparameters,
+    make_training_conditions,
+    observe_training,
+    train_uncached,
+)
 
 # skrl lowers the rate after each epoch, unless an intervention changes that.
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "sbx")
@@ -24,3 +31,47 @@ def test_rates_fall_to_zero_after_the_last_whole_rollout(framework, rest):
     assert found[: len(expected)] == pytest.approx(expected)
     # Some collect the rest in a rollout of their own, from which nothing is learned.
     assert found[len(expected) :] in ([], pytest.approx([0.0] * each, abs=1e-12))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("framework", "owner", "name"),
+    [("sb3", torch, "clamp"), ("skrl", torch, "clip"), ("tianshou", torch.Tensor, "clamp")],
+)
+def test_clip_ranges_fall_to_zero_after_the_last_whole_rollout(framework, owner, name, monkeypatch):
+    base = make_base_hyperparameters(framework, "ppo")
+    hp = dataclasses.replace(base, clip_range_schedule="linear", clip_range=0.3)
+    clip, found = getattr(owner, name), []
+
+    def clip_ratio(ratio, *limits, **named):
+        if limits and limits[0] + limits[1] == pytest.approx(2):
+            found.append(limits[1] - 1)
+        return clip(ratio, *limits, **named)
+
+    monkeypatch.setattr(owner, name, clip_ratio)
+    steps = 3 * hp.rollout_steps + 16
+    around = make_training_conditions("ppo", steps=steps, patch_constants=True)
+    train_uncached(framework, "ppo", hp, around)
+    each = hp.epochs * hp.rollout_steps // hp.minibatch_size
+    expected = [clip_range for clip_range in (0.3, 0.2, 0.1) for _ in range(each)]
+    assert found[: len(expected)] == pytest.approx(expected)
+    assert found[len(expected) :] in ([], pytest.approx([0.0] * each, abs=1e-12))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("framework", "target", "online"),
+    [
+        ("sb3", "q_net_target.q_net.0.weight", "q_net.q_net.0.weight"),
+        ("cleanrl", "target_network.network.0.weight", "q_network.network.0.weight"),
+        ("skrl", "target_q_network.net.0.weight", "q_network.net.0.weight"),
+    ],
+)
+def test_soft_targets_move_once_in_a_cycle(framework, target, online):
+    base = make_base_hyperparameters(framework, "dqn")
+    hp = dataclasses.replace(base, tau=0.25, target_update_interval=1, train_freq=4)
+    step = observe_training(framework, "dqn", hp, patch_constants=True).target_step
+    before = step.before[target]
+    way = step.after[online] - before
+    assert np.abs(way).max() > 1e-3
+    assert step.after[target] - before == pytest.approx(0.25 * way, rel=1e-3, abs=1e-6)

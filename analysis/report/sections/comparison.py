@@ -96,7 +96,8 @@ class SettingComparison:
 def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
     """Return the command that explains the difference of the most different pair; empty if none.
 
-    Returns have different units on each task, so differences are divided by widths of intervals.
+    Returns have different units on each task, so differences are divided by widths of intervals
+    where there are any.
 
     Args:
         groups: Runs of each setting and framework.
@@ -120,7 +121,7 @@ def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
     with_interval = {pair: one for pair, one in found.items() if one.high >= one.low}
 
     def rate(pair: GroupPair) -> float:
-        width = found[pair].high - found[pair].low
+        width = found[pair].high - found[pair].low if with_interval else 1.0
         return abs(found[pair].mean) / width if width > 0 else math.inf
 
     if not found:

@@ -5,6 +5,7 @@ import support
 
 from parallax.adapters.skrl import SkrlAdapter
 from parallax.envs.tasks import load_task
+from parallax.harness.conformance.trainings import make_base_hyperparameters, observe_training
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -37,6 +38,12 @@ def test_constants_are_patched_or_refused(algorithm, field, value, why):
     with pytest.raises(SpecError, match=f"{field}=.*{why}"):
         translate(algorithm, False, **changes)
     assert translate(algorithm, True, **changes).patched_fields == (field,)
+
+
+def test_first_minibatches_are_whole_where_fewer_transitions_are_stored():
+    base = make_base_hyperparameters("skrl", "td3")
+    hp = dataclasses.replace(base, learning_starts=8, batch_size=24)
+    assert observe_training("skrl", "td3", hp, patch_constants=True).rows == {24}
 
 
 def test_networks_are_dueling_without_a_patch():

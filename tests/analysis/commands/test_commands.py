@@ -55,6 +55,13 @@ def test_compare_and_report_name_the_same_most_different_pair(results, make_run,
     assert found[0] == found[1]
 
 
+def test_the_most_different_of_single_runs_are_furthest_apart(results, make_run, capsys):
+    for framework, score in {"sb3": 100, "cleanrl": 101, "torchrl": 900}.items():
+        make_run(framework=framework, seed=0, score=score)
+    assert main(["compare", str(results / "demo")]) == 0
+    assert "parallax why sb3 torchrl " in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_no_command_is_suggested_for_frameworks_without_an_adapter(results, make_run):
     for seed in range(2):
         make_run(framework="sb3", seed=seed, score=100 + seed)

@@ -184,6 +184,15 @@ def test_studies_of_users_are_composed_as_hydra_does(text, conf):
         check(loader, master, product(frameworks, envs, ["study=own"])[:3])
 
 
+def test_the_name_of_a_recipe_comes_with_its_values(conf):
+    text = "# @package _global_\nhps: {name: zoo}\nstudy: {name: own}\n"
+    (conf / "study" / "own.yaml").write_text(text)
+    with sweep(conf) as (loader, master):
+        config = loader.load_sweep_config(master, ["study=own"])
+        with pytest.raises(SpecError, match="hps=zoo would be a name without the recipe's values"):
+            spec_from_config(config)
+
+
 TASKS = [
     "# @package _global_\nenv: {name: Ant-v4}\nsteps: 50000\n",
     "name: Other-v4\n",
