@@ -17,6 +17,9 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
     t.set_option("buffer_size", "buffer_size")
     note = f"first update after step {compute_first_update(hp)}"
     t.set_option("learning_starts", "learning_starts", note=note)
+    n_envs = context.n_envs
+    t.declare_rounded("buffer_size", max(t.value("buffer_size") // n_envs, 1) * n_envs)
+    t.declare_rounded("learning_starts", math.ceil(hp.learning_starts / n_envs) * n_envs)
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     steps_each = divide_among_envs(t, "train_freq", hp.train_freq, context.n_envs)

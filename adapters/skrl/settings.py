@@ -65,13 +65,14 @@ def translate_off_policy_fields(
     note = "with replacement" if replaces else "fewer while fewer are stored"
     t.set_option("batch_size", f"{cfg}.batch_size", note=note)
     note = "times the environments" if n_envs > 1 else ""
-    t.set_option(
-        "buffer_size", "RandomMemory.memory_size", max(t.value("buffer_size") // n_envs, 1), note
-    )
+    rows = max(t.value("buffer_size") // n_envs, 1)
+    t.set_option("buffer_size", "RandomMemory.memory_size", rows, note)
+    t.declare_rounded("buffer_size", rows * n_envs)
     # Steps are counted from 0, and the first update comes after the step of that number.
     warm_up = math.ceil(hp.learning_starts / n_envs)
     first = max(warm_up - 1, 0)
     t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
+    t.declare_rounded("learning_starts", warm_up * n_envs)
     t.set_extra_options(
         **{f"{cfg}.random_timesteps": warm_up, "RandomMemory.replacement": replaces}
     )

@@ -42,6 +42,8 @@ def translate_off_policy_fields(
     warm_up, _ = count_steps(hp, context)
     note = f"first update after step {warm_up + frames}"
     t.set_option("learning_starts", "Collector.collect.n_step", warm_up, note)
+    for field in ("buffer_size", "learning_starts"):
+        t.declare_rounded(field, math.ceil(t.value(field) / context.n_envs) * context.n_envs)
     t.set_option("gamma", f"{name}.gamma")
     require_divisible_by_envs(t, "train_freq", frames, context)
     t.set_option("train_freq", "OffPolicyTrainerParams.collection_step_num_env_steps")

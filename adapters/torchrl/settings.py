@@ -63,8 +63,7 @@ def translate_off_policy(
     starts = math.ceil(hp.learning_starts / frames) * frames
     note = f"first update after step {max(starts, frames)}"
     t.set_option("learning_starts", learning_starts_name, starts, note)
-    if starts != hp.learning_starts:
-        t.declare_rounded("learning_starts", starts)
+    t.declare_rounded("learning_starts", starts)
     t.set_option("gamma", "make_value_estimator.gamma")
     t.set_option("train_freq", "Collector.frames_per_batch")
     note = "upstream's script: frames_per_batch times utd_ratio"

@@ -142,8 +142,9 @@ class ConfigTranslator:
         self._claim_field(field, "aligned", name, native, note)
 
     def declare_rounded(self, field: str, value: Any) -> None:
-        """Declares that upstream, whose option was set before, uses another value of `field`."""
-        self._rows[field] = dataclasses.replace(self._rows[field], value=value, kind="rounded")
+        """Declares which value of `field`, set before, upstream uses: another one is rounded."""
+        if value != self._values[field]:
+            self._rows[field] = dataclasses.replace(self._rows[field], value=value, kind="rounded")
 
     def share_option(self, field: str, name: str, note: str = "") -> None:
         """Declares that the public option `name`, set before, also determines `field`."""

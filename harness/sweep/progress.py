@@ -196,7 +196,8 @@ def describe_run_result(folder: Path) -> str:
     if updates := counts.get("total_gradient_steps"):
         parts.append(f"{bound}{updates:,} gradient update{'s' * (updates != 1)}")
     if ALGORITHMS[record.spec.algorithm].has_targets:
-        parts.append(f"{counts.get('target_updates', 0):,} target updates")
+        updates = counts.get("target_updates", 0)
+        parts.append(f"{updates:,} target update{'s' * (updates != 1)}")
     if record.timings.seconds is not None:
         parts.append(f"{record.timings.seconds:,.1f} s")
     return ", ".join(parts)

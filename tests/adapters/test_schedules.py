@@ -7,12 +7,15 @@ import pytest
 import support
 import torch
 
+from parallax.envs.tasks import load_task
 from parallax.harness.conformance.trainings import (
     make_base_hyperparameters,
     make_training_conditions,
     observe_training,
     train_uncached,
 )
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.recipes import load_recipe
 
 # skrl lowers the rate after each epoch, unless an intervention changes that.
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "sbx")
@@ -75,3 +78,19 @@ def test_soft_targets_move_once_in_a_cycle(framework, target, online):
     way = step.after[online] - before
     assert np.abs(way).max() > 1e-3
     assert step.after[target] - before == pytest.approx(0.25 * way, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("framework", "rows"), [("sb3", 48), ("sbx", 48), ("skrl", 48), ("tianshou", 52)]
+)
+def test_what_parallel_environments_do_not_divide_is_rounded(framework, rows):
+    task = load_task("Pendulum-v1")
+    context = RunContext(task, 400, seed=0, n_envs=4, patch_constants=True, converts_meanings=True)
+    hp = dataclasses.replace(
+        load_recipe("sac", framework), buffer_size=50, learning_starts=30, train_freq=4
+    )
+    native = load_adapter(framework).translate("sac", hp, context)
+    found = {row.field: (row.kind, row.value) for row in native.alignment}
+    assert found["buffer_size"] == ("rounded", rows)
+    assert found["learning_starts"] == ("rounded", 32)
+    assert found["batch_size"][0] == "aligned"
