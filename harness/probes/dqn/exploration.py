@@ -78,8 +78,10 @@ def compute_epsilon_schedule(steps: Array, least: float = EPSILON_FINAL) -> Arra
     )
 
 
-def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
+def _list_other_schedules(run: ProbeRun, steps: Array, found: Array) -> dict[str, Array]:
     # Shares after the warm-up that known faults have, before steps with these numbers.
+    taken = np.array([s.env_steps for s in run.record.steps])
+    updates = np.array([np.sum(taken <= at) for at in steps], float)
     rounds = steps // CYCLE_STEPS * CYCLE_STEPS
     forms = {
         "the decision is inverted: actions are greedy with the probability epsilon": [
@@ -92,6 +94,7 @@ def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
             np.clip(compute_epsilon_schedule(at, -np.inf), 0, EPSILON_FINAL)
             for at in (steps, rounds)
         ],
+        "it counts updates, not steps": [compute_epsilon_schedule(updates)],
         "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
     }
     others = {
@@ -132,7 +135,7 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
         "it falls after each round of steps": by_rounds,
     }
     axis = AnswerAxis("environment step", steps)
-    others |= _list_other_schedules(steps, found)
+    others |= _list_other_schedules(run, steps, found)
     return ProbeMeasurement(found, after, axis, alternatives=others)
 
 
@@ -150,7 +153,7 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
-    others |= _list_other_schedules(steps.astype(float), found)
+    others |= _list_other_schedules(run, steps.astype(float), found)
     return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, alternatives=others)
 
 

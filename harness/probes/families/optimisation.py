@@ -319,6 +319,8 @@ def _read_setting(run: ProbeRun, network: str, setting: str) -> float:
 def _read_setting_over_time(run: ProbeRun, network: str, setting: str) -> Array:
     missing = np.nan if setting == "lr" else 0.0
     found = [s.settings[network] for s in run.record.steps if network in s.networks]
+    if not found:
+        raise UnmeasuredError(f"its optimizers took no step on {network}")
     return np.array([settings.get(setting, missing) for settings in found])
 
 
