@@ -121,22 +121,17 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_exploration_schedule(cache)
     found = measure_random_shares(run)[:EXPLORATION_STEPS]
     steps = np.arange(len(found), dtype=float)
-    after = np.where(steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps))
-    by_rounds = np.where(
-        steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps // CYCLE_STEPS * CYCLE_STEPS)
-    )
+    places = steps, steps - WARM_UP_STEPS, steps // CYCLE_STEPS * CYCLE_STEPS
+    free, late, by_rounds = (compute_epsilon_schedule(at) for at in places)
+    warm_up = steps < WARM_UP_STEPS
     others = {
-        "random actions follow the schedule from the first step on": compute_epsilon_schedule(
-            steps
-        ),
-        "it starts to fall after the warm-up": np.where(
-            steps < WARM_UP_STEPS, 1, compute_epsilon_schedule(steps - WARM_UP_STEPS)
-        ),
-        "it falls after each round of steps": by_rounds,
+        "random actions follow the schedule from the first step on": free,
+        "it starts to fall after the warm-up": np.where(warm_up, 1.0, late),
+        "it falls after each round of steps": np.where(warm_up, 1.0, by_rounds),
     }
     axis = AnswerAxis("environment step", steps)
     others |= _list_other_schedules(run, steps, found)
-    return ProbeMeasurement(found, after, axis, alternatives=others)
+    return ProbeMeasurement(found, np.where(warm_up, 1.0, free), axis, alternatives=others)
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:

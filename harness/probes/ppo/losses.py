@@ -73,21 +73,18 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     weight = measurements.get_advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
-    cut = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP)
+    cut, beyond = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP), expected == 0
     others = {
         "not clipped": plain,
-        "clipped from above only": np.where((expected == 0) & (ratio < 1), plain, expected),
-        "clipped from below only": np.where((expected == 0) & (ratio > 1), plain, expected),
+        "clipped from above only": np.where(beyond & (ratio < 1), plain, expected),
+        "clipped from below only": np.where(beyond & (ratio > 1), plain, expected),
         "the ratio is that of the old policy to the new one": -formulas.compute_surrogate_slope(
             weight, 1 / ratio, CLIP
         ),
-        "the log ratio is cut at the clip range, not the distance of the ratio from 1": np.where(
-            cut, 0.0, plain
-        ),
+        "the log ratio is cut at the clip range, not the distance of the ratio from 1": plain
+        * ~cut,
         "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
-        "the larger of both objectives, not the smaller": np.where(
-            inside | (expected == 0), plain, 0.0
-        ),
+        "the larger of both objectives, not the smaller": plain * (inside | beyond),
     }
     cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
     parts = (np.split(array, cuts) for array in (weight, ratio, plain, inside))
