@@ -203,7 +203,8 @@ def _measure_forgotten_steps(runs: Sequence[ProbeRun], networks: Sequence[str]) 
                 if STATE_STEPS in step.settings.get(network, {})
             ]
             # The state of an optimizer that counts nothing, such as SGD, has 0 at all of them.
-            if any(remembered):
+            is_adam = any(s.optimizer == "Adam" for s in run.record.steps if network in s.networks)
+            if is_adam or any(remembered):
                 counts[i] += sum(two <= one for one, two in itertools.pairwise(remembered))
     return ProbeMeasurement(counts, np.zeros_like(counts))
 
