@@ -14,13 +14,13 @@ that has a `first` in the file, and compares the first difference with that patt
 import dataclasses
 import functools
 import json
-import math
 import re
 import sys
 from pathlib import Path
 
 import yaml
 
+from parallax.analysis.stats.two_sample import compute_wilson_interval
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import _parse_entry
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
@@ -159,13 +159,6 @@ def locate_faults(names):
         word = "located" if right else "ELSEWHERE"
         print(f"{word}: {fault.framework} {fault.algorithm} {fault.name}: {place}", flush=True)
     print(f"{located} of {len(faults)} located")
-
-
-def compute_wilson_interval(successes, n, z=1.959964):
-    """Return the 95% interval of a share."""
-    centre = (successes + z * z / 2) / (n + z * z)
-    half = z * math.sqrt(successes * (n - successes) / n + z * z / 4) / (n + z * z)
-    return centre - half, centre + half
 
 
 def plant_faults(names, again=False):

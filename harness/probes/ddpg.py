@@ -214,7 +214,10 @@ def _measure_ou_process(cache: ExperimentCache) -> ProbeMeasurement:
     rest = noise[row] - added * run.experiment.scripted_data.acting_noise[row]
     over = float(rest @ noise[row - 1] / (noise[row - 1] @ noise[row - 1]))
     value = np.array([remaining, added, over]).round(6)
-    return ProbeMeasurement(value, np.array([1 - THETA, SIGMA, 0.0]))
+    words = f"noise drifts away from its mean: it grows by a factor of {remaining:.4g} per step"
+    return ProbeMeasurement(
+        value, np.array([1 - THETA, SIGMA, 0.0]), meaning=words if remaining > 1 else ""
+    )
 
 
 NOISE_PROBES: Sequence[Probe] = (

@@ -78,8 +78,10 @@ def compute_epsilon_schedule(steps: Array, least: float = EPSILON_FINAL) -> Arra
     )
 
 
-def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
+def _list_other_schedules(run: ProbeRun, steps: Array, found: Array) -> dict[str, Array]:
     # Shares after the warm-up that known faults have, before steps with these numbers.
+    taken = np.array([s.env_steps for s in run.record.steps])
+    updates = np.array([np.sum(taken <= at) for at in steps], float)
     rounds = steps // CYCLE_STEPS * CYCLE_STEPS
     forms = {
         "the decision is inverted: actions are greedy with the probability epsilon": [
@@ -92,6 +94,7 @@ def _list_other_schedules(steps: Array, found: Array) -> dict[str, Array]:
             np.clip(compute_epsilon_schedule(at, -np.inf), 0, EPSILON_FINAL)
             for at in (steps, rounds)
         ],
+        "it counts updates, not steps": [compute_epsilon_schedule(updates)],
         "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
     }
     others = {
@@ -118,22 +121,17 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_exploration_schedule(cache)
     found = measure_random_shares(run)[:EXPLORATION_STEPS]
     steps = np.arange(len(found), dtype=float)
-    after = np.where(steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps))
-    by_rounds = np.where(
-        steps < WARM_UP_STEPS, 1.0, compute_epsilon_schedule(steps // CYCLE_STEPS * CYCLE_STEPS)
-    )
+    places = steps, steps - WARM_UP_STEPS, steps // CYCLE_STEPS * CYCLE_STEPS
+    free, late, by_rounds = (compute_epsilon_schedule(at) for at in places)
+    warm_up = steps < WARM_UP_STEPS
     others = {
-        "random actions follow the schedule from the first step on": compute_epsilon_schedule(
-            steps
-        ),
-        "it starts to fall after the warm-up": np.where(
-            steps < WARM_UP_STEPS, 1, compute_epsilon_schedule(steps - WARM_UP_STEPS)
-        ),
-        "it falls after each round of steps": by_rounds,
+        "random actions follow the schedule from the first step on": free,
+        "it starts to fall after the warm-up": np.where(warm_up, 1.0, late),
+        "it falls after each round of steps": np.where(warm_up, 1.0, by_rounds),
     }
     axis = AnswerAxis("environment step", steps)
-    others |= _list_other_schedules(steps, found)
-    return ProbeMeasurement(found, after, axis, alternatives=others)
+    others |= _list_other_schedules(run, steps, found)
+    return ProbeMeasurement(found, np.where(warm_up, 1.0, free), axis, alternatives=others)
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
@@ -150,7 +148,7 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
-    others |= _list_other_schedules(steps.astype(float), found)
+    others |= _list_other_schedules(run, steps.astype(float), found)
     return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, alternatives=others)
 
 

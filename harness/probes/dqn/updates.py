@@ -25,7 +25,11 @@ from parallax.harness.probes.families.critics import (
     compute_masked_targets,
     solve_predictions_and_gradients,
 )
-from parallax.harness.probes.families.optimisation import CLIPPED_BY_ENTRY, is_clipped_by_entry
+from parallax.harness.probes.families.optimisation import (
+    CLIPPED_BY_ENTRY,
+    ROUNDING,
+    is_clipped_by_entry,
+)
 from parallax.harness.probes.measurements import find_minibatch, list_critic_updates
 from parallax.harness.probes.probe import (
     SETTINGS,
@@ -96,6 +100,11 @@ def _measure_loss_shape(cache: ExperimentCache) -> ProbeMeasurement:
     others = _list_alternative_losses(errors)
     if bend := run.hyperparameters.huber_delta:
         others["linear from huber_delta on"] = np.clip(errors, -bend, bend)
+    others |= _describe_missing_pulls(errors, pulls)
+    means = np.array([np.clip(errors, -1, 1), *_list_alternative_losses(errors).values()])
+    others[critics.SUMMED_LOSS] = run.hyperparameters.batch_size * means
+    if cause := critics.describe_untaken_pulls(run):
+        others[cause] = pulls
     return ProbeMeasurement(pulls, np.clip(errors, -1, 1), AnswerAxis("error", errors), others)
 
 
@@ -108,6 +117,17 @@ def _list_alternative_losses(errors: Array) -> dict[str, Array]:
     }
 
 
+def _describe_missing_pulls(errors: Array, pulls: Array) -> dict[str, Array]:
+    # Losses that have no gradient beyond an error, by their description.
+    there = np.abs(pulls) > ROUNDING * np.abs(pulls).max()
+    last = float(np.abs(errors[there]).max(initial=0.0))
+    if there.all() or np.abs(errors[~there]).max() <= last:
+        return {}
+    known = {"the paper's loss": np.clip(errors, -1, 1), **_list_alternative_losses(errors)}
+    text = f"without a gradient beyond errors of {last:.3g}"
+    return {f"{name}, {text}": np.where(np.abs(errors) <= last, p, 0) for name, p in known.items()}
+
+
 def _make_huber_measure(
     runner: Callable[[ExperimentCache], ProbeRun], delta: float
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
@@ -116,6 +136,7 @@ def _make_huber_measure(
         others = {
             f"divided by {delta:g}": np.clip(errors, -delta, delta) / delta,
             "linear from 1 on": np.clip(errors, -1, 1),
+            **_describe_missing_pulls(errors, pulls),
         }
         expected = np.clip(errors, -delta, delta)
         return ProbeMeasurement(pulls, expected, AnswerAxis("error", errors), others)
@@ -143,6 +164,8 @@ def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
     norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
     by_entry = all(is_clipped_by_entry(step, MAX_GRAD_NORM) for step in steps)
     others = {CLIPPED_BY_ENTRY: np.array(norms)} if by_entry else {}
+    if min(norms) > MAX_GRAD_NORM and np.ptp(norms) > 1e-3 * MAX_GRAD_NORM:
+        others["gradients are not clipped at that norm"] = np.array(norms)
     return ProbeMeasurement(
         np.array(norms), np.full(len(norms), MAX_GRAD_NORM), alternatives=others
     )
@@ -364,10 +387,8 @@ def _measure_double_q(cache: ExperimentCache) -> ProbeMeasurement:
 def _measure_default_targets(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_default_target(cache)
     known = [compute_next_values(run, step) for step in list_updates_without_target_move(run)]
-    if (
-        max(np.abs(values[TARGET_NETWORK_MAXIMUM] - values[DOUBLE_Q]).max() for values in known)
-        < MIN_TARGET_DIFFERENCE
-    ):
+    apart = (np.abs(values[TARGET_NETWORK_MAXIMUM] - values[DOUBLE_Q]).max() for values in known)
+    if max(apart) < MIN_TARGET_DIFFERENCE:
         raise UnmeasuredError("both ways to choose give the same targets")
     return _compare_next_values(cache, run, TARGET_NETWORK_MAXIMUM)
 

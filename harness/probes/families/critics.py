@@ -51,9 +51,12 @@ TargetTerms = Mapping[str, tuple[Array, float]]
 """Terms whose weighted sum is a target: float[rows] and weight, by name."""
 
 
-def list_twin_values(first: Array, second: Array) -> dict[str, Array]:
-    """Return combinations of two target critics other than the minimum, by their description."""
+def list_twin_values(target: Sequence[Array], online: Sequence[Array]) -> dict[str, Array]:
+    """Return combinations of critics other than the target critics' minimum, by description."""
+    first, second = target
     return {
+        "the first critic in place of its target network": np.minimum(online[0], second),
+        "the second critic in place of its target network": np.minimum(first, online[1]),
         "the first critic alone": first,
         "the second critic alone": second,
         "the larger of both critics": np.maximum(first, second),
@@ -104,7 +107,8 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
 
     blank = np.zeros_like(steps[0].observation)
     none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
-    found: dict[str, ProbeRun] = {}
+    own = (dataclasses.replace(t, next_observation=t.observation) for t in steps)
+    found = {"next states are those before the step": change(own)}
     for of, others in at.items():
         chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
         pairs = [*zip(steps, chosen, strict=True)]
@@ -279,7 +283,7 @@ class CriticProbes:
         """Return which other sum of the paper's errors the first critic's gradients are."""
         if cause := explain_foreign_gradients(run, "critic1"):
             return cause
-        if cause := self._compare_losses(run):
+        if cause := self._compare_losses(run) or describe_untaken_pulls(run):
             return cause
         pairs = [
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
@@ -353,8 +357,11 @@ class CriticProbes:
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
             due = np.full_like(measured, 1.0 if self.halves_loss else 2.0)
-            cause = self._explain_gradients(run)
-            return ProbeMeasurement(measured, due, alternatives={cause: measured} if cause else {})
+            sums = run.hyperparameters.batch_size * np.outer((0.5, *LOSS_FACTORS), due / due)
+            others = {SUMMED_LOSS: sums}
+            if cause := self._explain_gradients(run):
+                others[cause] = measured
+            return ProbeMeasurement(measured, due, alternatives=others)
 
         return Probe(
             f"{self.algorithm}.critic_loss_factor",
@@ -405,6 +412,25 @@ class CriticProbes:
         )
 
 
+def describe_untaken_pulls(run: ProbeRun) -> str:
+    """Return which values of other actions than the one taken learn, else nothing."""
+    others, largest = list[bool](), list[bool]()
+    for step in list_critic_updates(run):
+        inputs, taken, activation = _list_critic_inputs(run, step)
+        pulls = np.abs(
+            solve_output_gradient(step.gradients, step.before, "critic1", inputs, activation)
+        )
+        learns = pulls.max(axis=1) > MIN_ERROR_SHARE * pulls.max()
+        best = compute_output(step.before, "critic1", inputs, activation).argmax(axis=1)
+        others += [*(pulls.argmax(axis=1) != taken)[learns]]
+        largest += [*(pulls.argmax(axis=1) == best)[learns]]
+    if not any(others):
+        return ""
+    return LARGEST_LEARNS if all(largest) else "values of actions that were not taken learn"
+
+
+SUMMED_LOSS = "the loss is a sum over the minibatch, not a mean"
+LARGEST_LEARNS = "the largest value learns, not that of the action taken"
 TARGET_CRITIC = "the target network of the critic"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3

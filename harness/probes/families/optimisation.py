@@ -203,7 +203,8 @@ def _measure_forgotten_steps(runs: Sequence[ProbeRun], networks: Sequence[str]) 
                 if STATE_STEPS in step.settings.get(network, {})
             ]
             # The state of an optimizer that counts nothing, such as SGD, has 0 at all of them.
-            if any(remembered):
+            is_adam = any(s.optimizer == "Adam" for s in run.record.steps if network in s.networks)
+            if is_adam or any(remembered):
                 counts[i] += sum(two <= one for one, two in itertools.pairwise(remembered))
     return ProbeMeasurement(counts, np.zeros_like(counts))
 
@@ -319,6 +320,8 @@ def _read_setting(run: ProbeRun, network: str, setting: str) -> float:
 def _read_setting_over_time(run: ProbeRun, network: str, setting: str) -> Array:
     missing = np.nan if setting == "lr" else 0.0
     found = [s.settings[network] for s in run.record.steps if network in s.networks]
+    if not found:
+        raise UnmeasuredError(f"its optimizers took no step on {network}")
     return np.array([settings.get(setting, missing) for settings in found])
 
 

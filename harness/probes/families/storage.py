@@ -262,10 +262,13 @@ def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> P
         if 0 <= row < len(steps) - n_envs and steps[row].end == TRUNCATED
     ]
     counts = ProbeMeasurement(wrong, np.zeros_like(wrong))
-    if not limits or max(limits) > BOUND_MARGIN:
+    causes = [NEXT_EPISODE] if limits and max(limits) <= BOUND_MARGIN else []
+    if wrong[1] and not np.any(after["rewards"] % 1):
+        causes.append("stored rewards are whole numbers")
+    if not causes:
         return counts
     words = make_entry_description(STORED_PARTS)(AnswerComparison(COUNT), counts)
-    return dataclasses.replace(counts, meaning=f"{words.replace(', not 0', '')}; {NEXT_EPISODE}")
+    return dataclasses.replace(counts, meaning="; ".join([words.replace(", not 0", ""), *causes]))
 
 
 def _count_wrong_rows(run: ProbeRun) -> Array:
@@ -323,12 +326,8 @@ def measure_index_draws(run: ProbeRun, size: int | None = None) -> Array:
     draw = max(draws, key=lambda draw: draw.high - draw.low)
     newest = (draw.steps if size is None else size) - draw.high
     # Only the first indices of a permutation are used.
-    shown = (
-        [len(pairs) for pairs in step.critic_inputs[:1]]
-        if step and not draw.with_replacement
-        else []
-    )
-    count = min([draw.count, *shown])
+    first = step.critic_inputs[:1] if step and not draw.with_replacement else ()
+    count = min([draw.count, *map(len, first)])
     return np.array([float(n) for n in (draw.low, newest, count, draw.with_replacement)])
 
 
@@ -424,10 +423,11 @@ def make_greedy_probe(
         for of in runs:
             check_recipe_networks(of(cache), "policy")
         found = [_compare_greedy_actions(of(cache), head) for of in runs]
-        value, cut, tanh, scaled = (np.concatenate(a) for a in zip(*found, strict=True))
+        value, cut, tanh, scaled, unscaled = (np.concatenate(a) for a in zip(*found, strict=True))
         expected, other = (tanh, cut) if squashed else (cut, tanh)
         text = f"the mean is {'cut at the bounds' if squashed else 'squashed by tanh'}"
         others = {text: other, "the mean is cut at -1 and 1 and then scaled to the range": scaled}
+        others["tanh of the mean, which is not scaled to the range"] = unscaled
         return ProbeMeasurement(value, expected, alternatives=others)
 
     return Probe(
@@ -441,8 +441,9 @@ def make_greedy_probe(
     )
 
 
-def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, Array, Array, Array]:
-    # The evaluated actions, and those of clipping, squashing, and clipping before scaling.
+def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, ...]:
+    # The evaluated actions, and those of clipping, squashing, clipping before scaling, and
+    # squashing without scaling.
     d, algorithm = run.experiment.scripted_data, run.experiment.algorithm
     near = np.array([t.observation for t in run.transitions])
     seen = round_to_float32(np.concatenate([near, OBSERVATION_SCALE * near]))
@@ -451,7 +452,8 @@ def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, Array, Arr
     middle, half = (low + high) / 2, (high - low) / 2
     squashed, scaled = np.tanh(mean), np.clip(mean, -1, 1)
     taken = run.monitor.predict_greedy(seen)
-    return taken, np.clip(mean, low, high), middle + half * squashed, middle + half * scaled
+    others = middle + half * squashed, middle + half * scaled, squashed
+    return taken, np.clip(mean, low, high), *others
 
 
 def make_action_range_probe(

@@ -73,17 +73,27 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     weight = measurements.get_advantage_weights(run)[rows]
     plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
-    cut = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP)
+    cut, beyond = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP), expected == 0
     others = {
         "not clipped": plain,
-        "the log ratio is cut at the clip range, not the distance of the ratio from 1": np.where(
-            cut, 0.0, plain
+        "clipped from above only": np.where(beyond & (ratio < 1), plain, expected),
+        "clipped from below only": np.where(beyond & (ratio > 1), plain, expected),
+        "the ratio is that of the old policy to the new one": -formulas.compute_surrogate_slope(
+            weight, 1 / ratio, CLIP
         ),
+        "the log ratio is cut at the clip range, not the distance of the ratio from 1": plain
+        * ~cut,
         "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
-        "the larger of both objectives, not the smaller": np.where(
-            inside | (expected == 0), plain, 0.0
-        ),
+        "the larger of both objectives, not the smaller": plain * (inside | beyond),
     }
+    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
+    parts = (np.split(array, cuts) for array in (weight, ratio, plain, inside))
+    others["the smaller of both objectives' means over the minibatch"] = np.concatenate(
+        [
+            p if np.mean(w * r) <= np.mean(w * np.clip(r, 1 - CLIP, 1 + CLIP)) else p * i
+            for w, r, p, i in zip(*parts, strict=True)
+        ]
+    )
     clipped = [_list_clipped_action_slopes(run, step) for step in steps]
     others |= {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
     return measurements.sort_measurement(
@@ -353,11 +363,8 @@ def _measure_target_kl_factor(cache: ExperimentCache) -> ProbeMeasurement:
     )
 
     def steps(share: float) -> int:
-        return len(
-            measurements.list_updates(
-                experiments.run_full_batches(cache, target_kl=divergence / share)
-            )
-        )
+        run = experiments.run_full_batches(cache, target_kl=divergence / share)
+        return len(measurements.list_updates(run))
 
     stopped = steps(2 * LAST_KL_FACTOR)
     for limit in KNOWN_KL_FACTORS:

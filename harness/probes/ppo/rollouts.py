@@ -153,7 +153,8 @@ def _make_advantage_measure(
             added = measurements.predict_values(weights, seen) * (stored_name == "returns")
             value.append(stored[stored_name][rows])
             expected.append((measurements.compute_advantages(weights, steps) + added)[rows])
-            known = _list_alternative_advantages(weights, steps, run.weights, previous)
+            begun = run.experiment.scripted_data.resets[(number + 1) * len(steps)]
+            known = _list_alternative_advantages(weights, steps, run.weights, previous, begun)
             for name, array in known.items():
                 others.setdefault(name, []).append((array + added)[..., rows])
             previous = steps[-1].end
@@ -225,15 +226,21 @@ def _list_alternative_advantages(
     steps: tuple[ScriptedTransition, ...],
     first: Parameters,
     previous: int | None = None,
+    begun: Array | None = None,
 ) -> dict[str, Array]:
-    # Other estimates of one environment's steps, after a step with the end `previous`.
+    # Other estimates of one environment's steps, after a step with the end `previous`, and before
+    # the observation `begun` if an episode ends with the last one.
     ended = _terminate_ends(steps)
     reset = [
         dataclasses.replace(t, next_observation=n.observation) if t.end == TRUNCATED else t
         for t, n in itertools.pairwise(steps)
     ]
     estimate = functools.partial(measurements.compute_advantages, weights)
+    last = steps[-1]
+    if begun is not None and last.end:
+        last = dataclasses.replace(last, end=0, next_observation=begun)
     return {
+        "the end of an episode at the last step is ignored": estimate((*steps[:-1], last)),
         "as if lambda were 1": estimate(steps, lam=1.0),
         "as if lambda were 0": estimate(steps, lam=0.0),
         "gamma and lambda have changed places": estimate(steps, lam=GAMMA, gamma=LAMBDA),

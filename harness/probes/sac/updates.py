@@ -95,7 +95,7 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
     heat = get_temperature(get_weights_before_update(run, step))
     first = get_temperature(run.weights)
     smaller, bonus = twins.min(axis=0), -heat * log_prob
-    others = {n: v + bonus for n, v in list_twin_values(twins[0], twins[1]).items()}
+    others = {n: v + bonus for n, v in list_twin_values([*twins], [*online]).items()}
     before, _, log_prob_before = _compute_next_values(run, step, "observations")
     others |= {
         critics.ACTIONS_OF_BEFORE: formulas.compute_soft_value(before, log_prob_before, heat),
@@ -104,6 +104,7 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
         "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
         "the temperature that the run started with": smaller - first * log_prob,
         "the online critics' values": online.min(axis=0) + bonus,
+        "the mean log-probability of the minibatch": smaller + bonus.mean(),
     }
     return compute_masked_targets(
         run, step, formulas.compute_soft_value(twins, log_prob, heat), others
@@ -256,6 +257,8 @@ TEMPERATURE_FIELD = "temperature"
 LINEAR_IN_LOG_TEMPERATURE = (
     "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
 )
+WRONG_TARGET_SIGN = "the target entropy has the opposite sign"
+WRONG_ENTROPY_SIGN = "the entropy has the opposite sign, and its target not"
 AWAY_FROM_TARGET = (
     "of the opposite sign: the temperature falls where the entropy is below its target"
 )
@@ -323,8 +326,12 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
         f"{AWAY_FROM_TARGET}; {text}" if text else AWAY_FROM_TARGET: -pull
         for text, pull in {"": -heat * apart, **others}.items()
     }
+    mirrored = apart + 2 * experiment_setups.ACTION_SIZE
+    others[WRONG_TARGET_SIGN] = np.array([-mirrored, -heat * mirrored])
+    others[WRONG_ENTROPY_SIGN] = np.array([mirrored, heat * mirrored])
     news = np.concatenate([np.diff(p.gradient, prepend=0.0) for p in seen])
-    if any(np.allclose(news, due, rtol=1e-3) for due in (-heat * apart, *others.values())):
+    known = (-heat * apart, *(row for each in others.values() for row in np.atleast_2d(each)))
+    if any(np.allclose(news, due, rtol=1e-3) for due in known):
         others[EARLIER_GRADIENTS] = found
     return ProbeMeasurement(found, -heat * apart, alternatives=others)
 
@@ -333,9 +340,9 @@ def _measure_target_entropy(cache: ExperimentCache) -> ProbeMeasurement:
     seen = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(cache)]
     found, means = (np.array([getattr(p, n)[0] for p in seen]) for n in ("gradient", "before"))
     slope, start = np.polyfit(means, found, 1)
-    return ProbeMeasurement(
-        np.array([start / slope]), np.array([-float(experiment_setups.ACTION_SIZE)])
-    )
+    value, due = np.array([start / slope]), np.array([-float(experiment_setups.ACTION_SIZE)])
+    is_mirrored = slope > 0 and np.allclose(value, -due, rtol=1e-3)
+    return ProbeMeasurement(value, due, meaning=WRONG_ENTROPY_SIGN if is_mirrored else "")
 
 
 TEMPERATURE_PROBES: Sequence[Probe] = (

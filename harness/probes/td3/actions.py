@@ -85,25 +85,31 @@ def measure_warm_up(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeas
 
 def _measure_target_action(cache: ExperimentCache) -> ProbeMeasurement:
     bounds = np.array(WIDE_LOW[:1]), np.array(WIDE_HIGH[:1])
+    centers = experiments.compute_center_actions()
     expected = formulas.compute_smoothed_action(
-        experiments.compute_center_actions(), NOISE_GRID, TARGET_NOISE, TARGET_NOISE_CLIP, *bounds
+        centers, NOISE_GRID, TARGET_NOISE, TARGET_NOISE_CLIP, *bounds
     )
-    actions = read_next_actions(cache, 0)
+    run, actions = experiments.run_target_smoothing(cache, 0), read_next_actions(cache, 0)
     share, most = _fit_noise_scale(actions), _measure_largest_noise(actions)
-    other = formulas.compute_smoothed_action(
-        experiments.compute_center_actions(), NOISE_GRID, share, most, *bounds
-    )
+    other = formulas.compute_smoothed_action(centers, NOISE_GRID, share, most, *bounds)
     others = {f"{_describe_noise_scale(share)}, cut at {most:.4g}": other}
+    std, limit = run.hyperparameters.target_policy_noise, run.hyperparameters.target_noise_clip
+    others["noise is cut before it is multiplied by its standard deviation"] = np.array(
+        [
+            np.clip(centers + unit * std * np.clip(NOISE_GRID, -end, end), *np.ravel(bounds))
+            for unit in (1.0, HALF_RANGE)
+            for end in (limit, limit * HALF_RANGE)
+        ]
+    )
     if _has_one_noise(actions):
         others = {_describe_one_noise(cache, actions): actions}
-    run = experiments.run_target_smoothing(cache, 0)
     # One number per row for all dimensions: the script then gives its first numbers in a row.
     drawn = run.experiment.scripted_data.get_batch_noise(list_critic_updates(run)[0].env_steps)
     shared = np.resize(drawn, NOISE_GRID.shape)
     near = IS_CENTER_ROW & (np.abs(shared) < 2)
     share = round(float(np.polyfit(shared[near], actions[near], 1)[0] / HALF_RANGE), 6)
     others["the same noise in all dimensions of an action"] = formulas.compute_smoothed_action(
-        experiments.compute_center_actions(), shared, share, most, *bounds
+        centers, shared, share, most, *bounds
     )
     return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
 

@@ -87,12 +87,13 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
     first, second = values("policy_target", "_target", TARGET_NOISE)
     beyond = values("policy_target", "_target", TARGET_NOISE, cut=False)
     before = values("policy_target", "_target", TARGET_NOISE, seen="observations")
-    others = list_twin_values(first, second) | {
+    online = values("policy_target", "", TARGET_NOISE)
+    others = list_twin_values((first, second), online) | {
         critics.ACTIONS_OF_BEFORE: np.minimum(*before),
         "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
         "no noise in the next action": np.minimum(*values("policy_target", "_target", 0.0)),
         "the online policy's next action": np.minimum(*values("policy", "_target", TARGET_NOISE)),
-        "the online critics' values": np.minimum(*values("policy_target", "", TARGET_NOISE)),
+        "the online critics' values": np.minimum(*online),
     }
     return compute_masked_targets(run, step, np.minimum(first, second), others)
 
