@@ -13,9 +13,9 @@ DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 _MODELS = {"ppo": "gaussian", "sac": "gaussian"}
 SUPPORTED_VERSIONS = VersionRange(
     "skrl",
-    "1.3",
+    "1.0",
     "2.2",
-    # 1.3 imports gym, for the types of arguments.
+    # Before 1.4 gym is imported, for the types of arguments.
     companions={"1.4": ("gym==0.26.2", "gym-notices==0.0.8")},
     why_not_older="Older ones were not tried.",
     update_modules={

@@ -16,11 +16,10 @@ from skrl.agents.torch import Agent
 from skrl.envs.wrappers.torch import wrap_env
 from skrl.envs.wrappers.torch.gymnasium_envs import GymnasiumWrapper
 from skrl.memories.torch import Memory
-from skrl.trainers.torch import StepTrainer
 from skrl.utils import set_seed
 
 from parallax.adapters.skrl.agents import ModelSpaces, build_agent
-from parallax.adapters.skrl.versions import IS_BEFORE_2, STATE_NAME
+from parallax.adapters.skrl.versions import IS_BEFORE_2, STATE_NAME, StepTrainer
 from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
@@ -136,15 +135,10 @@ class ParallelEnvironments(GymnasiumWrapper):
         makers = [lambda env=env: env for env in envs]
         super().__init__(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP))
 
-    @property
-    def first_observations(self) -> torch.Tensor:
-        """What the next actions are for, after resets."""
-        observations: torch.Tensor = self._observation
-        return observations
-
     def step(self, actions: torch.Tensor) -> tuple[Any, Any, Any, Any, Any]:
         """Take a step in each environment."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
+        self.first_observations = observations  # what the next actions are for, after resets
         ended = (terminated | truncated)[:, 0].nonzero()[:, 0].tolist()
         if ended:
             final = np.stack([infos["final_obs"][i] for i in ended])

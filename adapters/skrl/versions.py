@@ -9,12 +9,20 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
+import skrl.trainers.torch
+from skrl import config
 from skrl.models.torch import GaussianMixin, Model
 
 from parallax.harness.contract.versions import parse_version
 
+StepTrainer: Any = getattr(skrl.trainers.torch, "StepTrainer", None)
+if StepTrainer is None:  # before 1.1
+    StepTrainer = skrl.trainers.torch.ManualTrainer
+if not hasattr(config, "torch"):  # before 1.2
+    config.torch = SimpleNamespace(device="cpu")
 IS_BEFORE_2 = parse_version(version("skrl")) < (2,)
 OLDER_RATES = ("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate")
 """Older options that are entries of `learning_rate` today."""

@@ -62,5 +62,6 @@ def test_defaults_are_read_from_todays_class():
 
 
 def test_only_releases_that_import_gym_get_it():
-    assert "gym==0.26.2" in SUPPORTED_VERSIONS.list_requirements("1.3.0")
+    for release in ("1.0.0", "1.3.0"):
+        assert "gym==0.26.2" in SUPPORTED_VERSIONS.list_requirements(release)
     assert SUPPORTED_VERSIONS.list_requirements("1.4.3") == ("skrl==1.4.3",)
