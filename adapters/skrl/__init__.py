@@ -1,7 +1,5 @@
 """skrl: its agents, memory and step trainer, put together as in its Gymnasium examples."""
 
-import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,9 +13,11 @@ DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 _MODELS = {"ppo": "gaussian", "sac": "gaussian"}
 SUPPORTED_VERSIONS = VersionRange(
     "skrl",
-    "2.0",
+    "1.0",
     "2.2",
-    why_not_older="Before 2.0 options are dictionaries, and models take other inputs.",
+    # Before 1.4 gym is imported, for the types of arguments.
+    companions={"1.4": ("gym==0.26.2", "gym-notices==0.0.8")},
+    why_not_older="Older ones were not tried.",
     update_modules={
         name: (
             f"skrl.agents.torch.{name}.{name}",
@@ -50,12 +50,10 @@ class SkrlAdapter(TorchAccelerations, Adapter):
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
         """Return the defaults of the class of options, except those with other units here."""
         name = f"{algorithm.upper()}_CFG"
-        options = getattr(importlib.import_module(f"skrl.agents.torch.{algorithm}"), name)
-        return {
-            f"{name}.{field.name}": field.default
-            for field in dataclasses.fields(options)
-            if field.default is not dataclasses.MISSING and field.name not in DIFFERENT_UNITS
-        }
+        from parallax.adapters.skrl.versions import load_default_options
+
+        options = load_default_options(algorithm.upper())
+        return {f"{name}.{n}": v for n, v in options.items() if n not in DIFFERENT_UNITS}
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; torch's optimisers load torch's compiler."""

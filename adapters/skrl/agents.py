@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,20 +11,17 @@ import numpy as np
 import torch
 from skrl import config
 from skrl.agents.torch import Agent
-from skrl.agents.torch.ddpg import DDPG, DDPG_CFG
-from skrl.agents.torch.ddqn import DDQN, DDQN_CFG
-from skrl.agents.torch.dqn import DQN, DQN_CFG
-from skrl.agents.torch.ppo import PPO, PPO_CFG
-from skrl.agents.torch.sac import SAC, SAC_CFG
-from skrl.agents.torch.td3 import TD3, TD3_CFG
 from skrl.memories.torch import RandomMemory
-from skrl.models.torch import CategoricalMixin, DeterministicMixin, GaussianMixin, Model
+from skrl.models.torch import CategoricalMixin, DeterministicMixin, GaussianMixin
+from skrl.models.torch import Model as SkrlModel
 from skrl.resources.noises.torch import GaussianNoise, OrnsteinUhlenbeckNoise
 
+from parallax.adapters.skrl.versions import IS_BEFORE_2, OlderModel, load_agent
 from parallax.adapters.torch_common.networks import build_image_encoder
 
 ModelInputs = Mapping[str, Any]
 ModelOutputs = tuple[torch.Tensor, dict[str, Any]]
+Model: Any = OlderModel if IS_BEFORE_2 else SkrlModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +55,9 @@ class ModelSpaces:
         """Return the common arguments of skrl's models and agents, by name."""
         return {
             "observation_space": self.observation,
-            "state_space": None,
             "action_space": self.action,
             "device": self.device,
-        }
+        } | ({} if IS_BEFORE_2 else {"state_space": None})
 
 
 def build_mlp(inputs: int, hidden: Sequence[int], outputs: int) -> torch.nn.Sequential:
@@ -347,12 +343,12 @@ class AgentParts:
 
     Attributes:
         agent: skrl's class of the agent.
-        cfg: skrl's class of its options.
+        cfg: skrl's class of its options, or a function that makes them.
         models: Models by the agent's roles, in the order of the examples.
     """
 
     agent: type[Agent]
-    cfg: type[Any]
+    cfg: Callable[..., Any]
     models: dict[str, Any]
 
 
@@ -396,7 +392,7 @@ def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
 
 def _make_argument(name: str, value: Any) -> Any:
     if name == "exploration_scheduler" and value is not None:
-        return make_linear_epsilon(*value)
+        return value if IS_BEFORE_2 else make_linear_epsilon(*value)
     return CLASSES_BY_NAME[value] if isinstance(value, str) else value
 
 
@@ -414,10 +410,10 @@ def make_ppo_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     hidden = settings["models.hidden_sizes"]
     if filters := settings.get("models.conv_filters"):
         model = SharedImageModel(spaces, filters, hidden)
-        return AgentParts(PPO, PPO_CFG, {"policy": model, "value": model})
+        return AgentParts(*load_agent("PPO"), {"policy": model, "value": model})
     actor = CategoricalActor if spaces.is_discrete else GaussianActor
     models = {"policy": actor(spaces, hidden), "value": ValueModel(spaces, hidden)}
-    return AgentParts(PPO, PPO_CFG, models)
+    return AgentParts(*load_agent("PPO"), models)
 
 
 def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
@@ -426,7 +422,7 @@ def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
     critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
     models |= {role: CriticModel(spaces, hidden) for role in critics}
-    return AgentParts(TD3, TD3_CFG, models)
+    return AgentParts(*load_agent("TD3"), models)
 
 
 def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
@@ -435,7 +431,7 @@ def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
     models = {"policy": GaussianActor(spaces, hidden)}
     models |= {role: CriticModel(spaces, hidden) for role in critics}
-    return AgentParts(SAC, SAC_CFG, models)
+    return AgentParts(*load_agent("SAC"), models)
 
 
 def make_ddpg_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
@@ -443,10 +439,7 @@ def make_ddpg_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts
     hidden = settings["models.hidden_sizes"]
     models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
     models |= {role: CriticModel(spaces, hidden) for role in ("critic", "target_critic")}
-    return AgentParts(DDPG, DDPG_CFG, models)
-
-
-DQN_AGENTS = {"DQN": (DQN, DQN_CFG), "DDQN": (DDQN, DDQN_CFG)}
+    return AgentParts(*load_agent("DDPG"), models)
 
 
 def make_dqn_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
@@ -454,9 +447,8 @@ def make_dqn_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     hidden = settings["models.hidden_sizes"]
     network = DuelingQValueModel if settings.get("models.dueling") else QValueModel
     roles = ("q_network", "target_q_network")
-    return AgentParts(
-        *DQN_AGENTS[settings["agent"]], {role: network(spaces, hidden) for role in roles}
-    )
+    models = {role: network(spaces, hidden) for role in roles}
+    return AgentParts(*load_agent(settings["agent"]), models)
 
 
 _PART_MAKERS = {

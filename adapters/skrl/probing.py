@@ -17,6 +17,7 @@ from parallax.adapters.skrl.agents import (
     TwoHeadedActor,
     build_probe_models,
 )
+from parallax.adapters.skrl.versions import STATE_NAME
 from parallax.adapters.torch_common.recording import (
     TensorLocation,
     TorchRecorder,
@@ -76,7 +77,9 @@ def probe_training(
         )
         with recorder.record_training(), record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
-        record = recorder.record({"tau": float(getattr(agents[0].cfg, "polyak", np.nan))})
+        cfg = agents[0].cfg
+        options = cfg if isinstance(cfg, dict) else vars(cfg)
+        record = recorder.record({"tau": float(options.get("polyak", np.nan))})
         return dataclasses.replace(
             record, substitute_networks=PROBE_NETWORKS.get(algorithm, ()) if script.weights else ()
         )
@@ -136,14 +139,14 @@ def find_linear_layers(model: Any, algorithm: str, network: str) -> dict[str, to
 def read_memory(agent: Agent) -> Mapping[str, NDArray[Any]]:
     """Return the stored transitions under canonical names."""
     names = {
-        "observations": "observations",
+        "observations": STATE_NAME,
         "actions": "actions",
         "log_probs": "log_prob",
         "rewards": "rewards",
         "values": "values",
         "advantages": "advantages",
         "returns": "returns",
-        "next_observations": "next_observations",
+        "next_observations": f"next_{STATE_NAME}",
         "terminated": "terminated",
     }
     tensors, count = agent.memory.tensors_view, len(agent.memory)

@@ -16,11 +16,10 @@ from skrl.agents.torch import Agent
 from skrl.envs.wrappers.torch import wrap_env
 from skrl.envs.wrappers.torch.gymnasium_envs import GymnasiumWrapper
 from skrl.memories.torch import Memory
-from skrl.trainers.torch import StepTrainer
 from skrl.utils import set_seed
-from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 
 from parallax.adapters.skrl.agents import ModelSpaces, build_agent
+from parallax.adapters.skrl.versions import IS_BEFORE_2, STATE_NAME, StepTrainer
 from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
@@ -100,9 +99,9 @@ def train(
     env._device = torch.device(device)  # without it the GPU of any machine that has one
     agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
     accelerate_networks(context.acceleration, *agent.models.values())
-    trainer = StepTrainer(
-        env=env, agents=agent, cfg={"timesteps": native.framework_steps, **TRAINER_OPTIONS}
-    )
+    options = {"timesteps": native.framework_steps, **TRAINER_OPTIONS}
+    scopes = {"agents_scope": [(0, env.num_envs)]} if IS_BEFORE_2 else {}
+    trainer = StepTrainer(env=env, agents=agent, cfg=options, **scopes)
     report_to_monitor(agent, algorithm, settings, monitor)
     loop = {"taken": 0}
     monitor.attach(
@@ -115,9 +114,11 @@ def train(
     )
     while loop["taken"] < native.framework_steps:
         monitor.safe_point()
+        if IS_BEFORE_2:  # each call wraps what it finds in one more list
+            trainer.agents = agent
         trainer.train(timestep=loop["taken"], timesteps=native.framework_steps)
         if isinstance(env, ParallelEnvironments):
-            trainer.observations = env.first_observations
+            setattr(trainer, STATE_NAME, env.first_observations)
         loop["taken"] += 1
 
 
@@ -134,21 +135,15 @@ class ParallelEnvironments(GymnasiumWrapper):
         makers = [lambda env=env: env for env in envs]
         super().__init__(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP))
 
-    @property
-    def first_observations(self) -> torch.Tensor:
-        """What the next actions are for, after resets."""
-        observations: torch.Tensor = self._observation
-        return observations
-
     def step(self, actions: torch.Tensor) -> tuple[Any, Any, Any, Any, Any]:
         """Take a step in each environment."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
+        self.first_observations = observations  # what the next actions are for, after resets
         ended = (terminated | truncated)[:, 0].nonzero()[:, 0].tolist()
         if ended:
             final = np.stack([infos["final_obs"][i] for i in ended])
-            tensors = tensorize_space(self.observation_space, final, device=self.device)
             observations = observations.clone()
-            observations[ended] = flatten_tensorized_space(tensors)
+            observations[ended] = torch.as_tensor(final.reshape(len(ended), -1)).to(observations)
         return observations, rewards, terminated, truncated, infos
 
 
@@ -173,7 +168,7 @@ def report_to_monitor(
 ) -> None:
     """Pass the values that the agent logs to the monitor; some exist only if logging is on."""
 
-    def hand_over(*, timestep: int, timesteps: int) -> None:
+    def hand_over(timestep: int, timesteps: int) -> None:
         tracked = {name: float(np.mean(values)) for name, values in agent.tracking_data.items()}
         agent.tracking_data.clear()
         monitor.record(rename_metrics(algorithm, tracked))

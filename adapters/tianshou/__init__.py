@@ -38,15 +38,19 @@ def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
 
 SUPPORTED_VERSIONS = VersionRange(
     "tianshou",
-    "2.0",
+    "1.0",
     "2.1",
-    why_not_older="Before 2.0 there are policies and trainers in the place of algorithms.",
+    why_not_older="Older ones were not tried.",
     update_modules={
-        "ppo": ("tianshou.algorithm.modelfree.ppo", "tianshou.algorithm.modelfree.a2c"),
-        "td3": ("tianshou.algorithm.modelfree.td3", "tianshou.algorithm.modelfree.ddpg"),
-        "sac": ("tianshou.algorithm.modelfree.sac", "tianshou.algorithm.modelfree.ddpg"),
-        "ddpg": ("tianshou.algorithm.modelfree.ddpg",),
-        "dqn": ("tianshou.algorithm.modelfree.dqn",),
+        name: tuple(
+            f"tianshou.{package}.modelfree.{module}"
+            for package in ("algorithm", "policy")
+            for module in (
+                name,
+                *({"ppo": ("a2c",), "td3": ("ddpg",), "sac": ("ddpg",)}.get(name, ())),
+            )
+        )
+        for name in ("ppo", "td3", "sac", "ddpg", "dqn")
     },
 )
 

@@ -1,5 +1,10 @@
 """Tianshou's algorithms with networks as in its examples."""
 
+from __future__ import annotations
+
+import parallax.adapters.tianshou.versions  # noqa: F401  # adds today's names to older releases
+
+# isort: split
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

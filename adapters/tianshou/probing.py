@@ -1,6 +1,10 @@
 """Locations of networks, optimisers and buffers in Tianshou's policies, for probes."""
 
+from parallax.adapters.tianshou.versions import IS_BEFORE_2
+
+# isort: split
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,10 +61,15 @@ def probe_training(
     watch: ProbeMonitor,
 ) -> ProbeRecord:
     """Train while a recorder watches."""
+    if "temperature.log" in script.weights:  # before 2.0 the policy computes with a copy
+        (log,) = script.weights["temperature.log"]
+        settings = {**native.settings, "AutoAlpha.log_alpha": float(log)}
+        native = dataclasses.replace(native, settings=settings)
     with contextlib.ExitStack() as stack:
         models = stack.enter_context(capture_calls(train, "build_algorithm"))
         buffers = stack.enter_context(capture_calls(train, "make_buffer"))
-        rollouts = stack.enter_context(capture_calls(PPO, "_preprocess_batch"))
+        owner = (PPO.args[0], "process_fn") if IS_BEFORE_2 else (PPO, "_preprocess_batch")
+        rollouts = stack.enter_context(capture_calls(*owner))
 
         def locate() -> dict[str, TensorLocation]:
             if not buffers:  # environments are reset once when they are seeded
@@ -93,20 +102,23 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
     """Return the locations of the model's tensors by canonical name."""
     if algorithm == "dqn":
         return _locate_q_network(model.policy.model, "critic1") | _locate_q_network(
-            model.model_old.module, "critic1_target"
+            getattr(model.model_old, "module", model.model_old), "critic1_target"
         )
     found: dict[str, TensorLocation] = {}
     for network, name in NETWORKS[algorithm].items():
         is_policy = network.startswith("policy")
         heads = HEADS[algorithm] if is_policy else {"out": "last.model.0"}
         for layer, path in {"0": _HIDDEN_LAYERS[0], "1": _HIDDEN_LAYERS[1], **heads}.items():
+            if IS_BEFORE_2:
+                name = name.removeprefix("policy.").removesuffix(".module")
             module = model.get_submodule(f"{name}.{path}")
             for kind in ("weight", "bias"):
                 found[f"{network}.{layer}.{kind}"] = TensorLocation(getattr(module, kind))
     if algorithm == "ppo":
         found["policy.log_std"] = TensorLocation(model.policy.actor.sigma_param, (slice(None), 0))
     if algorithm == "sac":
-        found["temperature.log"] = TensorLocation(model.alpha._log_alpha, np.newaxis)
+        log = (model.log_alpha,) if IS_BEFORE_2 else (model.alpha._log_alpha, np.newaxis)
+        found["temperature.log"] = TensorLocation(*log)
     return found
 
 

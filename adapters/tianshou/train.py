@@ -4,6 +4,11 @@ After each collection the trainer checks the buffer for NaN. Checking only what 
 the last check gives the same answer, and takes no longer when the buffer is full.
 """
 
+from __future__ import annotations
+
+from parallax.adapters.tianshou.versions import IS_BEFORE_2, create_trainer
+
+# isort: split
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -170,6 +175,8 @@ def _read_mean(value: Any) -> float:
 TYPES = (Batch, MovAvg, UniformBuffer, UniformVectorBuffer, PriorityBuffer, PriorityVectorBuffer)
 """Types of objects that a checkpoint may contain before the trainer's set-up makes them."""
 
+STEP_COUNT = "env_step" if IS_BEFORE_2 else "_env_step"
+"""Attribute of trainers."""
 RECORD_EVERY = 100
 """Training steps of algorithms with a replay buffer between records of the trace."""
 
@@ -218,14 +225,16 @@ def train(
     def head(epoch: int, taken: int) -> None:
         monitor.safe_point()
         if prepare:
-            prepare(parts["trainer"]._env_step)  # which may just have been restored
+            prepare(getattr(parts["trainer"], STEP_COUNT))  # which may just have been restored
         if priorities:
             begun = settings["Collector.collect.n_step"]
-            priorities.anneal(buffer, begun + parts["trainer"]._env_step)
+            priorities.anneal(buffer, begun + getattr(parts["trainer"], STEP_COUNT))
 
     logger = MonitorLogger(monitor, every)
-    parts["trainer"] = model.create_trainer(make_params(**common, training_fn=head, logger=logger))
-    parts["trainer"].run()
+    params = make_params(**common, training_fn=head, logger=logger)
+    parts["trainer"] = create_trainer(model, params)
+    if native.framework_steps or not IS_BEFORE_2:  # older trainers fail without a step
+        parts["trainer"].run()
 
 
 def make_trainer_checkpointable(
@@ -290,13 +299,14 @@ _FLOATS, _FLAGS = _DOUBLES.astype(np.float32), np.zeros(2, dtype=bool)
 _INDEX_ARGUMENTS = (_INDICES, np.array([0, 2]), _FLAGS, _INDICES[:1], np.array([2]))
 _BUFFER_MODULE, _ALGORITHM_MODULE = (
     "tianshou.data.buffer.manager",
-    "tianshou.algorithm.algorithm_base",
+    "tianshou.policy.base" if IS_BEFORE_2 else "tianshou.algorithm.algorithm_base",
 )
+GAE = "_gae_return" if IS_BEFORE_2 else "_gae"
 COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     (_BUFFER_MODULE, "_prev_index", _INDEX_ARGUMENTS),
     (_BUFFER_MODULE, "_next_index", _INDEX_ARGUMENTS),
-    (_ALGORITHM_MODULE, "_gae", (_FLOATS, _FLOATS, _DOUBLES, _FLAGS, 0.5, 0.5)),
-    (_ALGORITHM_MODULE, "_gae", (_DOUBLES, _DOUBLES, _DOUBLES, _FLAGS, 0.5, 0.5)),
+    (_ALGORITHM_MODULE, GAE, (_FLOATS, _FLOATS, _DOUBLES, _FLAGS, 0.5, 0.5)),
+    (_ALGORITHM_MODULE, GAE, (_DOUBLES, _DOUBLES, _DOUBLES, _FLAGS, 0.5, 0.5)),
     (
         _ALGORITHM_MODULE,
         "_nstep_return",

@@ -33,10 +33,13 @@ COMPILED_ALGORITHMS = ("td3", "sac", "ddpg", "dqn", "ppo")
 # Each minor version loads with its own tensordict only.
 SUPPORTED_VERSIONS = VersionRange(
     "torchrl",
-    "0.9",
+    "0.6",
     "0.15",
-    why_not_older="Up to 0.7 they refuse Gymnasium 1, or losses lack options; 0.8's PPO differs.",
+    why_not_older="Older ones were not tried.",
     companions={
+        "0.7": ("tensordict==0.6.2", "gymnasium==0.29.1"),
+        "0.8": ("tensordict==0.7.2", "gymnasium==0.29.1"),
+        "0.9": ("tensordict==0.8.3",),
         "0.10": ("tensordict==0.9.1",),
         "0.11": ("tensordict==0.10.0",),
         "0.12": ("tensordict==0.11.0",),

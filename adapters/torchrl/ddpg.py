@@ -11,7 +11,7 @@ from torch import nn
 from torchrl.data import Bounded
 from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import AdditiveGaussianModule, OrnsteinUhlenbeckProcessModule
-from torchrl.objectives import DDPGLoss, SoftUpdate, group_optimizers
+from torchrl.objectives import DDPGLoss, SoftUpdate
 
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
 from parallax.adapters.torchrl.networks import (
@@ -21,6 +21,7 @@ from parallax.adapters.torchrl.networks import (
     make_greedy_policy,
 )
 from parallax.adapters.torchrl.replay import get_loss_class
+from parallax.adapters.torchrl.versions import group_optimizers
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig

@@ -12,7 +12,8 @@ from torchrl.data import Composite, OneHot
 from torchrl.envs import DoubleToFloat, RewardSum, StepCounter
 from torchrl.envs.utils import ExplorationType, exploration_type
 from torchrl.modules import MLP, EGreedyModule, QValueActor
-from torchrl.objectives import DQNLoss, TargetNetUpdater
+from torchrl.objectives import DQNLoss
+from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import DuelingHead, build_linear_layers, count_features
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy

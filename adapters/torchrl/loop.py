@@ -13,7 +13,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import nn
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, TransformedEnv
-from torchrl.objectives import TargetNetUpdater
+from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.acceleration import compile_function
 from parallax.adapters.torch_common.state import make_checkpointable
@@ -23,15 +23,11 @@ from parallax.adapters.torchrl.replay import (
     make_replay_buffer,
     record_buffer_cost,
 )
+from parallax.adapters.torchrl.versions import Collector
 from parallax.harness.contract.acceleration import COMPILE
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, Policy, RunContext
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
-
-try:
-    from torchrl.collectors import Collector
-except ImportError:  # before 0.11
-    from torchrl.collectors import SyncDataCollector as Collector
 
 
 def seed_generators(seed: int) -> None:
@@ -89,6 +85,9 @@ class _SpacesOnlyEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:  # 0.6 looks at an observation
+        return self.observation_space.sample(), {}
 
 
 def make_envs(make_env: MakeEnv, n_envs: int) -> EnvBase:

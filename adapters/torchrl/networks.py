@@ -12,7 +12,8 @@ from tensordict.nn import ProbabilisticTensorDictSequential, TensorDictModule, T
 from torch import nn
 from torchrl.data import Bounded
 from torchrl.modules import MLP, ConvNet, TanhModule, ValueOperator
-from torchrl.objectives import HardUpdate, LossModule, SoftUpdate, TargetNetUpdater
+from torchrl.objectives import HardUpdate, LossModule, SoftUpdate
+from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import ImageScaling, count_features
 from parallax.adapters.torch_common.state import (

@@ -30,7 +30,7 @@ from torchrl.modules import (
     TanhNormal,
     ValueOperator,
 )
-from torchrl.objectives import ClipPPOLoss, group_optimizers
+from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from parallax.adapters.torchrl.loop import (
@@ -48,6 +48,7 @@ from parallax.adapters.torchrl.networks import (
     build_image_encoder,
     make_greedy_policy,
 )
+from parallax.adapters.torchrl.versions import COEFFICIENT_NAMES, group_optimizers
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -98,8 +99,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
         clip_epsilon=settings["ClipPPOLoss.clip_epsilon"],
         clip_value=settings["ClipPPOLoss.clip_value"],
         normalize_advantage=settings["ClipPPOLoss.normalize_advantage"],
-        entropy_coeff=settings["ClipPPOLoss.entropy_coeff"],
-        critic_coeff=settings["ClipPPOLoss.critic_coeff"],
+        **{name: settings[f"ClipPPOLoss.{today}"] for today, name in COEFFICIENT_NAMES.items()},
         loss_critic_type="l2",
     )
     # Shared networks are optimised as in upstream's ppo_atari.py: the loss has each layer once.
@@ -233,7 +233,7 @@ def exceeds_target_kl(components: PPOComponents, batch: TensorDictBase) -> bool:
         return False
     with torch.no_grad():
         now = components.actor.get_dist(batch).log_prob(batch["action"])
-        log_ratios = now - batch["action_log_prob"]
+        log_ratios = now - batch[components.loss.tensor_keys.sample_log_prob]
         return bool((log_ratios.exp() - 1 - log_ratios).mean() > target_kl)
 
 

@@ -99,7 +99,7 @@ def probe_training(
             watch,
             lambda: locate_tensors(algorithm, built[0].loss, context.task.action_size),
             lambda: (
-                _read_rollout(rollouts[-1])
+                _read_rollout(rollouts[-1], built[0].loss.tensor_keys.sample_log_prob)
                 if algorithm == "ppo"
                 else _read_replay(algorithm, buffers[0])
             ),
@@ -223,11 +223,11 @@ def _locate_layers(
     return found
 
 
-def _read_rollout(rollout: Any) -> Mapping[str, NDArray[Any]]:
+def _read_rollout(rollout: Any, log_prob: str) -> Mapping[str, NDArray[Any]]:
     names = {
         "observations": "observation",
         "actions": "action",
-        "log_probs": "action_log_prob",
+        "log_probs": log_prob,
         "rewards": ("next", "reward"),
         "values": "state_value",
         "advantages": "advantage",

@@ -211,6 +211,11 @@ def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
     return make
 
 
+def select_vmap_option(settings: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the argument of a loss that deactivates vmap; releases before 0.9 have none."""
+    return {"deactivate_vmap": True} if settings.get("deactivate_vmap") else {}
+
+
 def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorDictReplayBuffer:
     """Return an empty replay buffer.
 

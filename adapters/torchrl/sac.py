@@ -10,7 +10,7 @@ from tensordict.nn import NormalParamExtractor, TensorDictModule
 from torch import nn
 from torchrl.envs import DoubleToFloat, ExplorationType, InitTracker, RewardSum, StepCounter
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
-from torchrl.objectives import SACLoss, SoftUpdate, group_optimizers
+from torchrl.objectives import SACLoss, SoftUpdate
 
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
 from parallax.adapters.torchrl.networks import (
@@ -18,7 +18,8 @@ from parallax.adapters.torchrl.networks import (
     build_q_network,
     make_greedy_policy,
 )
-from parallax.adapters.torchrl.replay import get_loss_class
+from parallax.adapters.torchrl.replay import get_loss_class, select_vmap_option
+from parallax.adapters.torchrl.versions import group_optimizers
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -72,7 +73,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
         actor,
         build_q_network(settings, task),
         loss_function="l2",
-        deactivate_vmap=settings.get("deactivate_vmap", False),
+        **select_vmap_option(settings),
         alpha_init=settings["SACLoss.alpha_init"],
         target_entropy=settings["SACLoss.target_entropy"],
     )

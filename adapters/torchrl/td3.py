@@ -19,7 +19,7 @@ from parallax.adapters.torchrl.networks import (
     build_q_network,
     make_greedy_policy,
 )
-from parallax.adapters.torchrl.replay import get_loss_class
+from parallax.adapters.torchrl.replay import get_loss_class, select_vmap_option
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
 from parallax.harness.contract.translation import NativeConfig
@@ -79,7 +79,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
         build_q_network(settings, task),
         action_spec=spec,
         loss_function="l2",
-        deactivate_vmap=settings.get("deactivate_vmap", False),
+        **select_vmap_option(settings),
         policy_noise=settings["TD3Loss.policy_noise"],
         noise_clip=settings["TD3Loss.noise_clip"],
     )
