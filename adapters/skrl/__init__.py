@@ -18,6 +18,7 @@ SUPPORTED_VERSIONS = VersionRange(
     # Before 1.4 gym is imported, for the types of arguments.
     companions={"1.4": ("gym==0.26.2", "gym-notices==0.0.8")},
     why_not_older="Older ones were not tried.",
+    broken={"1.4.2": "Its wrapper of tasks fails in every step (issue 301 of skrl)."},
     update_modules={
         name: (
             f"skrl.agents.torch.{name}.{name}",

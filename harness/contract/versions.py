@@ -26,6 +26,7 @@ class VersionRange:
             in place of the current ones; the smallest bound above a version applies.
         update_modules: By algorithm, the modules whose code turns transitions into new weights.
         why_not_older: Sentence that says why releases before `oldest` are not supported.
+        broken: By version between the bounds that is not supported either, a sentence why.
     """
 
     package: str
@@ -34,15 +35,17 @@ class VersionRange:
     companions: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     update_modules: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     why_not_older: str = ""
+    broken: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the range as a requirement."""
-        return f"{self.package}>={self.oldest},<{self.before}"
+        others = "".join(f",!={version}" for version in self.broken)
+        return f"{self.package}>={self.oldest},<{self.before}{others}"
 
     def contains(self, text: str) -> bool:
         """Return whether a version is in the range."""
         oldest, before = parse_version(self.oldest), parse_version(self.before)
-        return oldest <= parse_version(text) < before
+        return oldest <= parse_version(text) < before and text not in self.broken
 
     def list_requirements(self, text: str) -> tuple[str, ...]:
         """Return the packages to install for one version, with exact versions.
@@ -52,8 +55,9 @@ class VersionRange:
         """
         if not self.contains(text):
             is_older = parse_version(text) < parse_version(self.oldest)
-            reason = f" {self.why_not_older}" if is_older and self.why_not_older else ""
-            raise SpecError(f"{self.package}=={text} is not supported. Use {self}.{reason}")
+            reason = self.why_not_older if is_older else self.broken.get(text, "")
+            words = f"{self.package}=={text} is not supported. Use {self}. {reason}"
+            raise SpecError(words.strip())
         number = parse_version(text)
         bounds = sorted(self.companions, key=parse_version)
         beside = next((self.companions[b] for b in bounds if number < parse_version(b)), ())

@@ -13,12 +13,13 @@ RANGE = VersionRange(
     "2.10",
     companions={"2.4": ("other==0.29.1",)},
     why_not_older="Before 2.0 names differ.",
+    broken={"2.5.1": "Its steps fail."},
 )
 
 
 @pytest.mark.parametrize(
     ("text", "inside"),
-    [("1.9.9", False), ("2.0", True), ("2.0.0", True), ("2.9.2", True), ("2.10.0", False)],
+    [("1.9.9", False), ("2.0", True), ("2.0.0", True), ("2.5.1", False), ("2.10.0", False)],
 )
 def test_versions_compare_as_numbers(text, inside):
     assert RANGE.contains(text) is inside
@@ -27,11 +28,13 @@ def test_versions_compare_as_numbers(text, inside):
 def test_old_versions_bring_companions():
     assert RANGE.list_requirements("2.2.1") == ("some-library==2.2.1", "other==0.29.1")
     assert RANGE.list_requirements("2.4.0") == ("some-library==2.4.0",)
-    words = r"1\.8 is not supported. Use some-library>=2.0,<2.10. Before 2.0 names differ.$"
+    words = r"1\.8 is not supported. Use some-library>=2.0,<2.10,!=2.5.1. Before 2.0 names differ.$"
     with pytest.raises(SpecError, match=words):
         RANGE.list_requirements("1.8")
-    with pytest.raises(SpecError, match=r"2\.10 is not supported. Use some-library>=2.0,<2.10.$"):
+    with pytest.raises(SpecError, match=r"2\.10 is not supported. Use some.*,<2.10,!=2.5.1.$"):
         RANGE.list_requirements("2.10")
+    with pytest.raises(SpecError, match=r"2\.5\.1 is not supported.*\. Its steps fail\.$"):
+        RANGE.list_requirements("2.5.1")
 
 
 def test_an_installed_version_out_of_range_is_refused_with_the_range(monkeypatch):
