@@ -76,3 +76,18 @@ def test_other_files_are_refused_in_one_message(tmp_path, text):
 
 def test_a_grid_is_read(tmp_path):
     assert {run.seed for run in read_grid(write_grid(tmp_path / "grid.yaml")).runs} == {0, 1, 2}
+
+
+def test_commands_train_what_was_found_and_no_more(tmp_path):
+    grid = read_grid(write_grid(tmp_path / "few.yaml", env="A-v1,B-v1", framework="sb3,cleanrl"))
+    assert len(grid.runs) == 12
+    head = "parallax train -m study=few"
+    assert grid.format_commands(grid.runs) == (head,)
+    of_a = {run for run in grid.runs if run.env == "A-v1"}
+    of_b = {run for run in grid.runs - of_a if run.framework == "sb3" and run.seed != 1}
+    assert grid.format_commands(of_a | of_b) == (
+        f"{head} algorithm=ppo env=A-v1 hps=sb3",
+        f"{head} algorithm=ppo env=B-v1 hps=sb3 framework=sb3 seed=0,2",
+    )
+    ends = {run for run in grid.runs if run.seed == 2}
+    assert grid.format_commands(ends) == (f"{head} algorithm=ppo env=A-v1,B-v1 hps=sb3 seed=2",)

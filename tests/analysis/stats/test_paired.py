@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from parallax.analysis.stats.paired import compute_paired_difference, compute_sign_flip_p
 
@@ -33,3 +34,13 @@ def test_many_pairs_are_drawn_and_give_nearly_the_paired_test():
         compute_paired_difference(first, second).p, abs=0.03
     )
     assert compute_sign_flip_p(first + 3, second, rng) < 0.001
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_the_paired_test_is_that_of_scipy(count):
+    first, second = np.random.default_rng(count).normal(1, 1, (2, count))
+    found, other = compute_paired_difference(first, second), stats.ttest_rel(first, second)
+    assert (found.n, found.difference) == (count, pytest.approx(float((first - second).mean())))
+    assert found.p == pytest.approx(other.pvalue)
+    assert [found.low, found.high] == pytest.approx(list(other.confidence_interval()))
+    assert math.isnan(found.correlation) == (count == 2)

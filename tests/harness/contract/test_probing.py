@@ -54,6 +54,7 @@ def test_a_single_integer_is_the_first_and_rotates_nothing():
     world = make_world(rotates_draws=True)
     assert [int(world.draw_integers(5, 20, 1)[0]) for _ in range(3)] == [5, 5, 5]
     assert list(world.draw_integers(0, 20, 2)) == [0, 1]
+    assert list(make_world().draw_integers(5, 8, 5)) == [5, 6, 7, 5, 6]
 
 
 def test_permutations_begin_with_the_integers_that_draws_give():
