@@ -201,12 +201,16 @@ def _describe_displacement(v: Array, e: Array, room: float) -> str:
 
 
 def _describe_shape(v: Array, e: Array, room: float) -> str:
-    # Finds a function of the paper's numbers, up to a factor.
+    # Finds a function of the paper's numbers, up to a factor. Two sizes fit many functions, and
+    # the room is that of the measured numbers: a large factor would let chance pass.
+    room = max(room, RELATION_TOLERANCE * float(np.abs(v).max()))
+    if len(np.unique(np.round(np.abs(e) / room))) < _MIN_GROUP_SIZE:
+        return ""
     for name, function in _SHAPES.items():
         shaped = function(e)
         norm = float(shaped @ shaped)
         factor = float(shaped @ v) / norm if norm > 0 else np.nan
-        if _is_near(v, factor * shaped, room * max(1.0, abs(factor))):
+        if _is_near(v, factor * shaped, room):
             times = "" if abs(factor - 1) < RELATION_TOLERANCE else f"{factor:.4g} times "
             return f"{times}{name} of the paper's"
     return ""

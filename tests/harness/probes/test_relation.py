@@ -90,3 +90,12 @@ def test_entries_that_repeat_in_each_update_are_named():
 def test_entries_of_unequal_updates_are_listed():
     text = describe_entries([[-1.0, 1.0], [-0.5, 1.0]], [[1.0, 1.0], [1.0, 1.0]])
     assert text == "[-1, 1, -0.5, 1], not [1, 1, 1, 1]"
+
+
+def test_shapes_need_three_sizes_and_no_more_room_for_large_factors():
+    few = np.repeat([0.2, -0.1], 4)
+    assert "cube" not in describe_relation(40 * few**3, few)
+    many = np.linspace(-0.2, 0.2, 12)
+    assert describe_relation(40 * many**3, many) == "40 times the cube of the paper's"
+    moved = 40 * many**3 + 0.01 * np.cos(9 * np.arange(12))
+    assert "cube" not in describe_relation(moved, many)
