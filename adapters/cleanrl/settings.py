@@ -435,7 +435,7 @@ def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
     every, interval = hp.train_freq, limit_target_interval(hp, context)
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
     if hp.tau < 1:  # the target never equals the network
-        moves = (context.steps - 1) // interval - hp.learning_starts // interval if updates else 0
+        moves = (context.steps - 1) // interval - (updates.start - 1) // interval if updates else 0
     else:
         after = {-(-update // interval) * interval for update in updates}
         moves = sum(move < context.steps for move in after)

@@ -13,6 +13,7 @@ from parallax.harness.conformance.trainings import (
     make_training_conditions,
     observe_training,
     train_uncached,
+    translate_hyperparameters,
 )
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.recipes import load_recipe
@@ -94,3 +95,14 @@ def test_what_parallel_environments_do_not_divide_is_rounded(framework, rows):
     assert found["buffer_size"] == ("rounded", rows)
     assert found["learning_starts"] == ("rounded", 32)
     assert found["batch_size"][0] == "aligned"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("learning_starts", [33, 34, 35])
+def test_soft_targets_that_move_before_the_first_update_are_not_counted(learning_starts):
+    base = make_base_hyperparameters("cleanrl", "dqn")
+    changes = {"tau": 0.25, "target_update_interval": 7, "train_freq": 4}
+    hp = dataclasses.replace(base, learning_starts=learning_starts, **changes)
+    announced = translate_hyperparameters("cleanrl", "dqn", hp, patch_constants=True)
+    seen = observe_training("cleanrl", "dqn", hp, patch_constants=True).update_schedule
+    assert seen.target_updates == announced.update_schedule.target_updates > 5
