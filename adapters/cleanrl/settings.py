@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from parallax.envs.tasks import Task
-from parallax.harness.contract.adapter import RunContext, limit_target_interval
+from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
 from parallax.harness.contract.algorithms.dqn import DQN
@@ -398,7 +398,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     require_single_env(context)
     t.set_option("train_freq", "train-frequency")
     t.declare_constant("gradient_steps", 1)
-    interval = limit_target_interval(hp, context)
+    interval = hp.compute_target_interval(context.converts_meanings)
     note = "" if interval == hp.target_update_interval else "once in an update cycle"
     t.set_option("target_update_interval", "target-network-frequency", interval, note)
     t.set_option("exploration_initial", "start-e")
@@ -432,7 +432,7 @@ def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
     """Count updates, which come at multiples of their frequency in the script's counter."""
-    every, interval = hp.train_freq, limit_target_interval(hp, context)
+    every, interval = hp.train_freq, hp.compute_target_interval(context.converts_meanings)
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
     if hp.tau < 1:  # the target never equals the network
         moves = (context.steps - 1) // interval - (updates.start - 1) // interval if updates else 0

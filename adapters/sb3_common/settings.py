@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from parallax.harness.contract.adapter import RunContext, limit_target_interval
+from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.algorithms.ppo import PPO
@@ -131,7 +131,7 @@ def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> Nativ
 def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> None:
     """Set the options of DQN that both frameworks have."""
     t.set_option("learning_rate", "learning_rate")
-    interval = limit_target_interval(hp, context)
+    interval = hp.compute_target_interval(context.converts_meanings)
     note = "" if interval == hp.target_update_interval else "once in an update cycle"
     t.set_option("target_update_interval", "target_update_interval", interval, note)
     if hp.target_update_interval % context.n_envs:
@@ -154,7 +154,7 @@ def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
     Upstream copies it at multiples of the interval, also without an update since the last copy:
     such a copy changes nothing and is not counted. See `_on_step` in stable_baselines3/dqn/dqn.py.
     """
-    every, interval = hp.train_freq, limit_target_interval(hp, context)
+    every, interval = hp.train_freq, hp.compute_target_interval(context.converts_meanings)
     total, first = hp.compute_total_steps(context.steps), compute_first_update(hp)
     if hp.tau < 1:  # the target never equals the network, so that every step moves it
         return max(0, total // interval - first // interval)

@@ -24,7 +24,6 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import NO_ACCELERATION, explain_missing_acceleration
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters, OffPolicy
-from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.installed import find_entry_points
 from parallax.harness.contract.own_script import OwnScript
@@ -142,15 +141,6 @@ def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
     """Return upstream's defaults with `train_freq` over all environments instead of per one."""
     changes: dict[str, Any] = {"train_freq": defaults.train_freq * context.n_envs}
     return dataclasses.replace(defaults, **changes)
-
-
-def limit_target_interval(hp: DQN, context: RunContext) -> int:
-    """Return `target_update_interval`, or a cycle's steps if it is shorter and `tau` below 1.
-
-    Upstream's targets that move at steps would move several times in a cycle, the schema's once.
-    """
-    is_short = context.converts_meanings and hp.tau < 1
-    return max(hp.target_update_interval, hp.train_freq if is_short else 1)
 
 
 class Monitor(Protocol):

@@ -118,6 +118,15 @@ class DQN(PeriodicTargetUpdates):
     )
     bootstrap_truncation: bool = bounded_field()
 
+    def compute_target_interval(self, converts_meanings: bool) -> int:
+        """Return `target_update_interval`, or a cycle's steps if it is shorter and `tau` below 1.
+
+        Upstream's targets that move at steps would move several times in a cycle, the schema's
+        once; without `converts_meanings` they do.
+        """
+        is_short = converts_meanings and self.tau < 1
+        return max(self.target_update_interval, self.train_freq if is_short else 1)
+
     def resolve_for_task(self, task: Task) -> Self:
         """Return these values with convolutions if observations are images, else without.
 

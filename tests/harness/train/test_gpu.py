@@ -158,7 +158,7 @@ def test_the_page_is_that_of_the_data():
     page = (support.ROOT / "docs/reference/gpu.md").read_text()
     assert page == gpu.render_page(stored)
     trained = [item for name, item in stored.items() if name.startswith("train,")]
-    assert len(trained) == 25 and page.count("| same bytes | same bytes") == 24
+    assert len(trained) == 30 and page.count("| same bytes | same bytes") == 28
 
 
 def test_measurements_without_a_gpu_are_skipped_with_the_reason():
