@@ -377,18 +377,38 @@ def run(options: argparse.Namespace) -> int:
         return 0
     alignment = options.alignment or EXACT_ALIGNMENT
     every: list[FrameworkColumn] = []
-    for algorithm in select_names("--algorithms", options.algorithms, list(ALGORITHMS)):
-        for hps in options.hps or list_recipe_names(algorithm):
-            columns = translate_recipe(
-                algorithm, hps, alignment, options.env, frameworks, not options.no_patches
-            )
-            env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
-            print(f"\n{algorithm}, hps={hps}, alignment={alignment}, {env}\n")
-            print(format_alignment_table(algorithm, columns, form))
-            print("".join(f"\n- {line}" for line in format_notes(columns)))
-            every += columns
+    for algorithm, hps in _list_recipes(options.algorithms, options.hps):
+        columns = translate_recipe(
+            algorithm, hps, alignment, options.env, frameworks, not options.no_patches
+        )
+        env = options.env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions]
+        print(f"\n{algorithm}, hps={hps}, alignment={alignment}, {env}\n")
+        print(format_alignment_table(algorithm, columns, form))
+        print("".join(f"\n- {line}" for line in format_notes(columns)))
+        every += columns
     print("", *format_translation_counts(every), sep="\n")
     return 0
+
+
+def _list_recipes(
+    algorithms: Sequence[str] | None, names: Sequence[str] | None
+) -> list[tuple[str, str]]:
+    """List algorithms and recipes; where no algorithm is named, those that have the recipe.
+
+    Raises:
+        SpecError: A name is not known.
+    """
+    chosen = select_names("--algorithms", algorithms, list(ALGORITHMS))
+    found = [
+        (algorithm, name)
+        for algorithm in chosen
+        for name in names or list_recipe_names(algorithm)
+        if algorithms or name in list_recipe_names(algorithm)
+    ]
+    for name in names or ():
+        if all(name != other for _, other in found):
+            load_recipe(chosen[0], name)
+    return found
 
 
 def _format_alignment_cell(side: FrameworkColumn, field: str) -> str:

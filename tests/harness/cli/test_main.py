@@ -156,3 +156,11 @@ def test_every_module_of_the_table_exists():
         path, _, part = command.module.partition(":")
         module = importlib.import_module(path)
         assert hasattr(module, f"run_{part}" if part else "run")
+
+
+def test_alignment_shows_the_algorithms_that_have_a_recipe(capsys):
+    assert cli.main(["alignment", "--hps", "cpu", "--frameworks", "torchrl"]) == 0
+    assert "torchrl: 1 of 1 recipes translated" in capsys.readouterr().out
+    assert cli.main(["alignment", "--hps", "no-such"]) == 2
+    assert "hps=no-such is not known" in capsys.readouterr().err
+    assert cli.main(["alignment", "--hps", "cpu", "--algorithms", "ppo"]) == 2
