@@ -8,12 +8,15 @@ writes the table, `--figure FILE.svg` draws it, `--report` measures nothing.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.contract.adapter import load_adapter
@@ -164,6 +167,20 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
         "refused": refused,
         "pairs": pairs,
     }
+
+
+@contextlib.contextmanager
+def change_experiment(algorithm: str, values: Mapping[str, Any]) -> Iterator[None]:
+    """Train an algorithm in lockstep with other values of hyperparameters within the context."""
+    build = EXPERIMENT_BUILDERS[algorithm]
+
+    def build_changed(*arguments: Any) -> Any:
+        made = build(*arguments)
+        changes = {**made.changes, **values}
+        return dataclasses.replace(made, name=f"changed {made.name}", changes=changes)
+
+    with mock.patch.dict(EXPERIMENT_BUILDERS, {algorithm: build_changed}):
+        yield
 
 
 def measure_necessity(

@@ -19,10 +19,9 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import numpy as np
-from lockstep_pairs import LEVEL
+from lockstep_pairs import LEVEL, change_experiment
 
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.conformance.trainings import get_scripted_task, observe_run
@@ -30,7 +29,6 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RUN_DEFAULTS, make_run_spec
-from parallax.harness.lockstep import comparison
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepTrainings
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
 from parallax.harness.train.prepare import prepare_run
@@ -45,57 +43,63 @@ def draw_values(algorithm: str, rng: np.random.Generator) -> dict[str, Any]:
     Discounts are multiples of 1/256, which float32 stores exactly: sbx computes with it.
     """
 
-    def scale(low: float, high: float) -> float:
+    def draw_magnitude(low: float, high: float) -> float:
         return float(f"{math.exp(rng.uniform(math.log(low), math.log(high))):.3g}")
 
-    def share(low: int, high: int) -> float:
+    def draw_fraction(low: int, high: int) -> float:
         return int(rng.integers(low, high)) / 256
 
-    def perhaps(value: float) -> float | None:
+    def draw_or_drop(value: float) -> float | None:
         return value if rng.random() < 0.7 else None
 
-    def flag() -> bool:
+    def draw_flag() -> bool:
         return bool(rng.random() < 0.5)
 
     common = {
-        "gamma": share(128, 256),
-        "adam_eps": scale(1e-8, 1e-2),
-        "bootstrap_truncation": flag(),
+        "gamma": draw_fraction(128, 256),
+        "adam_eps": draw_magnitude(1e-8, 1e-2),
+        "bootstrap_truncation": draw_flag(),
     }
     if algorithm == "ppo":
         schedules = ("linear", "constant")
         return common | {
-            "learning_rate": scale(1e-4, 1e-2),
+            "learning_rate": draw_magnitude(1e-4, 1e-2),
             "learning_rate_schedule": str(rng.choice(schedules)),
-            "gae_lambda": share(128, 257),
-            "clip_range": scale(0.02, 0.5),
+            "gae_lambda": draw_fraction(128, 257),
+            "clip_range": draw_magnitude(0.02, 0.5),
             "clip_range_schedule": str(rng.choice(schedules)),
-            "value_clip_range": perhaps(scale(0.01, 0.5)),
-            "normalize_advantage": flag(),
-            "ent_coef": perhaps(scale(1e-3, 0.1)) or 0.0,
-            "vf_coef": scale(0.1, 3),
-            "max_grad_norm": perhaps(scale(0.03, 3)),
+            "value_clip_range": draw_or_drop(draw_magnitude(0.01, 0.5)),
+            "normalize_advantage": draw_flag(),
+            "ent_coef": draw_or_drop(draw_magnitude(1e-3, 0.1)) or 0.0,
+            "vf_coef": draw_magnitude(0.1, 3),
+            "max_grad_norm": draw_or_drop(draw_magnitude(0.03, 3)),
         }
     if algorithm == "dqn":
         return common | {
-            "learning_rate": scale(1e-4, 1e-2),
-            "double_q": flag(),
-            "huber_delta": perhaps(scale(0.03, 2)),
-            "max_grad_norm": perhaps(scale(0.03, 3)),
+            "learning_rate": draw_magnitude(1e-4, 1e-2),
+            "double_q": draw_flag(),
+            "huber_delta": draw_or_drop(draw_magnitude(0.03, 2)),
+            "max_grad_norm": draw_or_drop(draw_magnitude(0.03, 3)),
         }
     common |= {
-        "policy_learning_rate": scale(1e-4, 1e-2),
-        "critic_learning_rate": scale(1e-4, 1e-2),
-        "tau": scale(1e-3, 1),
+        "policy_learning_rate": draw_magnitude(1e-4, 1e-2),
+        "critic_learning_rate": draw_magnitude(1e-4, 1e-2),
+        "tau": draw_magnitude(1e-3, 1),
         "policy_delay": int(rng.integers(1, 5)),
     }
     own = {
-        "td3": {"target_policy_noise": scale(0.03, 1), "target_noise_clip": scale(0.03, 1)},
-        "ddpg": {"policy_weight_decay": scale(1e-4, 0.1), "critic_weight_decay": scale(1e-4, 0.1)},
+        "td3": {
+            "target_policy_noise": draw_magnitude(0.03, 1),
+            "target_noise_clip": draw_magnitude(0.03, 1),
+        },
+        "ddpg": {
+            "policy_weight_decay": draw_magnitude(1e-4, 0.1),
+            "critic_weight_decay": draw_magnitude(1e-4, 0.1),
+        },
         "sac": {
-            "temperature_learning_rate": scale(1e-4, 1e-2),
-            "initial_temperature": scale(0.01, 2),
-            "target_entropy": -scale(0.1, 5),
+            "temperature_learning_rate": draw_magnitude(1e-4, 1e-2),
+            "initial_temperature": draw_magnitude(0.01, 2),
+            "target_entropy": -draw_magnitude(0.1, 5),
             "target_update_interval": int(rng.integers(1, 5)),
         },
     }
@@ -110,17 +114,10 @@ def compare_frameworks(
     Raises:
         SpecError: A framework refuses the values.
     """
-    build = EXPERIMENT_BUILDERS[algorithm]
-
-    def build_changed(*arguments: Any) -> Any:
-        made = build(*arguments)
-        changes = {**made.changes, **values}
-        return dataclasses.replace(made, name=f"random {made.name}", changes=changes)
-
     sides = [make_lockstep_side(f, NO_INTERVENTION, algorithm, LEVEL.name) for f in frameworks]
     how = LockstepOptions(shared_stream=algorithm != "ppo", level=LEVEL)
     lengths, found = UPDATES.get(algorithm, [1, 2, 4, 8]), []
-    with mock.patch.dict(comparison.EXPERIMENT_BUILDERS, {algorithm: build_changed}):
+    with change_experiment(algorithm, values):
         trainings = LockstepTrainings(sides, algorithm, how)
         for number in range(1, len(sides)):
             distances = trainings.measure_distances(0, number, lengths)
@@ -176,7 +173,9 @@ def compare_counts(
         with contextlib.redirect_stdout(io.StringIO()):  # CleanRL's scripts print
             seen = observe_run(prepared)
         due = prepared.native.update_schedule
-        if algorithm == "dqn":  # an action of the schedule may look like one of the warm-up
+        # An action of DQN's schedule may look like one of the warm-up, and the first step counts
+        # as the second one does, so that a warm-up of one step is not seen.
+        if algorithm == "dqn" or values.get("learning_starts") == 1:
             due = dataclasses.replace(due, random_steps=seen.update_schedule.random_steps)
         if seen.update_schedule != due:
             found.append(f"{framework}: {seen.update_schedule}, not {due}")
@@ -202,12 +201,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for algorithm in options.algorithms.split(","):
         rng, counts = np.random.default_rng(options.seed), {"equal": 0, "differ": 0, "refused": 0}
         for _ in range(options.sets):
-            values, steps = draw_values(algorithm, rng), 0
             try:
                 if options.counts:
                     values, steps = draw_counts(algorithm, rng)
                     found = compare_counts(algorithm, frameworks, values, steps)
                 else:
+                    values = draw_values(algorithm, rng)
                     found = compare_frameworks(algorithm, frameworks, values)
             except SpecError as error:
                 counts["refused"] += 1

@@ -81,14 +81,16 @@ def make_older_policy(kind: type[Any], policy: Any, **given: Any) -> Any:
             raise SpecError("hyperparameters.huber_delta: before Tianshou 2.0 it is null or 1.0.")
         parts["huber_loss_delta"] = parts["huber_loss_delta"] is not None
     epsilon = parts.pop("eps_training", None)
-    made = type(kind.__name__, (kind,), {"policy": property(lambda self: self)})(**rename(**parts))
+    made = type(kind.__name__, (kind,), {"policy": property(lambda self: self)})(
+        **rename_arguments(**parts)
+    )
     if epsilon is not None:
         made.set_eps(epsilon)
         made.set_eps_training = made.set_eps
     return made
 
 
-def rename(**options: Any) -> dict[str, Any]:
+def rename_arguments(**options: Any) -> dict[str, Any]:
     """Return arguments by their names in an older release."""
     return {OLDER_NAMES.get(name, name): value for name, value in options.items()}
 
@@ -143,7 +145,11 @@ if IS_BEFORE_2:
     add_names(f"{nets}.continuous", ContinuousActorProbabilistic=continuous.ActorProb)
     add_names(f"{nets}.continuous", ContinuousCritic=continuous.Critic)
     add_names(f"{nets}.discrete", DiscreteActor=discrete.Actor, DiscreteCritic=discrete.Critic)
-    add_names("tianshou.trainer", OffPolicyTrainerParams=rename, OnPolicyTrainerParams=rename)
+    add_names(
+        "tianshou.trainer",
+        OffPolicyTrainerParams=rename_arguments,
+        OnPolicyTrainerParams=rename_arguments,
+    )
     if importlib.util.find_spec("tianshou.utils.torch_utils") is None:  # before 1.1
         contexts = {"policy_within_training_step": lambda policy, enabled: contextlib.nullcontext()}
         add_names("tianshou.utils.torch_utils", **contexts, torch_train_mode=use_mode)

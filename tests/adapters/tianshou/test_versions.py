@@ -11,7 +11,7 @@ from parallax.adapters.tianshou.versions import (
     OlderAdam,
     make_older_policy,
     make_older_schedule,
-    rename,
+    rename_arguments,
     use_mode,
 )
 
@@ -64,7 +64,10 @@ def test_dqn_explores_and_clips_errors():
 
 
 def test_trainers_have_other_names_of_arguments():
-    assert rename(epoch_num_steps=5, batch_size=2) == {"step_per_epoch": 5, "batch_size": 2}
+    assert rename_arguments(epoch_num_steps=5, batch_size=2) == {
+        "step_per_epoch": 5,
+        "batch_size": 2,
+    }
 
 
 def test_mode_is_restored():

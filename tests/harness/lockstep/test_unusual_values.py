@@ -1,16 +1,12 @@
 """Recipes with unusual values: each means the same in all frameworks in the reference form."""
 
-import dataclasses
-
 import pytest
 from loops import iterate_some
 
-from benchmarks.lockstep_pairs import LEVEL
+from benchmarks.lockstep_pairs import LEVEL, change_experiment
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.contract.run_spec import NO_INTERVENTION
-from parallax.harness.lockstep import comparison
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepTrainings
-from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
 from parallax.harness.probes.experiments import AlignmentLevel
 
 FRAMEWORKS = ("sb3", "cleanrl", "tianshou", "torchrl", "skrl")
@@ -65,22 +61,12 @@ UNUSUAL = {
 UPDATES = {"ppo": [4, 8, 12]}
 
 
-@pytest.fixture
-def compare(monkeypatch):
+def compare(algorithm, sides, **more):
     """Largest distances of sides after some updates with the unusual values of an algorithm."""
-
-    def measure(algorithm, sides, **more):
-        build = EXPERIMENT_BUILDERS[algorithm]
-
-        def build_unusual(cache, updates, shared):
-            made = build(cache, updates, shared)
-            changes = {**made.changes, **UNUSUAL[algorithm], **more}
-            return dataclasses.replace(made, name=f"unusual {made.name}", changes=changes)
-
-        monkeypatch.setitem(comparison.EXPERIMENT_BUILDERS, algorithm, build_unusual)
-        how = LockstepOptions(shared_stream=algorithm != "ppo", level=LEVEL)
+    how = LockstepOptions(shared_stream=algorithm != "ppo", level=LEVEL)
+    lengths = UPDATES.get(algorithm, [1, 2, 3, 6])
+    with change_experiment(algorithm, UNUSUAL[algorithm] | more):
         trainings = LockstepTrainings(sides, algorithm, how)
-        lengths = UPDATES.get(algorithm, [1, 2, 3, 6])
         for number in range(1, len(sides)):
             assert trainings.find_divergence_before_updates(0, number) is None
         return {
@@ -89,12 +75,10 @@ def compare(monkeypatch):
             if number
         }
 
-    return measure
-
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("algorithm", UNUSUAL)
-def test_unusual_values_mean_the_same_everywhere(algorithm, compare):
+def test_unusual_values_mean_the_same_everywhere(algorithm):
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name) for name in FRAMEWORKS
     ]
@@ -112,7 +96,7 @@ def test_unusual_values_mean_the_same_everywhere(algorithm, compare):
         ("cleanrl", "sac", "one-policy-update-per-delay"),
     ],
 )
-def test_what_unusual_values_need_is_necessary(framework, algorithm, left_out, compare):
+def test_what_unusual_values_need_is_necessary(framework, algorithm, left_out):
     sides = [
         make_lockstep_side(framework, name, algorithm, LEVEL.name)
         for name in (NO_INTERVENTION, f"without.{left_out}")
@@ -122,7 +106,7 @@ def test_what_unusual_values_need_is_necessary(framework, algorithm, left_out, c
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_limit_of_the_divergence_needs_that_a_stop_ends_the_rollout(compare):
+def test_a_limit_of_the_divergence_needs_that_a_stop_ends_the_rollout():
     # One framework with itself: after a stop frameworks draw different numbers of permutations.
     sides = [
         make_lockstep_side("skrl", name, "ppo", LEVEL.name)
