@@ -105,6 +105,8 @@ class ProbeMeasurement:
         kinds: The kind of each number, such as `at a time limit`; empty if all are of one.
         meaning: Description of a difference that is known while measuring; if empty, the numbers
             are described.
+        explain: Describes a difference that no alternative fits; returns an empty text if it
+            cannot. It may take seconds.
     """
 
     value: Array
@@ -114,6 +116,7 @@ class ProbeMeasurement:
     terms: Mapping[str, Array] = dataclasses.field(default_factory=dict)
     kinds: Sequence[str] = ()
     meaning: str = ""
+    explain: Callable[[], str] = str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,7 +317,10 @@ def _describe_difference(
         variants = variants if variants.ndim > value.ndim else variants[None]
         if any(compare_in_probe_units(probe, value, each).kind == AGREES for each in variants):
             return name
-    return measurement.meaning or probe.describe(comparison, measurement)
+    words = measurement.meaning
+    if not words and comparison.kind == FUNCTION:
+        words = measurement.explain()
+    return words or probe.describe(comparison, measurement)
 
 
 DescribeDifference = Callable[[AnswerComparison, ProbeMeasurement], str]

@@ -1,5 +1,6 @@
 """Probes of DQN's exploration: the share of random actions over a run, and greedy actions."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -131,7 +132,17 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps)
     others |= _list_other_schedules(run, steps, found)
-    return ProbeMeasurement(found, np.where(warm_up, 1.0, free), axis, alternatives=others)
+    explain = functools.partial(_explain_schedule, found, steps)
+    due = np.where(warm_up, 1.0, free)
+    return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
+
+
+def _explain_schedule(found: Array, steps: Array) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import action_formulas
+
+    line = (EPSILON_INITIAL, EPSILON_FINAL, float(EPSILON_STEPS))
+    return action_formulas.explain_epsilon(found, steps, line, WARM_UP_STEPS)
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
@@ -149,7 +160,9 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
     others |= _list_other_schedules(run, steps.astype(float), found)
-    return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, alternatives=others)
+    explain = functools.partial(_explain_schedule, found, steps.astype(float))
+    due = np.where(warm_up, 1.0, schedule)
+    return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
 
 
 def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:

@@ -249,11 +249,13 @@ class CriticProbes:
         others: dict[str, list[Array]] = {}
         terms: dict[str, list[Array]] = {}
         kinds: list[str] = []
+        read: list[tuple[OptimizerStepRecord, NDArray[np.intp]]] = []
         run = run_updates(cache)
         for step in _list_solvable_steps(run, self.steps(run)):
             target = self.reader.target(cache, run, step)
             rows = _drop_missing_rows(_find_rows_by_end(run, step, end), target)
             paper, known = self._list_targets(run, step)
+            read.append((step, rows))
             value.append(target[rows])
             expected.append(paper[rows])
             kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
@@ -270,7 +272,11 @@ class CriticProbes:
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
         if cause := self._explain_gradients(run):
             joined[cause] = found
-        return ProbeMeasurement(found, np.concatenate(expected), None, joined, parts, kinds)
+        due, explain = (
+            np.concatenate(expected),
+            functools.partial(_explain_targets, run, found, read),
+        )
+        return ProbeMeasurement(found, due, None, joined, parts, kinds, explain=explain)
 
     def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
         paper, known = self.target(run, step)
@@ -361,7 +367,8 @@ class CriticProbes:
             others = {SUMMED_LOSS: sums}
             if cause := self._explain_gradients(run):
                 others[cause] = measured
-            return ProbeMeasurement(measured, due, alternatives=others)
+            explain = functools.partial(explain_critic_gradients, run)
+            return ProbeMeasurement(measured, due, alternatives=others, explain=explain)
 
         return Probe(
             f"{self.algorithm}.critic_loss_factor",
@@ -410,6 +417,43 @@ class CriticProbes:
             measure,
             list_target_arrays(self.algorithm),
         )
+
+
+def _explain_targets(
+    run: ProbeRun, found: Array, read: Sequence[tuple[OptimizerStepRecord, NDArray[np.intp]]]
+) -> str:
+    """Return which quantity of the paper's targets, or of its loss, is another one."""
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import changed_formulas
+
+    return changed_formulas.explain_targets(run, read, found) or explain_critic_gradients(run)
+
+
+def explain_critic_gradients(run: ProbeRun) -> str:
+    """Return which quantity of the critics' loss is another one than the paper's, else nothing."""
+    return run.get_or_compute("explained critics", lambda: _explain_critic_gradients(run))
+
+
+def _explain_critic_gradients(run: ProbeRun) -> str:
+    from parallax.harness.probes.families import changed_formulas
+
+    steps, twins = list_critic_updates(run)[:2], len(list_critic_names(run)) > 1
+    pulls = [
+        read_critics(run, step).gradients
+        if twins
+        else solve_predictions_and_gradients(run, step)[1][None]
+        for step in steps
+    ]
+    return changed_formulas.explain_critic_gradients(run, steps, pulls)
+
+
+def explain_policy_gradient(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], rests: Sequence[float]
+) -> str:
+    """Return which quantity of the policy's loss is another one; see `changed_formulas`."""
+    from parallax.harness.probes.families import changed_formulas
+
+    return changed_formulas.explain_policy_gradient(run, steps, rests)
 
 
 def describe_untaken_pulls(run: ProbeRun) -> str:

@@ -1,5 +1,7 @@
 """Probes of PPO's losses: policy, value, entropy, their sum, and the divergence of policies."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -36,6 +38,11 @@ from parallax.harness.probes.probe import (
 )
 from parallax.harness.probes.results import AnswerAxis
 
+Minibatch = tuple[Array, Array, Array]
+"""Advantages, new and old log-probabilities of a minibatch, or new and old values and returns."""
+MeasuredUpdate = tuple[Array, Array, Array, Minibatch]
+"""Measured numbers of one update, the paper's, those with the mean target of a minibatch, and what
+the loss is computed from."""
 NORMALIZATION_EPS = 1e-8
 MAX_NORM = 0.5
 """Norm at which the authors' code clips gradients."""
@@ -96,9 +103,25 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     )
     clipped = [_list_clipped_action_slopes(run, step) for step in steps]
     others |= {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
-    return measurements.sort_measurement(
+    answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("probability ratio", ratio), others
     )
+    given = (np.split(array, cuts) for array in (weight, np.log(ratio), np.zeros_like(ratio)))
+    explain = functools.partial(_explain_policy_slopes, measured, [*zip(*given, strict=True)])
+    return dataclasses.replace(answer, explain=explain)
+
+
+def _explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.ppo import changed_formulas
+
+    return changed_formulas.explain_policy_slopes(found, minibatches)
+
+
+def _explain_value_slopes(clips: bool, found: Array, minibatches: Sequence[Minibatch]) -> str:
+    from parallax.harness.probes.ppo import changed_formulas
+
+    return changed_formulas.explain_value_slopes(found, minibatches, clips)
 
 
 CUT_ACTION_TEXTS = (
@@ -232,9 +255,14 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
         "not clipped": plain,
     }
     expected = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
-    return measurements.sort_measurement(
+    answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("change of the prediction", now - old), others
     )
+    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
+    given = (np.split(array, cuts) for array in (now, old, returns))
+    minibatches = [*zip(*given, strict=True)]
+    explain = functools.partial(_explain_value_slopes, True, measured, minibatches)
+    return dataclasses.replace(answer, explain=explain)
 
 
 def _measure_entropy_gradient(cache: ExperimentCache) -> ProbeMeasurement:
@@ -412,12 +440,11 @@ DIVERGENCE_PROBES: Sequence[Probe] = (
     ),
 )
 
-MeasuredUpdate = tuple[Array, Array, Array]
-"""Measured numbers of one update, the paper's, and those with the mean target of a minibatch."""
-
 
 def _make_rollouts_measure(
-    network: str, read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredUpdate]
+    network: str,
+    read: Callable[[ProbeRun, OptimizerStepRecord, int], MeasuredUpdate],
+    explain: Callable[[Array, Sequence[Minibatch]], str],
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = experiments.run_three_rollouts(cache)
@@ -427,12 +454,14 @@ def _make_rollouts_measure(
             for step in measurements.list_gradient_steps(run):
                 if step.before and step.env_steps == collected:
                     found.append(read(run, step, number))
-        value, expected, of_all = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        *arrays, minibatches = zip(*found, strict=True)
+        value, expected, of_all = (np.concatenate(each) for each in arrays)
         # The loss may be a multiple of the paper's.
         others = {ALL_PAIRS: value} if measure_misfit(of_all, value) < MAX_FIT_ERROR else {}
         if adds_earlier_gradients(run, network):
             others = {EARLIER_GRADIENTS: value}
-        return ProbeMeasurement(value, expected, alternatives=others)
+        why = functools.partial(explain, value, minibatches)
+        return ProbeMeasurement(value, expected, alternatives=others, explain=why)
 
     return measure
 
@@ -441,7 +470,8 @@ def _compare_policy_slopes(
     run: ProbeRun, step: OptimizerStepRecord, rollout: int
 ) -> MeasuredUpdate:
     rows = measurements.find_rollout_rows(run, step, rollout)
-    ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
+    log_ratio = measurements.compute_log_ratio(run, step, rollout)
+    ratio = np.exp(log_ratio)
     normalized = measurements.get_transformed_advantages(run, rollout)
     weight = (
         measurements.compute_rollout_advantages(run, rollout) if normalized is None else normalized
@@ -450,6 +480,7 @@ def _compare_policy_slopes(
     return (
         *(slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)),
         formulas.compute_surrogate_slope(np.full_like(weight, weight.mean()), ratio, CLIP),
+        (weight, log_ratio, np.zeros_like(ratio)),
     )
 
 
@@ -462,7 +493,9 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
     )
     now = measurements.predict_values(step.before, seen[rows])
     due, mean = (2 * VALUE_COEFFICIENT * (now - of) for of in (returns[rows], returns[rows].mean()))
-    return measurements.solve_value_slope(run, step, rollout), due, mean
+    old = measurements.predict_values(start, seen[rows])
+    found = measurements.solve_value_slope(run, step, rollout)
+    return found, due, mean, (now, old, returns[rows])
 
 
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (
@@ -471,7 +504,7 @@ LATER_ROLLOUT_PROBES: Sequence[Probe] = (
         "What is the gradient of the policy loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 7, with ratios to the policy that collected the rollout",
         "derivative of the objective by the log ratio, times the minibatch size",
-        _make_rollouts_measure("policy", _compare_policy_slopes),
+        _make_rollouts_measure("policy", _compare_policy_slopes, _explain_policy_slopes),
         make_relation_description("pull on the policy"),
         tolerance=1e-3,
         events=(POLICY_LOSS,),
@@ -481,7 +514,9 @@ LATER_ROLLOUT_PROBES: Sequence[Probe] = (
         "What is the gradient of the value loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
         "derivative of the value loss by a prediction, times the minibatch size",
-        _make_rollouts_measure("value", _compare_value_slopes),
+        _make_rollouts_measure(
+            "value", _compare_value_slopes, functools.partial(_explain_value_slopes, False)
+        ),
         make_relation_description("pull on the value"),
         tolerance=1e-3,
         events=(POLICY_LOSS,),

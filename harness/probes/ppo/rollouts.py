@@ -145,6 +145,8 @@ def _make_advantage_measure(
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
         words: list[str] = []
+        read: list[tuple[Array, Array, Array, Array]] = []
+        chosen: list[NDArray[np.bool_]] = []
         previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
             steps = measurements.get_rollout_transitions(run, number)
@@ -158,6 +160,9 @@ def _make_advantage_measure(
             for name, array in known.items():
                 others.setdefault(name, []).append((array + added)[..., rows])
             previous = steps[-1].end
+            ends = np.array([t.end for t in steps])
+            read.append((*_list_rewards_and_values(weights, steps)[:3], ends))
+            chosen.append(rows)
             words.append(_describe_wrong_values(weights, steps, stored, stored_name == "returns"))
         joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
         return ProbeMeasurement(
@@ -165,9 +170,22 @@ def _make_advantage_measure(
             np.concatenate(expected),
             alternatives=joined,
             meaning=words[0] if len({*words}) == 1 else "",
+            explain=lambda: _explain_advantages(np.concatenate(value), read, chosen, stored_name),
         )
 
     return measure
+
+
+def _explain_advantages(
+    found: Array,
+    rollouts: Sequence[tuple[Array, Array, Array, Array]],
+    rows: Sequence[NDArray[np.bool_]],
+    stored_name: str = "advantages",
+) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.ppo import changed_formulas
+
+    return changed_formulas.explain_advantages(found, rollouts, rows, stored_name == "returns")
 
 
 def _describe_wrong_values(
@@ -389,7 +407,16 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
         for copy, own in enumerate(found.reshape(-1, N_ENVS).T)
     } - {""}
     meaning = words.pop() if len(words) == 1 else ""
-    return ProbeMeasurement(found, expected, alternatives=others, meaning=meaning)
+    read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
+    rewards, seen, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
+    rollout = rewards, seen, after, np.array([[t.end for t in row] for row in steps])
+    return ProbeMeasurement(
+        found,
+        expected,
+        alternatives=others,
+        meaning=meaning,
+        explain=lambda: _explain_advantages(found, [rollout], [np.full(steps.shape, True)]),
+    )
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:

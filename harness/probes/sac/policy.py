@@ -1,5 +1,6 @@
 """Probes of SAC's policy: its standard deviation, actions and log-probabilities."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,9 +54,17 @@ def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
     expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(x)
     text = "a Gaussian sample that is not squashed, cut at the bounds"
     others = {text: np.clip(x, WIDE_LOW[0], WIDE_HIGH[0])}
-    return ProbeMeasurement(
-        run.get_actions()[:, 0], expected, AnswerAxis("output", OUTPUTS), others
-    )
+    found = run.get_actions()[:, 0]
+    explain = functools.partial(_explain_action, found, run)
+    return ProbeMeasurement(found, expected, AnswerAxis("output", OUTPUTS), others, explain=explain)
+
+
+def _explain_action(found: Array, run: ProbeRun) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import action_formulas
+
+    noise, bounds = run.experiment.scripted_data.acting_noise[:, 0], (WIDE_LOW[0], WIDE_HIGH[0])
+    return action_formulas.explain_action(found, OUTPUTS, noise, POLICY_STD, bounds, is_sample=True)
 
 
 def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:

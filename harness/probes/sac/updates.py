@@ -1,6 +1,7 @@
 """Probes of SAC's updates: critics, policy, temperature."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -125,7 +126,8 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
 def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
-    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
+    fits = [fit_policy_terms(run, step) for step in steps]
+    found = np.array([weights for weights, _ in fits])
     expected = np.tile([1.0, 1.0, 0.0], (len(found), 1))
     of_targets = [fit_policy_terms(run, s, _replace_critics_by_targets(s.before))[0] for s in steps]
     same = np.allclose(of_targets, expected, atol=1e-2)
@@ -144,7 +146,10 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     if learns_at_next_observations(run, steps[0]):
         found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
         others = {NEXT_OBSERVATIONS: found}
-    return ProbeMeasurement(found, expected, alternatives=others)
+    explain = functools.partial(
+        critics.explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
+    )
+    return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
 
 
 def _replace_network(weights: Parameters, name: str, other: str) -> Parameters:
@@ -333,7 +338,17 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     known = (-heat * apart, *(row for each in others.values() for row in np.atleast_2d(each)))
     if any(np.allclose(news, due, rtol=1e-3) for due in known):
         others[EARLIER_GRADIENTS] = found
-    return ProbeMeasurement(found, -heat * apart, alternatives=others)
+    runs = (experiments.run_update(cache), experiments.run_huge_rewards(cache))
+    explain = functools.partial(_explain_temperature_gradients, runs, found)
+    return ProbeMeasurement(found, -heat * apart, alternatives=others, explain=explain)
+
+
+def _explain_temperature_gradients(runs: Sequence[ProbeRun], found: Array) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import changed_formulas
+
+    steps = [(r, s) for r in runs for s in list_network_steps(r, "temperature")[:MAX_UPDATES]]
+    return changed_formulas.explain_temperature_gradients(steps, found)
 
 
 def _measure_target_entropy(cache: ExperimentCache) -> ProbeMeasurement:

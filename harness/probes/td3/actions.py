@@ -1,5 +1,6 @@
 """Probes of TD3's actions: the policy's, exploration, and target smoothing."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,11 +46,19 @@ TARGET_BOUND_NAMES = ("lower bound 1", "upper bound 1", "lower bound 2", "upper 
 def measure_policy_action(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Compare the policy's actions without noise with scaled tanh."""
     expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(experiments.OUTPUT_GRID)
-    return ProbeMeasurement(
-        experiments.run_noiseless_policy(cache, algorithm).get_actions()[:, 0],
-        expected,
-        AnswerAxis("output", experiments.OUTPUT_GRID),
-    )
+    found = experiments.run_noiseless_policy(cache, algorithm).get_actions()[:, 0]
+    explain = functools.partial(_explain_action, found, experiments.OUTPUT_GRID, None)
+    axis = AnswerAxis("output", experiments.OUTPUT_GRID)
+    return ProbeMeasurement(found, expected, axis, explain=explain)
+
+
+def _explain_action(found: Array, outputs: Array, noise: Array | None) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import action_formulas
+
+    drawn, std = (noise, EXPLORATION_NOISE) if noise is not None else (0 * outputs, 0.0)
+    bounds = (WIDE_LOW[0], WIDE_HIGH[0])
+    return action_formulas.explain_action(found, outputs, drawn, std, bounds)
 
 
 def _measure_exploration(cache: ExperimentCache) -> ProbeMeasurement:
@@ -63,7 +72,8 @@ def _measure_exploration(cache: ExperimentCache) -> ProbeMeasurement:
         WIDE_HIGH[0],
     )
     others = {"not cut at the bounds": noisy, _describe_noise_scale(share): other}
-    return ProbeMeasurement(actions, expected, _make_noise_axis(), others)
+    explain = functools.partial(_explain_action, actions, CENTER_OUTPUTS, NOISE_GRID)
+    return ProbeMeasurement(actions, expected, _make_noise_axis(), others, explain=explain)
 
 
 def measure_exploration_scale(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
@@ -275,8 +285,9 @@ def measure_exploration_unit(cache: ExperimentCache, algorithm: str = "td3") -> 
         "no noise": np.clip(centers + 0 * noise, low, high),
     }
     expected = np.clip(centers + HALF_RANGE * noise, low, high)
-    axis = AnswerAxis("standard normal noise", noises)
-    return ProbeMeasurement(run.get_actions()[:, 0], expected, axis, others)
+    axis, found = AnswerAxis("standard normal noise", noises), run.get_actions()[:, 0]
+    explain = functools.partial(_explain_action, found, CENTER_OUTPUTS, noises)
+    return ProbeMeasurement(found, expected, axis, others, explain=explain)
 
 
 EXPLORATION_UNIT_PROBE = Probe(

@@ -109,7 +109,8 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     """Measure the weights of the critics in the policy's objective; the paper's is the first."""
     run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
-    found = np.array([fit_policy_terms(run, step)[0] for step in steps])
+    fits = [fit_policy_terms(run, step) for step in steps]
+    found = np.array([weights for weights, _ in fits])
     expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
     others = {critics.TARGET_CRITIC: np.array([_fit_target_critic(run, s) for s in steps])}
     if len(list_critic_names(run)) > 1:
@@ -122,7 +123,10 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     if learns_at_next_observations(run, steps[0]):
         found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
         others = {NEXT_OBSERVATIONS: found}
-    return ProbeMeasurement(found, expected, None, others)
+    explain = functools.partial(
+        critics.explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
+    )
+    return ProbeMeasurement(found, expected, None, others, explain=explain)
 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:

@@ -1,0 +1,123 @@
+"""Formulas of actions and exploration with named quantities, in which a changed one is found."""
+
+import functools
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.families.changed_formulas import measure_distance
+from parallax.harness.probes.formula_changes import FormulaQuantities, find_changed_quantity
+
+Bounds = tuple[Array | float, Array | float]
+"""Smallest and largest action."""
+
+
+def compute_action(
+    q: FormulaQuantities,
+    outputs: Array,
+    noise: Array,
+    std: float,
+    bounds: Bounds,
+    is_sample: bool,
+    squashes: bool,
+) -> Tensor:
+    """Return actions of a policy with noise, of the shape of its outputs.
+
+    Args:
+        q: Names the quantities.
+        outputs: Outputs of the policy's network.
+        noise: Standard normal numbers.
+        std: Standard deviation of the noise, as a share of half the range, or of the output's.
+        bounds: Smallest and largest action.
+        is_sample: Whether noise is added to the output, not to the action.
+        squashes: Whether tanh maps the output to the range.
+    """
+    output, drawn = q.name("the policy's output", outputs), q.name("the normal number", noise)
+    low, high = q.name("the smallest action", bounds[0]), q.name("the largest action", bounds[1])
+    middle = q.name("the middle of the range", (low + high) / 2)
+    half = q.name("half the range", (high - low) / 2)
+    spread = q.name("the noise", q.name("the deviation of the noise", std) * drawn)
+    sample = q.name("the sample", output + spread)
+    cut = {"at the bounds": (low, high), "at -1 and 1": (-1, 1), "nowhere": (-np.inf, np.inf)}
+
+    def scale(x: Tensor) -> Tensor:
+        return middle + half * (torch.tanh(x) if squashes else x.clamp(-1, 1))
+
+    if is_sample:
+        forms = {"squashed and scaled": scale(sample), "as it is": sample}
+        forms |= {"cut at -1 and 1, and scaled": middle + half * sample.clamp(-1, 1)}
+        if not squashes:
+            forms = {"as it is": sample, "squashed and scaled": middle + half * torch.tanh(sample)}
+        action = q.choose("the sample in the action", forms)
+    else:
+        plain = q.name("the action without noise", scale(output))
+        places = {
+            "to the action, as a share of half the range": plain + half * spread,
+            "to the action, in its units": plain + spread,
+            "before tanh": scale(sample),
+            "to none": plain,
+            "multiplied by the action": plain + half * spread * plain,
+            "to tanh of the output, which is not scaled": torch.tanh(output) + spread,
+        }
+        action = q.choose("noise is added", places)
+    low, high = (torch.as_tensor(edge, dtype=torch.float64) for edge in q.choose("cut", cut))
+    return q.name("the action", action).clamp(low, high)
+
+
+def explain_action(
+    found: Array,
+    outputs: Array,
+    noise: Array,
+    std: float,
+    bounds: Bounds,
+    is_sample: bool = False,
+    squashes: bool = True,
+) -> str:
+    """Return which quantity of actions is another one, else nothing; see `compute_action`."""
+    part = functools.partial(
+        compute_action,
+        outputs=outputs,
+        noise=noise,
+        std=std,
+        bounds=bounds,
+        is_sample=is_sample,
+        squashes=squashes,
+    )
+    return find_changed_quantity([part], [found], measure_distance, ("run", "dimension"))
+
+
+def compute_epsilon(
+    q: FormulaQuantities, steps: Array, line: tuple[float, float, float], warm_up: float
+) -> Tensor:
+    """Return the share of random actions before each step, float[steps].
+
+    Args:
+        q: Names the quantities.
+        steps: Numbers of earlier steps.
+        line: First and last epsilon, and the number of steps between them.
+        warm_up: Number of first steps that are random.
+    """
+    done, first = q.name("the number of steps", steps), q.name("the first epsilon", line[0])
+    last, length = q.name("the last epsilon", line[1]), q.name("the length of the line", line[2])
+    share = q.name("the share of the line", done / length)
+    ends = {"at its end": share.clamp(max=1), "nowhere": share, "at 0 and 1": share.clamp(0, 1)}
+    fallen = q.name("the share that epsilon has fallen", q.choose("the line is cut", ends))
+    forms = {
+        "linear": first + fallen * (last - first),
+        "exponential": first * (last / first) ** fallen,
+        "quadratic": first + fallen**2 * (last - first),
+        "a cosine": last + (first - last) * (1 + torch.cos(np.pi * fallen)) / 2,
+    }
+    epsilon = q.name("epsilon", q.choose("the schedule", forms))
+    starts = q.name("the warm-up", warm_up)
+    return torch.where(torch.as_tensor(steps) < starts, torch.ones_like(epsilon), epsilon)
+
+
+def explain_epsilon(
+    found: Array, steps: Array, line: tuple[float, float, float], warm_up: float
+) -> str:
+    """Return which quantity of epsilon's schedule is another one, else nothing."""
+    part = functools.partial(compute_epsilon, steps=steps, line=line, warm_up=warm_up)
+    return find_changed_quantity([part], [found], measure_distance, ("run", "dimension"))

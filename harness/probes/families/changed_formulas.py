@@ -1,0 +1,409 @@
+"""The papers' formulas with named quantities, in which a changed one is searched for."""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.experiment_setups import ACTION_SIZE
+from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.formula_changes import (
+    Formula,
+    FormulaQuantities,
+    differentiate,
+    find_changed_quantity,
+)
+from parallax.harness.probes.measurements import (
+    find_minibatch,
+    get_update_noise,
+    get_weights_before_update,
+    list_critic_names,
+)
+from parallax.harness.probes.reference_networks import RELU, solve_output_gradient
+from parallax.harness.probes.relation import RELATION_TOLERANCE
+from parallax.harness.probes.sac.experiments import POLICY_STD
+
+ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
+
+
+def _read(array: Array | float) -> Tensor:
+    return torch.as_tensor(np.asarray(array, dtype=float))
+
+
+def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Tensor]:
+    """Return the weights before a step."""
+    # The step is cached as well: while it is alive no other object gets its id.
+    return run.get_or_compute(
+        ("tensors", id(step)),
+        lambda: (step, {name: _read(array) for name, array in step.before.items()}),
+    )[1]
+
+
+def run_network(
+    weights: Mapping[str, Tensor],
+    network: str,
+    inputs: Tensor,
+    layer: str = "out",
+    hidden: str = "relu",
+) -> Tensor:
+    """Return the output of a network with two hidden layers, float[rows, outputs]."""
+    for name in ("0", "1", layer):
+        weight, bias = (weights[f"{network}.{name}.{part}"] for part in ("weight", "bias"))
+        inputs = inputs @ weight.T + bias
+        inputs = inputs if name == layer else getattr(torch, hidden)(inputs)
+    return inputs
+
+
+def combine_critics(values: Sequence[Tensor]) -> Mapping[str, Tensor]:
+    """Return values of both critics combined in usual ways, the paper's first."""
+    both = torch.stack([*values])
+    means = both.mean(1)
+    return {
+        "the smaller of both critics": both.amin(0),
+        "the larger of both critics": both.amax(0),
+        "the mean of both critics": both.mean(0),
+        "the sum of both critics": both.sum(0),
+        "the first critic": both[0],
+        "the second critic": both[-1],
+        "the critic whose mean over the minibatch is smaller": both[means.argmin()],
+    }
+
+
+def compute_target(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord) -> Tensor:
+    """Return the targets of TD3, SAC, DDPG or DQN in an update, float[rows]."""
+    data, hp = find_minibatch(run, step), run.hyperparameters
+    reward, kinds = q.name("the reward", data.rewards), data.ends
+    masks = {
+        "the end of the task": kinds == TERMINATED,
+        "any end": kinds > 0,
+        "a time limit": kinds == TRUNCATED,
+        "no end of the task": kinds != TERMINATED,
+    }
+    ended = q.name("the mask of ends", q.choose("the mask of ends", masks))
+    value = _NEXT_VALUES[run.experiment.algorithm](q, run, step)
+    gamma = q.name("the discount", hp.gamma)
+    following = q.name("the discounted next value", gamma * (1 - ended) * value)
+    return q.name("the target", reward + following)
+
+
+def _compute_values(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, action: Tensor
+) -> Tensor:
+    # Value of the next action by the target critics, float[rows].
+    names, weights, data = (
+        list_critic_names(run),
+        read_weights(run, step),
+        find_minibatch(run, step),
+    )
+    seen = q.name("the next observation that critics see", data.next_observations)
+    q.name("the observation before the step", data.observations)
+    inputs = torch.hstack([seen, action])
+    if q.is_plain:
+        for name in names:
+            value = run_network(weights, name, inputs)[:, 0]
+            q.name(f"the next value of {ORDINALS[name]}", value)
+    suffix = q.choose("next values", {"those of target networks": "_target", "online ones": ""})
+    values = [
+        q.name(
+            f"the next value of the target network of {ORDINALS[name]}",
+            run_network(weights, name + suffix, inputs)[:, 0],
+        )
+        for name in names
+    ]
+    options = combine_critics(values) if len(values) > 1 else {"": values[0]}
+    return q.name("the next value", q.choose("the next value", options))
+
+
+def _compute_deterministic_next_values(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    data, weights, hp = find_minibatch(run, step), read_weights(run, step), run.hyperparameters
+    seen = q.name("the next observation that the policy sees", data.next_observations)
+    before = _read(data.observations)
+    policies = {
+        "that of the target policy": ("policy_target", seen),
+        "that of the online policy": ("policy", seen),
+        "that of the target policy before the step": ("policy_target", before),
+        "that of the online policy before the step": ("policy", before),
+    }
+    output = run_network(weights, *q.choose("the policy of next actions", policies))
+    action = q.name("the next action", torch.tanh(output))
+    if run.experiment.algorithm == "td3":
+        std = q.name("the deviation of target noise", hp.target_policy_noise)
+        limit = q.name("the limit of target noise", hp.target_noise_clip)
+        drawn = q.name("the standard normal number", get_update_noise(run, step, len(action)))
+        noise = q.name("target noise before it is cut", std * drawn)
+        cut = q.name("target noise", noise.clamp(-limit.abs(), limit.abs()))
+        noisy = q.name("the next action with noise", action + cut)
+        bounds = {"cut at the bounds": noisy.clamp(-1, 1), "not cut at the bounds": noisy}
+        chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
+        action = q.name("the next action that critics see", chosen)
+    return _compute_values(q, run, step, action)
+
+
+def compute_squashed_sample(
+    q: FormulaQuantities, run: ProbeRun, mean: Tensor, raw: Tensor, drawn: Array
+) -> tuple[Tensor, Tensor]:
+    """Return a sample of SAC's policy and its log-probability, float[rows, actions] and [rows]."""
+    stds = run.experiment.std(raw.detach().numpy()) if run.experiment.std else POLICY_STD
+    std = q.name("the policy's deviation", stds * np.ones(mean.shape))
+    noise = q.name("the standard normal number", drawn)
+    sample = q.name("the sample", mean + std * noise)
+    distance = q.name("the sample's distance from the mean", (sample - mean) / std)
+    log_std = q.name("the logarithm of the deviation", std.log())
+    density = q.name("the log-density of each dimension", -(distance**2) / 2 - log_std)
+    density = density - np.log(2 * np.pi) / 2
+    if not run.experiment.squashed:
+        return sample, q.name("the log-probability", density.sum(1))
+    slope = q.name("the slope of tanh", 1 - torch.tanh(sample) ** 2)
+    logs = q.name("the logarithm of tanh's slope", slope.log())
+    sums = {"summed over dimensions": logs.sum(1), "averaged over dimensions": logs.mean(1)}
+    correction = q.choose("the logarithm of tanh's slope", sums)
+    log_prob = q.name("the log-probability", density.sum(1) - correction)
+    q.name("the log-density before squashing", density.sum(1))
+    return q.name("the action", torch.tanh(sample)), log_prob
+
+
+def _name_temperature(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord) -> Tensor:
+    now, first = (
+        _read(weights["temperature.log"]).ravel()[0]
+        for weights in (get_weights_before_update(run, step), run.weights)
+    )
+    options = {"the learned one": now.exp(), "its logarithm": now, "that of the start": first.exp()}
+    return q.name("the temperature", q.choose("the temperature", options))
+
+
+def _compute_soft_next_values(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    data, weights = find_minibatch(run, step), read_weights(run, step)
+    seen = q.name("the next observation that the policy sees", data.next_observations)
+    places = {"those of next observations": seen, "those before the step": _read(data.observations)}
+    seen = q.choose("next actions", places)
+    mean = q.name("the policy's mean", run_network(weights, "policy", seen, "mean"))
+    raw = run_network(weights, "policy", seen, "std")
+    drawn = get_update_noise(run, step, len(seen))
+    action, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
+    value = _compute_values(q, run, step, action)
+    heat = _name_temperature(q, run, step)
+    entropy = q.name("the entropy term", heat * log_prob)
+    return q.name("the next value with entropy", value - entropy)
+
+
+def _compute_discrete_next_values(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    seen = q.name("the next observation", find_minibatch(run, step).next_observations)
+    q.name("the observation before the step", find_minibatch(run, step).observations)
+    target, online = (
+        run_network(read_weights(run, step), n, seen) for n in ("critic1_target", "critic1")
+    )
+    target = q.name("next values of the target network", target)
+    online = q.name("next values of the online network", online)
+    rows = torch.arange(len(seen))
+    taken = torch.as_tensor(find_minibatch(run, step).actions[:, 0].astype(int))
+    largest = {
+        "the largest": target.amax(1),
+        "that of the online network's choice": target[rows, online.argmax(1)],
+        "the online network's of the target's choice": online[rows, target.argmax(1)],
+        "that of the action that was taken": target[rows, taken],
+        "the softmax-weighted mean": (target.softmax(1) * target).sum(1),
+        "the mean": target.mean(1),
+        "the smallest": target.amin(1),
+    }
+    if getattr(run.hyperparameters, "double_q", False):
+        key = "that of the online network's choice"
+        largest = {key: largest.pop(key), **largest}
+    return q.name("the next value", q.choose("the next value", largest))
+
+
+_NEXT_VALUES = {
+    "td3": _compute_deterministic_next_values,
+    "ddpg": _compute_deterministic_next_values,
+    "sac": _compute_soft_next_values,
+    "dqn": _compute_discrete_next_values,
+}
+
+
+def compute_critic_gradients(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    """Return derivatives of the critics' loss by their predictions, float[critics, rows]."""
+    data, names = find_minibatch(run, step), list_critic_names(run)
+    discrete = run.experiment.scripted_data.n_discrete_actions
+    seen = _read(data.observations)
+    inputs = seen if discrete else torch.hstack([seen, _read(data.actions)])
+    weights = read_weights(run, step)
+    outputs = [run_network(weights, name, inputs).requires_grad_() for name in names]
+    taken = data.actions[:, 0].astype(int) if discrete else np.zeros(len(seen), dtype=int)
+    rows = np.arange(len(seen))
+    target = compute_target(q, run, step)
+    losses = [
+        _compute_critic_loss(q, ORDINALS[name], output[rows, taken], target, run)
+        for name, output in zip(names, outputs, strict=True)
+    ]
+    total = torch.stack(losses)
+    loss = q.choose("the loss of both", {"the sum": total.sum(), "the product": total.prod()})
+    pulls = differentiate(loss, outputs)
+    return torch.stack([pull[rows, taken] for pull in pulls])
+
+
+def _compute_critic_loss(
+    q: FormulaQuantities, critic: str, values: Tensor, target: Tensor, run: ProbeRun
+) -> Tensor:
+    predicted = q.name(f"the value of {critic}", values)
+    error = q.name(f"the error of {critic}", predicted - target.detach())
+    bend = getattr(run.hyperparameters, "huber_delta", None) or 1.0
+    zero = torch.zeros_like(error)
+    huber = torch.nn.functional.huber_loss(error, zero, reduction="none", delta=bend)
+    shapes = {"squared": error**2, "Huber's": huber, "absolute": error.abs(), "cubed": error**3}
+    if getattr(run.hyperparameters, "huber_delta", None):
+        shapes = {"Huber's": shapes.pop("Huber's"), **shapes}
+    shape = q.choose("the error in the loss", shapes)
+    each = q.name(f"the loss of each transition of {critic}", shape)
+    means = {"a mean over the minibatch": each.mean(), "the root of it": each.mean().sqrt()}
+    return q.name(f"the loss of {critic}", q.choose("the loss of a critic", means))
+
+
+def compute_policy_gradient(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    """Return derivatives of TD3's, DDPG's or SAC's policy loss by means, float[rows, actions]."""
+    weights, seen = read_weights(run, step), _read(step.observations)
+    is_soft = run.experiment.algorithm == "sac"
+    head = "mean" if is_soft else "out"
+    outputs = run_network(weights, "policy", seen, head).requires_grad_()
+    output = q.name("the policy's output", outputs)
+    penalty = torch.zeros(len(seen))
+    if is_soft:
+        raw = run_network(weights, "policy", seen, "std")
+        drawn = get_update_noise(run, step, len(seen))
+        action, log_prob = compute_squashed_sample(q, run, output, raw, drawn)
+        penalty = q.name("the entropy term", _name_temperature(q, run, step) * log_prob)
+    else:
+        action = q.name("the policy's action", torch.tanh(output))
+    names = list_critic_names(run)
+    suffix = q.choose("values", {"those of the critics": "", "of target networks": "_target"})
+    inputs = torch.hstack([seen, action])
+    values = [run_network(weights, name + suffix, inputs)[:, 0] for name in names]
+    options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
+    smaller = next(iter(options))
+    if not is_soft and len(values) > 1:
+        options = {"the first critic": options.pop("the first critic"), **options}
+    value = q.choose("what the policy maximizes", options, [smaller][: len(options) > 1])
+    value = q.name("the value that the policy maximizes", value)
+    each = q.name("the policy's loss of each transition", penalty - value)
+    losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
+    loss = q.choose("the policy's loss", losses)
+    return differentiate(loss, [outputs])[0]
+
+
+def compute_temperature_gradient(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    """Return the derivative of SAC's temperature loss by the log temperature, float[1]."""
+    now, start = (
+        {name: _read(a) for name, a in weights.items() if not name.startswith("critic")}
+        for weights in (step.before, get_weights_before_update(run, step))
+    )
+    leaf = now["temperature.log"].ravel()[:1].requires_grad_()
+    factors = {
+        "the temperature": (leaf.exp(), start),
+        "its logarithm": (leaf, start),
+        "the temperature, under the policy after its step": (leaf.exp(), now),
+        "its logarithm, under the policy after its step": (leaf, now),
+    }
+    usual = ("its logarithm", "its logarithm, under the policy after its step")
+    factor, weights = q.choose("the factor in the loss", factors, usual)
+    seen = _read(step.observations)
+    mean, raw = (run_network(weights, "policy", seen, head) for head in ("mean", "std"))
+    drawn = get_update_noise(run, step, len(seen))
+    _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
+    aim = q.name("the target entropy", -float(ACTION_SIZE))
+    apart = q.name("the distance of the log-probability from its target", log_prob + aim)
+    return differentiate(-(factor * apart).mean(), [leaf])[0]
+
+
+def explain_temperature_gradients(
+    steps: Sequence[tuple[ProbeRun, OptimizerStepRecord]], found: Array
+) -> str:
+    """Return which quantity of the temperature's loss is another one, else nothing.
+
+    Args:
+        steps: Steps of the temperature, each with its training.
+        found: Derivatives by the log temperature, of each step.
+    """
+    parts = [functools.partial(compute_temperature_gradient, run=r, step=s) for r, s in steps]
+    return find_changed_quantity(parts, np.split(found, len(found)), measure_distance)
+
+
+def explain_policy_gradient(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], rests: Sequence[float]
+) -> str:
+    """Return which quantity of the policy's loss is another one, if weights do not explain it.
+
+    Args:
+        run: The training.
+        steps: Steps of the policy.
+        rests: The largest part of each step's gradient that no weighted sum of terms explains.
+    """
+    head = "mean" if run.experiment.algorithm == "sac" else "out"
+    found = [
+        solve_output_gradient(s.gradients, s.before, "policy", s.observations, RELU, head)
+        for s in steps
+    ]
+    if max(rests) < RELATION_TOLERANCE * max(float(np.abs(each).max()) for each in found):
+        return ""
+    parts = [functools.partial(compute_policy_gradient, run=run, step=step) for step in steps]
+    return find_changed_quantity(parts, found, measure_distance)
+
+
+def measure_distance(one: Array, other: Array) -> float:
+    """Return the largest difference of two arrays, as a share of the second one's largest."""
+    return float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-30))
+
+
+def explain_targets(
+    run: ProbeRun, read: Sequence[tuple[OptimizerStepRecord, NDArray[np.intp]]], found: Array
+) -> str:
+    """Return which quantity of the targets is another one; empty if no change gives them.
+
+    Args:
+        run: The training.
+        read: The updates, and the rows of each whose targets were read.
+        found: Those targets, one after another.
+    """
+
+    def make_part(step: OptimizerStepRecord, rows: NDArray[np.intp]) -> Formula:
+        return lambda q: compute_target(q, run, step)[rows]
+
+    measured = np.split(found, np.cumsum([len(rows) for _, rows in read])[:-1])
+    words = find_changed_quantity([make_part(*each) for each in read], measured, measure_distance)
+    return f"target: {words}" if words else ""
+
+
+def explain_critic_gradients(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], found: Sequence[Array]
+) -> str:
+    """Return which quantity of the critics' loss is another one, whatever the loss's factor.
+
+    Args:
+        run: The training.
+        steps: Updates of the critics.
+        found: Derivatives of the loss by predictions in each, float[critics, rows].
+    """
+    parts = [functools.partial(compute_critic_gradients, run=run, step=step) for step in steps]
+    return find_changed_quantity(parts, found, measure_angle)
+
+
+def measure_angle(one: Array, other: Array) -> float:
+    """Return the distance of an array from the nearest positive multiple of another, as a share."""
+    size = float(np.sum(one * one))
+    factor = float(np.sum(one * other)) / size if size > 0 else 0.0
+    return measure_distance(factor * one, other) if factor > 0 else np.inf

@@ -1,0 +1,282 @@
+"""Search for the one quantity of a formula that an implementation computes in another way.
+
+A formula is a function that names its quantities while it computes numbers from them. It is
+computed again with each quantity changed in each way that fits its shape: another sign, another
+network, a mean over the minibatch, a missing term. The change that gives the measured numbers, if
+there is one, is the description. Derivatives are PyTorch's, so a changed loss has its own gradient.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parallax.harness.contract.adapter import Array
+
+Operation = Callable[[Tensor], Tensor]
+IndexedOperation = Callable[[Tensor, int], Tensor]
+"""Returns another value of a quantity, from its value and the number of earlier ones."""
+_Value = TypeVar("_Value")
+_ANY_SHAPE: Mapping[str, Operation] = {
+    "is missing": torch.zeros_like,
+    "has the opposite sign": torch.neg,
+    "has no gradient": torch.detach,
+    "is 1": torch.ones_like,
+    "counts as 1 minus itself": lambda x: 1 - x,
+    "is its absolute value": torch.abs,
+    "is squared": torch.square,
+    "is at least 0": lambda x: x.clamp(min=0),
+    "is at most 0": lambda x: x.clamp(max=0),
+    "is cut at -1 and 1": lambda x: x.clamp(-1, 1),
+    "is a whole number": torch.trunc,
+    "is rounded": torch.round,
+}
+_SHAPES: Mapping[str, Operation] = {
+    "is its sign": torch.sign,
+    "is cut at 0 and 1": lambda x: x.clamp(0, 1),
+    "is squashed by tanh": torch.tanh,
+    "is its square root": lambda x: x.abs().sqrt() * x.sign(),
+    "is its reciprocal": torch.reciprocal,
+    "is its exponential": torch.exp,
+    "is its logarithm": lambda x: x.abs().clamp(min=1e-12).log(),
+}
+_OVER_ROWS: Mapping[str, Operation] = {
+    "is its mean over the {rows}": lambda x: x.mean(0),
+    "is its sum over the {rows}": lambda x: x.sum(0),
+    "is its largest value in the {rows}": lambda x: x.amax(0),
+    "is its smallest value in the {rows}": lambda x: x.amin(0),
+    "is that of the first row of the {rows}": lambda x: x[0],
+    "is that of the last row of the {rows}": lambda x: x[-1],
+    "is that of the next row of the {rows}": lambda x: x.roll(-1, 0),
+    "is that of the previous row of the {rows}": lambda x: x.roll(1, 0),
+    "is in reverse order": lambda x: x.flip(0),
+    "has its mean over the {rows} subtracted": lambda x: x - x.mean(0),
+    "is divided by its standard deviation over the {rows}": lambda x: x / x.std(0),
+    "is standardized over the {rows}": lambda x: (x - x.mean(0)) / x.std(0),
+    "is summed up from the first row on": lambda x: x.cumsum(0),
+}
+_OVER_COLUMNS: Mapping[str, Operation] = {
+    "is its mean over {column}s": lambda x: x.mean(1, keepdim=True),
+    "is its sum over {column}s": lambda x: x.sum(1, keepdim=True),
+    "is its largest value over {column}s": lambda x: x.amax(1, keepdim=True),
+    "is its smallest value over {column}s": lambda x: x.amin(1, keepdim=True),
+    "is that of the first {column}": lambda x: x[:, :1],
+    "is that of the last {column}": lambda x: x[:, -1:],
+    "has its {column}s in reverse order": lambda x: x.flip(1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FormulaChange:
+    """Other values of some quantities of a formula.
+
+    Attributes:
+        words: Description.
+        operations: Functions that give another value of a quantity, by its name, from its value
+            and the number of earlier values of that name.
+        choices: Options that are chosen in place of the right ones, by the name of the choice.
+    """
+
+    words: str
+    operations: Mapping[str, IndexedOperation] = dataclasses.field(default_factory=dict)
+    choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+NO_CHANGE = FormulaChange("")
+
+
+class FormulaQuantities:
+    """Names the quantities of a formula while it is computed, and changes some of them.
+
+    Attributes:
+        change: Change of the formula.
+        values: Values of each quantity, in the order of computation.
+        options: Descriptions of the values that a choice may have, the right one first.
+        usual: Options that some implementation has in place of the right one, by choice.
+    """
+
+    def __init__(self, change: FormulaChange = NO_CHANGE) -> None:
+        self.change = change
+        self.values: dict[str, list[Tensor]] = {}
+        self.options: dict[str, tuple[str, ...]] = {}
+        self.usual: dict[str, Sequence[str]] = {}
+
+    def name(self, name: str, value: Tensor | Array | float) -> Tensor:
+        """Return the value of a named quantity, which may be changed."""
+        tensor = torch.as_tensor(value, dtype=torch.float64)
+        known = self.values.setdefault(name, [])
+        known.append(tensor)
+        if name not in self.change.operations:
+            return tensor
+        changed = self.change.operations[name](tensor, len(known) - 1)
+        return changed.broadcast_to(tensor.shape)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no quantity is changed, so that all are listed that may replace others."""
+        return not self.change.operations
+
+    def choose(self, name: str, options: Mapping[str, _Value], usual: Sequence[str] = ()) -> _Value:
+        """Return the first of several values, or another one if the choice is changed.
+
+        Args:
+            name: Name of the choice.
+            options: Values by their description.
+            usual: Options that some implementation has: changes are tried with them as well.
+        """
+        self.options[name] = tuple(options)
+        self.usual[name] = usual
+        return options[self.change.choices.get(name, next(iter(options)))]
+
+
+def differentiate(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the derivatives of a loss; 0 by inputs that it does not depend on."""
+    if not loss.requires_grad:
+        return tuple(torch.zeros_like(each) for each in inputs)
+    return torch.autograd.grad(loss, [*inputs], allow_unused=True, materialize_grads=True)
+
+
+Formula = Callable[[FormulaQuantities], Tensor]
+"""Computes numbers from quantities that it names."""
+
+
+MeasureDistance = Callable[[Array, Array], float]
+"""Returns how far computed numbers, the first, are from measured ones, as a share of these."""
+MAX_DISTANCE = 1e-3
+"""Largest distance of a formula that gives the measured numbers: rounding."""
+MAX_DISTANCE_SHARE = 0.03
+"""The same, as a share of the distance of the formula without a change."""
+
+
+def find_changed_quantity(
+    parts: Sequence[Formula],
+    measured: Sequence[Array],
+    measure_distance: MeasureDistance,
+    axes: tuple[str, str] = ("minibatch", "dimension"),
+) -> str:
+    """Return the change of one quantity with which a formula gives the measured numbers.
+
+    Args:
+        parts: The paper's formula, for each of several updates.
+        measured: The measured numbers of each update.
+        measure_distance: Measures how far numbers are from measured ones.
+        axes: Names of arrays' first axis, and of a place on the second.
+
+    Returns:
+        A description; empty if the formula fits as it is, or with no change.
+    """
+    search = _FormulaSearch(parts, measured, measure_distance, axes)
+    plain = FormulaQuantities()
+    parts[0](plain)
+    usual = ({name: option} for name, of_one in plain.usual.items() for option in of_one)
+    bases: tuple[dict[str, str], ...] = ({}, *usual)
+    found = (search.find_change(base) for base in bases)
+    return next((words for words in found if words is not None), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class _FormulaSearch:
+    """Numbers of several updates and their formulas; see `find_changed_quantity`."""
+
+    parts: Sequence[Formula]
+    measured: Sequence[Array]
+    measure_distance: MeasureDistance
+    axes: tuple[str, str]
+
+    def find_change(self, base: Mapping[str, str]) -> str | None:
+        """Return the change of a formula with some other options, "" for none; None if not found.
+
+        Args:
+            base: Options in place of the right ones, by the name of the choice.
+        """
+        plain = FormulaQuantities(FormulaChange("", choices=base))
+        self.parts[0](plain)
+        if self._fits(plain.change, MAX_DISTANCE):
+            return ""
+        numbers = [self._compute(number, plain.change) for number in range(len(self.parts))]
+        most = min(MAX_DISTANCE, MAX_DISTANCE_SHARE * self._measure_all(numbers))
+        for change in itertools.chain(_list_changes(plain, self.axes), self._list_factors(plain)):
+            if self._fits(dataclasses.replace(change, choices={**base, **change.choices}), most):
+                return change.words
+        return None
+
+    def _list_factors(self, plain: FormulaQuantities) -> Iterator[FormulaChange]:
+        # If the formula is linear in a quantity, the factor is that of the distance from 0.
+        number, target = self._compute(0, plain.change), self.measured[0]
+        for name in plain.values:
+            nothing = dataclasses.replace(
+                _make_factor_change(name, 0.0), choices=plain.change.choices
+            )
+            without = self._compute(0, nothing)
+            way = (number - without).ravel()
+            share = float((target - without).ravel() @ way) / max(float(way @ way), 1e-30)
+            yield _make_factor_change(name, share)
+
+    def _compute(self, part: int, change: FormulaChange) -> Array:
+        return np.asarray(self.parts[part](FormulaQuantities(change)).detach().numpy())
+
+    def _measure_all(self, numbers: Sequence[Array]) -> float:
+        both = ([array.ravel() for array in arrays] for arrays in (numbers, self.measured))
+        return self.measure_distance(*(np.concatenate(each) for each in both))
+
+    def _fits(self, change: FormulaChange, most: float) -> bool:
+        # The first update decides in most cases.
+        first = self._compute(0, change)
+        is_far = self.measure_distance(first, self.measured[0]) > MAX_DISTANCE
+        if not np.isfinite(first).all() or is_far:
+            return False
+        rest = (self._compute(number, change) for number in range(1, len(self.parts)))
+        return self._measure_all([first, *rest]) <= most
+
+
+def _make_factor_change(name: str, factor: float) -> FormulaChange:
+    return FormulaChange(f"{name} counts {factor:.4g} times", {name: lambda x, _: factor * x})
+
+
+def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:
+    # Likelier changes first, since several may give the same numbers.
+    yield from _list_choices(plain)
+    yield from _list_operations(
+        plain, axes, lambda x: [_ANY_SHAPE, _OVER_ROWS, _OVER_COLUMNS][: x.ndim + 1]
+    )
+    pairs = [*itertools.permutations(plain.values.items(), 2)]
+    alike = [
+        pair for pair in pairs if [x.shape for x in pair[0][1]] == [x.shape for x in pair[1][1]]
+    ]
+    for (one, _), (other, second) in alike:
+        yield FormulaChange(f"{other} in place of {one}", {one: _make_substitution(second)})
+    yield from _list_operations(plain, axes, lambda _: [_SHAPES])
+    for (one, first), (other, second) in alike:
+        if one < other:
+            both = {one: _make_substitution(second), other: _make_substitution(first)}
+            yield FormulaChange(f"{one} and {other} have changed places", both)
+
+
+def _list_operations(
+    plain: FormulaQuantities,
+    axes: tuple[str, str],
+    choose: Callable[[Tensor], Sequence[Mapping[str, Operation]]],
+) -> Iterator[FormulaChange]:
+    for name, values in plain.values.items():
+        for words, operation in itertools.chain(*(each.items() for each in choose(values[0]))):
+            text = f"{name} {words.format(rows=axes[0], column=axes[1])}"
+            yield FormulaChange(text, {name: _ignore_number(operation)})
+
+
+def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
+    for name, options in plain.options.items():
+        for option in options[1:]:
+            words = f"{name}: {option}, not {options[0]}"
+            yield FormulaChange(words, choices={name: option})
+
+
+def _ignore_number(operation: Operation) -> IndexedOperation:
+    return lambda value, _: operation(value)
+
+
+def _make_substitution(values: Sequence[Tensor]) -> IndexedOperation:
+    return lambda _, number: values[number]

@@ -1,0 +1,160 @@
+"""PPO's formulas with named quantities, in which a changed one is searched for."""
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
+from parallax.harness.probes.formula_changes import (
+    Formula,
+    FormulaQuantities,
+    differentiate,
+    find_changed_quantity,
+)
+from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
+
+Rollout = tuple[Array, Array, Array, Array]
+"""Rewards, values, next values and ends of each step, float[steps] or [steps, copies]."""
+Minibatch = tuple[Array, Array, Array]
+"""Advantages, new and old log-probabilities of a minibatch, each float[rows]; or new and old values
+and returns."""
+
+
+def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
+    """Return derivatives of the objective by the log-probabilities, times the rows, float[rows]."""
+    weight, new, old = minibatch
+    leaf = torch.as_tensor(new).requires_grad_()
+    advantage = q.name("the advantage", weight)
+    before = q.name("the old log-probability", old)
+    log_ratio = q.name("the log ratio", q.name("the new log-probability", leaf) - before)
+    ratio = q.name("the ratio", log_ratio.exp())
+    limit = q.name("the clip range", CLIP).abs()
+    cuts = {
+        "between 1 minus and 1 plus the range": ratio.clamp(1 - limit, 1 + limit),
+        "from above only": ratio.minimum(1 + limit),
+        "from below only": ratio.maximum(1 - limit),
+        "the log ratio between minus and plus the range": log_ratio.clamp(-limit, limit).exp(),
+        "between minus and plus the range": ratio.clamp(-limit, limit),
+        "between 1 over 1 plus the range and 1 plus the range": ratio.clamp(
+            1 / (1 + limit), 1 + limit
+        ),
+    }
+    clipped = q.name("the clipped ratio", q.choose("the ratio is cut", cuts))
+    plain = q.name("the objective without clipping", ratio * advantage)
+    cut = q.name("the clipped objective", clipped * advantage)
+    both = torch.stack([plain, cut])
+    options = {
+        "the smaller of both": both.amin(0),
+        "the larger of both": both.amax(0),
+        "the clipped one": cut,
+        "the one without clipping": plain,
+        "the mean of both": both.mean(0),
+        "that whose mean is smaller": both[both.mean(1).argmin()],
+        "that whose mean is larger": both[both.mean(1).argmax()],
+        "the new log-probability times the advantage": log_ratio * advantage,
+    }
+    each = q.name("the objective of each transition", q.choose("the objective", options))
+    return differentiate(each.mean(), [leaf])[0] * len(weight)
+
+
+def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:
+    """Return derivatives of the value loss by the values, times half the rows, float[rows]."""
+    now, old, returns = minibatch
+    leaf = torch.as_tensor(now).requires_grad_()
+    value, before = q.name("the value", leaf), q.name("the old value", old)
+    target = q.name("the value's target", returns)
+    limit = q.name("the clip range", CLIP).abs()
+    change = q.name("the change of the value", value - before)
+    clipped = q.name("the clipped value", before + change.clamp(-limit, limit))
+    errors = {"clipped": clipped - target, "plain": value - target}
+    losses = {name: q.name(f"the {name} error", error) ** 2 for name, error in errors.items()}
+    options = {"the plain error": losses["plain"], "the clipped error": losses["clipped"]}
+    larger = {"the larger of both": losses["plain"].maximum(losses["clipped"])}
+    options = {**larger, **options} if clips else {**options, **larger}
+    options["the smaller of both"] = losses["plain"].minimum(losses["clipped"])
+    options["the absolute error"] = losses["plain"].sqrt()
+    each = q.name("the loss of each transition", q.choose("the value loss", options))
+    return differentiate(each.mean(), [leaf])[0] * len(now) / 2
+
+
+def compute_advantages(
+    q: FormulaQuantities, rewards: Array, values: Array, next_values: Array, ends: Array
+) -> tuple[Tensor, Tensor]:
+    """Return advantages and value targets of a rollout, each float[steps] or [steps, copies]."""
+    masks = {
+        "the end of the task": ends == TERMINATED,
+        "any end": ends > 0,
+        "a time limit": ends == TRUNCATED,
+        "none": ends < 0,
+    }
+    over = {"any end": masks["any end"], **masks}
+    final = q.name("the mask of next values", q.choose("next values are dropped at", masks))
+    stops = q.name("the mask of sums", q.choose("sums stop at", over))
+    reward, value = q.name("the reward", rewards), q.name("the value", values)
+    following = q.name("the next value", next_values)
+    gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)
+    q.name("the discount of sums", GAMMA * LAMBDA)
+    kept = q.name("the discounted next value", gamma * (1 - final) * following)
+    target = q.name("the one-step target", reward + kept)
+    error = q.name("the one-step error", target - value)
+    share = q.name("the share of later errors", gamma * lam * (1 - stops))
+    sums: list[Tensor] = []
+    later = torch.zeros_like(error[0])
+    for step in reversed(range(len(error))):
+        later = error[step] + share[step] * later
+        sums.insert(0, later)
+    advantage = q.name("the advantage", torch.stack(sums))
+    return advantage, q.name("the value's target", advantage + q.name("the value added", value))
+
+
+def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
+    """Return which quantity of the policy loss is another one, whatever the loss's factor.
+
+    Args:
+        found: Derivatives of the objective by log-probabilities, of one minibatch after another.
+        minibatches: Advantages, new and old log-probabilities of each.
+    """
+    measured = np.split(found, np.cumsum([len(new) for _, new, _ in minibatches])[:-1])
+    parts = [functools.partial(compute_policy_slopes, minibatch=each) for each in minibatches]
+    return find_changed_quantity(parts, measured, measure_angle)
+
+
+def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: bool) -> str:
+    """Return which quantity of the value loss is another one, whatever the loss's factor.
+
+    Args:
+        found: Derivatives of the loss by values, of one minibatch after another.
+        minibatches: New and old values and returns of each.
+        clips: Whether values are clipped.
+    """
+    measured = np.split(found, np.cumsum([len(now) for now, _, _ in minibatches])[:-1])
+    parts = [
+        functools.partial(compute_value_slopes, minibatch=each, clips=clips) for each in minibatches
+    ]
+    return find_changed_quantity(parts, measured, measure_angle)
+
+
+def explain_advantages(
+    found: Array, rollouts: Sequence[Rollout], rows: Sequence[NDArray[np.bool_]], of_targets: bool
+) -> str:
+    """Return which quantity of advantages or value targets is another one, else nothing.
+
+    Args:
+        found: The measured numbers, of one rollout after another.
+        rollouts: What they are computed from.
+        rows: The steps of each rollout that were measured.
+        of_targets: Whether the numbers are value targets, not advantages.
+    """
+
+    def make_part(rollout: Rollout, mask: NDArray[np.bool_]) -> Formula:
+        return lambda q: compute_advantages(q, *rollout)[int(of_targets)][mask]
+
+    parts = [make_part(*each) for each in zip(rollouts, rows, strict=True)]
+    measured = np.split(found, np.cumsum([mask.sum() for mask in rows])[:-1])
+    return find_changed_quantity(parts, measured, measure_distance, ("rollout", "environment"))
