@@ -8,7 +8,8 @@ there is one, is the description. Derivatives are PyTorch's, so a changed loss h
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -18,8 +19,8 @@ from torch import Tensor
 from parallax.harness.contract.adapter import Array
 
 Operation = Callable[[Tensor], Tensor]
-IndexedOperation = Callable[[Tensor, int], Tensor]
-"""Returns another value of a quantity, from its value and the number of earlier ones."""
+Replacement = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+"""Returns another value of a quantity, from its value and those of all without a change."""
 _Value = TypeVar("_Value")
 _ANY_SHAPE: Mapping[str, Operation] = {
     "is missing": torch.zeros_like,
@@ -76,13 +77,12 @@ class FormulaChange:
 
     Attributes:
         words: Description.
-        operations: Functions that give another value of a quantity, by its name, from its value
-            and the number of earlier values of that name.
+        operations: Functions that give another value of a quantity, by its name.
         choices: Options that are chosen in place of the right ones, by the name of the choice.
     """
 
     words: str
-    operations: Mapping[str, IndexedOperation] = dataclasses.field(default_factory=dict)
+    operations: Mapping[str, Replacement] = dataclasses.field(default_factory=dict)
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -94,26 +94,29 @@ class FormulaQuantities:
 
     Attributes:
         change: Change of the formula.
-        values: Values of each quantity, in the order of computation.
+        plain: Values of all quantities without a change.
+        values: Values of all quantities, in the order of computation.
         options: Descriptions of the values that a choice may have, the right one first.
         usual: Options that some implementation has in place of the right one, by choice.
     """
 
-    def __init__(self, change: FormulaChange = NO_CHANGE) -> None:
+    def __init__(
+        self,
+        change: FormulaChange = NO_CHANGE,
+        plain: Mapping[str, Tensor] = types.MappingProxyType({}),
+    ) -> None:
         self.change = change
-        self.values: dict[str, list[Tensor]] = {}
+        self.plain = plain
+        self.values: dict[str, Tensor] = {}
         self.options: dict[str, tuple[str, ...]] = {}
         self.usual: dict[str, Sequence[str]] = {}
 
     def name(self, name: str, value: Tensor | Array | float) -> Tensor:
         """Return the value of a named quantity, which may be changed."""
-        tensor = torch.as_tensor(value, dtype=torch.float64)
-        known = self.values.setdefault(name, [])
-        known.append(tensor)
+        tensor = self.values[name] = torch.as_tensor(value, dtype=torch.float64)
         if name not in self.change.operations:
             return tensor
-        changed = self.change.operations[name](tensor, len(known) - 1)
-        return changed.broadcast_to(tensor.shape)
+        return self.change.operations[name](tensor, self.plain).broadcast_to(tensor.shape)
 
     @property
     def is_plain(self) -> bool:
@@ -193,44 +196,49 @@ class _FormulaSearch:
         Args:
             base: Options in place of the right ones, by the name of the choice.
         """
-        plain = FormulaQuantities(FormulaChange("", choices=base))
-        self.parts[0](plain)
-        if self._fits(plain.change, MAX_DISTANCE):
+        plain = [FormulaQuantities(FormulaChange("", choices=base)) for _ in self.parts]
+        numbers = [_compute(part, each) for part, each in zip(self.parts, plain, strict=True)]
+        distance = self._measure_all(numbers)
+        if distance <= MAX_DISTANCE:
             return ""
-        numbers = [self._compute(number, plain.change) for number in range(len(self.parts))]
-        most = min(MAX_DISTANCE, MAX_DISTANCE_SHARE * self._measure_all(numbers))
-        for change in itertools.chain(_list_changes(plain, self.axes), self._list_factors(plain)):
-            if self._fits(dataclasses.replace(change, choices={**base, **change.choices}), most):
+        most = min(MAX_DISTANCE, MAX_DISTANCE_SHARE * distance)
+        factors = self._list_factors(plain[0], numbers[0])
+        for change in itertools.chain(_list_changes(plain[0], self.axes), factors):
+            whole = dataclasses.replace(change, choices={**base, **change.choices})
+            if self._fits(whole, [each.values for each in plain], most):
                 return change.words
         return None
 
-    def _list_factors(self, plain: FormulaQuantities) -> Iterator[FormulaChange]:
+    def _list_factors(self, plain: FormulaQuantities, number: Array) -> Iterator[FormulaChange]:
         # If the formula is linear in a quantity, the factor is that of the distance from 0.
-        number, target = self._compute(0, plain.change), self.measured[0]
         for name in plain.values:
-            nothing = dataclasses.replace(
-                _make_factor_change(name, 0.0), choices=plain.change.choices
-            )
-            without = self._compute(0, nothing)
-            way = (number - without).ravel()
-            share = float((target - without).ravel() @ way) / max(float(way @ way), 1e-30)
-            yield _make_factor_change(name, share)
+            none = dataclasses.replace(_make_factor_change(name, 0), choices=plain.change.choices)
+            without = _compute(self.parts[0], FormulaQuantities(none))
+            way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
+            share = float(rest @ way) / max(float(way @ way), 1e-30)
+            yield from (_make_factor_change(name, each) for each in (share, 0.5, 2.0, 0.25, 4.0))
 
-    def _compute(self, part: int, change: FormulaChange) -> Array:
-        return np.asarray(self.parts[part](FormulaQuantities(change)).detach().numpy())
-
-    def _measure_all(self, numbers: Sequence[Array]) -> float:
+    def _measure_all(self, numbers: Iterable[Array]) -> float:
         both = ([array.ravel() for array in arrays] for arrays in (numbers, self.measured))
         return self.measure_distance(*(np.concatenate(each) for each in both))
 
-    def _fits(self, change: FormulaChange, most: float) -> bool:
+    def _fits(
+        self, change: FormulaChange, plain: Sequence[Mapping[str, Tensor]], most: float
+    ) -> bool:
         # The first update decides in most cases.
-        first = self._compute(0, change)
+        numbers = (
+            _compute(part, FormulaQuantities(change, values))
+            for part, values in zip(self.parts, plain, strict=True)
+        )
+        first = next(numbers)
         is_far = self.measure_distance(first, self.measured[0]) > MAX_DISTANCE
         if not np.isfinite(first).all() or is_far:
             return False
-        rest = (self._compute(number, change) for number in range(1, len(self.parts)))
-        return self._measure_all([first, *rest]) <= most
+        return self._measure_all([first, *numbers]) <= most
+
+
+def _compute(part: Formula, quantities: FormulaQuantities) -> Array:
+    return np.asarray(part(quantities).detach().numpy())
 
 
 def _make_factor_change(name: str, factor: float) -> FormulaChange:
@@ -244,15 +252,13 @@ def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[F
         plain, axes, lambda x: [_ANY_SHAPE, _OVER_ROWS, _OVER_COLUMNS][: x.ndim + 1]
     )
     pairs = [*itertools.permutations(plain.values.items(), 2)]
-    alike = [
-        pair for pair in pairs if [x.shape for x in pair[0][1]] == [x.shape for x in pair[1][1]]
-    ]
-    for (one, _), (other, second) in alike:
-        yield FormulaChange(f"{other} in place of {one}", {one: _make_substitution(second)})
+    alike = [pair for pair in pairs if pair[0][1].shape == pair[1][1].shape]
+    for (one, _), (other, _) in alike:
+        yield FormulaChange(f"{other} in place of {one}", {one: _take(other)})
     yield from _list_operations(plain, axes, lambda _: [_SHAPES])
-    for (one, first), (other, second) in alike:
+    for (one, _), (other, _) in alike:
         if one < other:
-            both = {one: _make_substitution(second), other: _make_substitution(first)}
+            both = {one: _take(other), other: _take(one)}
             yield FormulaChange(f"{one} and {other} have changed places", both)
 
 
@@ -262,9 +268,9 @@ def _list_operations(
     choose: Callable[[Tensor], Sequence[Mapping[str, Operation]]],
 ) -> Iterator[FormulaChange]:
     for name, values in plain.values.items():
-        for words, operation in itertools.chain(*(each.items() for each in choose(values[0]))):
+        for words, operation in itertools.chain(*(each.items() for each in choose(values))):
             text = f"{name} {words.format(rows=axes[0], column=axes[1])}"
-            yield FormulaChange(text, {name: _ignore_number(operation)})
+            yield FormulaChange(text, {name: _apply(operation)})
 
 
 def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
@@ -274,9 +280,9 @@ def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
             yield FormulaChange(words, choices={name: option})
 
 
-def _ignore_number(operation: Operation) -> IndexedOperation:
+def _apply(operation: Operation) -> Replacement:
     return lambda value, _: operation(value)
 
 
-def _make_substitution(values: Sequence[Tensor]) -> IndexedOperation:
-    return lambda _, number: values[number]
+def _take(name: str) -> Replacement:
+    return lambda _, plain: plain[name]

@@ -1,0 +1,187 @@
+"""The search for the quantity of a formula that is another one."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from parallax.harness import formulas
+from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.probes.families.action_formulas import explain_action, explain_epsilon
+from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
+from parallax.harness.probes.formula_changes import (
+    FormulaQuantities,
+    differentiate,
+    find_changed_quantity,
+)
+from parallax.harness.probes.ppo import changed_formulas
+from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
+
+RNG = np.random.default_rng(0)
+REWARD, FIRST, SECOND = RNG.normal(size=(3, 24))
+
+
+def compute_target(q, rewards=REWARD, first=FIRST, second=SECOND, gamma=0.9):
+    reward = q.name("the reward", rewards)
+    one, other = q.name("the first value", first), q.name("the second value", second)
+    smaller = {"the smaller": one.minimum(other), "the larger": one.maximum(other)}
+    value = q.name("the next value", q.choose("the value", smaller, ["the larger"]))
+    return q.name("the target", reward + q.name("the discount", gamma) * value)
+
+
+SMALLER, LARGER = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (REWARD + 0.9 * SMALLER, ""),
+        (REWARD + 0.9 * LARGER, "the value: the larger, not the smaller"),
+        (REWARD - 0.9 * SMALLER, "the next value has the opposite sign"),
+        (REWARD + 0.9 * SMALLER.mean(), "the next value is its mean over the minibatch"),
+        (1.9 * REWARD, "the reward in place of the next value"),
+        (REWARD + 0.9 * np.roll(SMALLER, 1), "the next value is that of the previous row"),
+        (np.trunc(REWARD) + 0.9 * SMALLER, "the reward is a whole number"),
+        (REWARD + 0.81 * SMALLER, "the discount is squared"),
+        (0.3 * REWARD + 0.9 * SMALLER, "the reward counts 0.3 times"),
+        (REWARD + 0.9 * LARGER.mean(), "the next value is its mean over the minibatch"),
+        (np.abs(REWARD + 0.9 * SMALLER), "the target is its absolute value"),
+        (RNG.normal(size=24), ""),
+    ],
+)
+def test_the_changed_quantity_is_named(measured, words):
+    found = find_changed_quantity([compute_target], [measured], measure_distance)
+    assert found.startswith(words) and bool(found) == bool(words)
+
+
+def test_a_change_must_explain_every_update():
+    parts = [compute_target, functools.partial(compute_target, rewards=2 * REWARD)]
+    first, second = REWARD - 0.9 * SMALLER, 2 * REWARD - 0.9 * SMALLER
+    assert find_changed_quantity(parts, [first, second], measure_distance)
+    assert not find_changed_quantity(parts, [first, second + 0.1], measure_distance)
+
+
+def test_a_quantity_stands_for_another_of_the_same_update():
+    def make_part(one, other):
+        return lambda q: q.name("one", one) + 2 * q.name("the other", other)
+
+    parts = [make_part(FIRST, SECOND), make_part(SECOND, REWARD)]
+    words = find_changed_quantity(parts, [3 * SECOND, 3 * REWARD], measure_distance)
+    assert words == "the other in place of one"
+    assert not find_changed_quantity(parts, [3 * SECOND, 3 * SECOND], measure_distance)
+    changed = [SECOND + 2 * FIRST, REWARD + 2 * SECOND]
+    words = find_changed_quantity(parts, changed, measure_distance)
+    assert words == "one and the other have changed places"
+
+
+def test_a_small_difference_needs_an_exact_change():
+    # Rewards that are smaller by 0.1% are near those of many functions.
+    words = find_changed_quantity(
+        [compute_target], [0.997 * REWARD + 0.9 * SMALLER], measure_distance
+    )
+    assert words == "the reward counts 0.997 times"
+
+
+def test_losses_without_a_gradient_have_the_derivative_0():
+    leaf = torch.ones(3, requires_grad=True)
+    assert differentiate(leaf.detach().sum(), [leaf])[0].tolist() == [0.0] * 3
+    assert differentiate((2 * leaf).sum(), [leaf])[0].tolist() == [2.0] * 3
+
+
+def test_angles_ignore_positive_factors_only():
+    assert measure_angle(3 * FIRST, FIRST) < 1e-12
+    assert measure_angle(-FIRST, FIRST) == np.inf and measure_angle(0 * FIRST, FIRST) == np.inf
+
+
+def make_minibatch():
+    advantages, old = RNG.normal(size=(2, 32))
+    return advantages, old + RNG.normal(scale=0.4, size=32), old
+
+
+def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
+    advantages, new, old = minibatch = make_minibatch()
+    ratio = np.exp(new - old)
+    paper = formulas.compute_surrogate_slope(advantages, ratio, CLIP)
+    mine = changed_formulas.compute_policy_slopes(FormulaQuantities(), minibatch).numpy()
+    assert np.allclose(mine, paper)
+    assert changed_formulas.explain_policy_slopes(3 * paper, [minibatch]) == ""
+    beyond = (paper == 0) & (ratio < 1)
+    one_sided = np.where(beyond, advantages * ratio, paper)
+    assert "from above only" in changed_formulas.explain_policy_slopes(one_sided, [minibatch])
+    assert "without clipping" in changed_formulas.explain_policy_slopes(
+        advantages * ratio, [minibatch]
+    )
+
+
+def test_value_slopes_are_those_of_the_authors_code_and_a_change_is_named():
+    now, old, returns = minibatch = make_minibatch()
+    paper = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
+    mine = changed_formulas.compute_value_slopes(FormulaQuantities(), minibatch, True).numpy()
+    assert np.allclose(mine, paper)
+    explain = functools.partial(changed_formulas.explain_value_slopes, minibatches=[minibatch])
+    assert explain(now - returns, clips=False) == "" == explain(paper, clips=True)
+    assert "the plain error" in explain(now - returns, clips=True)
+    assert "mean over the minibatch" in explain(now - returns.mean(), clips=False)
+
+
+def test_advantages_are_those_of_the_paper_and_a_change_is_named():
+    rewards, values, next_values = RNG.normal(size=(3, 24))
+    ends = RNG.choice([0, 1, 2], size=24, p=[0.8, 0.1, 0.1])
+    every = np.full(24, True)
+    paper, run_on = (
+        formulas.compute_gae(
+            *(rewards, values, next_values, ends == TERMINATED),
+            *(np.where(runs_on, 0.0, ends > 0), GAMMA, LAMBDA),
+        )
+        for runs_on in (False, True)
+    )
+    rollout = rewards, values, next_values, ends
+
+    def explain(found, of_targets=False):
+        return changed_formulas.explain_advantages(found, [rollout], [every], of_targets)
+
+    assert explain(paper) == "" == explain(paper + values, of_targets=True)
+    assert explain(run_on) == "sums stop at: none, not any end"
+    assert (
+        explain(paper + next_values, of_targets=True)
+        == "the next value in place of the value added"
+    )
+    copies = [np.stack([array, array[::-1]], axis=1) for array in rollout]
+    found = np.stack(
+        [
+            formulas.compute_gae(
+                *(c[:, i] for c in copies[:3]),
+                copies[3][:, i] == TERMINATED,
+                copies[3][:, i] > 0,
+                GAMMA,
+                LAMBDA,
+            )
+            for i in (0, 1)
+        ],
+        axis=1,
+    )
+    explain = functools.partial(
+        changed_formulas.explain_advantages,
+        rollouts=[tuple(copies)],
+        rows=[np.full((24, 2), True)],
+        of_targets=False,
+    )
+    assert explain(found.ravel()) == ""
+
+
+def test_actions_and_epsilons_are_explained():
+    outputs, noise = np.linspace(-3, 3, 24), RNG.normal(size=24)
+    half = 2 * np.tanh(outputs)
+    explain = functools.partial(
+        explain_action, outputs=outputs, noise=noise, std=0.1, bounds=(-1.0, 3.0)
+    )
+    assert explain(np.clip(1 + half + 0.2 * noise, -1, 3)) == ""
+    assert "in its units" in explain(np.clip(1 + half + 0.1 * noise, -1, 3))
+    assert "nowhere" in explain(1 + half + 0.2 * noise)
+    steps = np.arange(40.0)
+    due = np.where(steps < 4, 1.0, np.maximum(1 - 0.9 * steps / 30, 0.1))
+    explain = functools.partial(explain_epsilon, steps=steps, line=(1.0, 0.1, 30.0), warm_up=4)
+    assert explain(due) == ""
+    late = np.where(steps < 4, 1.0, np.maximum(1 - 0.9 * steps / 60, 0.1))
+    assert "counts 0.5 times" in explain(late)
