@@ -350,7 +350,7 @@ def make_relation_description(subject: str) -> DescribeDifference:
 def make_entry_description(names: Sequence[str]) -> DescribeDifference:
     """Return a function that lists each entry that differs: `name is 2, not 1`.
 
-    Entries may repeat once per update; they are named if all updates have the same.
+    Entries may repeat once per update; where updates differ, it says in which.
     """
 
     def describe(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
@@ -361,6 +361,8 @@ def make_entry_description(names: Sequence[str]) -> DescribeDifference:
                 value, expected = (each[0] for each in pairs)
                 # A least-squares fit finds weights of 1e-6 for terms that are absent.
                 value = np.where(np.abs(value) < 1e-4 * np.abs(value).max(), 0.0, value)
+            else:
+                return _describe_entries_of_updates(names, *pairs)
         if len(value) != len(expected) or len(value) != len(names):
             return f"{_format_array(value)}, not {_format_array(expected)}"
         parts = [
@@ -371,6 +373,27 @@ def make_entry_description(names: Sequence[str]) -> DescribeDifference:
         return "; ".join(parts)
 
     return describe
+
+
+def _describe_entries_of_updates(names: Sequence[str], values: Array, expected: Array) -> str:
+    """Return each entry that differs in some updates, both float[updates, entries]."""
+    parts, room = [], 1e-4 * float(np.abs(values).max())
+    for name, found, due in zip(names, values.T, expected.T, strict=True):
+        wrong = np.flatnonzero(~np.isclose(found, due, rtol=1e-3, atol=room))
+        if not len(wrong):
+            continue
+        of = [f"{number:.4g}" for number in (found[wrong].min(), found[wrong].max())]
+        paper = [f"{number:.4g}" for number in (due[wrong].min(), due[wrong].max())]
+        is_late = len(wrong) > 1 and 0 < wrong[0] == len(found) - len(wrong)
+        where = f" from update {wrong[0] + 1} on" if is_late else ""
+        if not is_late and len(wrong) < len(found):
+            where = f" in update{'s' * (len(wrong) > 1)} " + ", ".join(str(i + 1) for i in wrong)
+        shown, right = (" to ".join(dict.fromkeys(each)) for each in (of, paper))
+        parts.append(f"{name} is {shown}, not {right}{where}")
+    return (
+        "; ".join(parts)
+        or f"{_format_array(values.ravel())}, not {_format_array(expected.ravel())}"
+    )
 
 
 def _format_array(array: np.ndarray) -> str:

@@ -53,12 +53,14 @@ def compute_action(
         action = q.choose("the sample in the action", forms)
     else:
         plain = q.name("the action without noise", scale(output))
+        deviation = q.name("the deviation in units of actions", half * std)
+        added = q.name("the noise in units of actions", deviation * drawn)
         places = {
-            "to the action, as a share of half the range": plain + half * spread,
+            "to the action, as a share of half the range": plain + added,
             "to the action, in its units": plain + spread,
             "before tanh": scale(sample),
             "to none": plain,
-            "multiplied by the action": plain + half * spread * plain,
+            "multiplied by the action": plain + added * plain,
             "to tanh of the output, which is not scaled": torch.tanh(output) + spread,
         }
         action = q.choose("noise is added", places)

@@ -108,6 +108,7 @@ def _compute_values(
         for name in names:
             value = run_network(weights, name, inputs)[:, 0]
             q.name(f"the next value of {ORDINALS[name]}", value)
+    q.name("the action that was taken", data.actions)
     suffix = q.choose("next values", {"those of target networks": "_target", "online ones": ""})
     values = [
         q.name(
@@ -139,7 +140,15 @@ def _compute_deterministic_next_values(
         limit = q.name("the limit of target noise", hp.target_noise_clip)
         drawn = q.name("the standard normal number", get_update_noise(run, step, len(action)))
         noise = q.name("target noise before it is cut", std * drawn)
-        cut = q.name("target noise", noise.clamp(-limit.abs(), limit.abs()))
+        limit = limit.abs()
+        cuts = {
+            "on both sides": noise.clamp(-limit, limit),
+            "from above only": noise.minimum(limit),
+            "from below only": noise.maximum(-limit),
+            "before it is multiplied by its deviation": std * drawn.clamp(-limit, limit),
+            "not at all": noise,
+        }
+        cut = q.name("target noise", q.choose("target noise is cut", cuts))
         noisy = q.name("the next action with noise", action + cut)
         bounds = {"cut at the bounds": noisy.clamp(-1, 1), "not cut at the bounds": noisy}
         chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
@@ -161,7 +170,8 @@ def compute_squashed_sample(
     density = density - np.log(2 * np.pi) / 2
     if not run.experiment.squashed:
         return sample, q.name("the log-probability", density.sum(1))
-    slope = q.name("the slope of tanh", 1 - torch.tanh(sample) ** 2)
+    corrected = q.name("the sample in the correction for tanh", sample)
+    slope = q.name("the slope of tanh", 1 - torch.tanh(corrected) ** 2)
     logs = q.name("the logarithm of tanh's slope", slope.log())
     sums = {"summed over dimensions": logs.sum(1), "averaged over dimensions": logs.mean(1)}
     correction = q.choose("the logarithm of tanh's slope", sums)

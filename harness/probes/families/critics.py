@@ -22,6 +22,7 @@ from parallax.harness.probes.families.optimisation import explain_foreign_gradie
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     find_minibatch,
+    find_transition_rows,
     list_critic_names,
     list_critic_updates,
     list_other_environments,
@@ -574,7 +575,11 @@ def _list_solvable_steps(
     rows = ((step, find_minibatch(run, step).observations) for step in steps)
     found = [step for step, seen in rows if len(np.unique(seen, axis=0)) == len(seen)]
     if not found:
-        raise UnmeasuredError("its minibatches hold transitions several times")
+        n_envs = run.experiment.n_envs
+        seen_of = [find_transition_rows(run, find_minibatch(run, s).observations) for s in steps]
+        alone = n_envs > 1 and all(len({*rows % n_envs}) == 1 for rows in seen_of)
+        one = "all transitions of a minibatch are those of one environment"
+        raise UnmeasuredError(one if alone else "its minibatches hold transitions several times")
     return found
 
 

@@ -87,9 +87,19 @@ def test_entries_that_repeat_in_each_update_are_named():
     assert describe_entries(absent, paper) == "of the critic is 0, not 1"
 
 
-def test_entries_of_unequal_updates_are_listed():
-    text = describe_entries([[-1.0, 1.0], [-0.5, 1.0]], [[1.0, 1.0], [1.0, 1.0]])
-    assert text == "[-1, 1, -0.5, 1], not [1, 1, 1, 1]"
+def test_entries_of_unequal_updates_say_in_which_they_differ():
+    paper = [[1.0, 1.0]] * 3
+    in_all = describe_entries([[-1.0, 1.0], [-0.5, 1.0], [-0.7, 1.0]], paper)
+    assert in_all == "weight of the entropy is -1 to -0.5, not 1"
+    late = describe_entries([[1.0, 1.0], [-0.5, 1e-9], [-0.7, 0.0]], paper)
+    assert late == (
+        "weight of the entropy is -0.7 to -0.5, not 1 from update 2 on; "
+        "of the critic is 0 to 1e-09, not 1 from update 2 on"
+    )
+    one = describe_entries([[1.0, 1.0], [3.0, 1.0], [1.0, 1.0]], paper)
+    assert one == "weight of the entropy is 3, not 1 in update 2"
+    several = describe_entries([[2.0, 1.0], [1.0, 1.0], [2.0, 1.0]], paper)
+    assert several == "weight of the entropy is 2, not 1 in updates 1, 3"
 
 
 def test_shapes_need_three_sizes_and_no_more_room_for_large_factors():
