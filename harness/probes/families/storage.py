@@ -1,6 +1,7 @@
 """Probes of the contents of a replay buffer, and of the evaluated policy."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,7 +20,11 @@ from parallax.harness.probes.experiment_setups import (
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import NEXT_EPISODE
-from parallax.harness.probes.measurements import check_recipe_networks, fit_critic_action_unit
+from parallax.harness.probes.measurements import (
+    check_recipe_networks,
+    fit_critic_action_unit,
+    list_other_environments,
+)
 from parallax.harness.probes.probe import (
     GREEDY,
     LOOP,
@@ -265,10 +270,47 @@ def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> P
     causes = [NEXT_EPISODE] if limits and max(limits) <= BOUND_MARGIN else []
     if wrong[1] and not np.any(after["rewards"] % 1):
         causes.append("stored rewards are whole numbers")
+    causes += [] if causes else _list_wrong_sources(run, rows)
     if not causes:
         return counts
     words = make_entry_description(STORED_PARTS)(AnswerComparison(COUNT), counts)
     return dataclasses.replace(counts, meaning="; ".join([words.replace(", not 0", ""), *causes]))
+
+
+def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
+    """Return of which other steps or environments the wrongly stored arrays are."""
+    steps, n_envs = run.transitions, run.experiment.n_envs
+    given = {
+        "observations": np.array([t.observation for t in steps]),
+        "next observations": np.array([t.next_observation for t in steps]),
+        "rewards": np.array([[t.reward] for t in steps]),
+    }
+    shifts = {"the step": 0, "the step before": -n_envs, "the step after": n_envs}
+    places, of = np.array([(p, row) for p, row in enumerate(rows) if row >= 0]).T
+    copies = {
+        name: of
+        - of % n_envs
+        + np.array([list_other_environments(e, n_envs)[name] for e in of % n_envs])
+        for name in (list_other_environments(0, n_envs) if n_envs > 1 else ())
+    }
+    ended = np.array([t.end > 0 for t in steps]).reshape(-1, n_envs)
+    copies["an environment that ended then"] = of - of % n_envs + ended.argmax(1)[of // n_envs]
+    at = {name: of + shift for name, shift in shifts.items()} | copies
+    found = []
+    for part, array in given.items():
+        stored = np.asarray(run.record.stored[part.replace(" ", "_")], float)[places]
+        stored = stored.reshape(len(places), -1)
+        wrong = np.abs(stored - array[of]).max(axis=1) > BOUND_MARGIN
+        if part == "next observations":
+            wrong &= [steps[row].end != TERMINATED for row in of]
+        for source, (when, chosen) in itertools.product(given, at.items()):
+            seen = wrong & (chosen >= 0) & (chosen < len(steps))
+            if seen.sum() <= wrong.sum() / 2 or given[source].shape != array.shape:
+                continue
+            if np.abs(stored[seen] - given[source][chosen[seen]]).max() <= BOUND_MARGIN:
+                found.append(f"wrong {part} are the {source} of {when}")
+                break
+    return found
 
 
 def _count_wrong_rows(run: ProbeRun) -> Array:

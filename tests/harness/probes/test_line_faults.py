@@ -23,6 +23,7 @@ OUTCOMES = load_outcomes()
 QUICK = (
     *("one-target-noise-for-the-batch", "time-limits-as-ends", "errors-of-all-pairs"),
     *("targets-before-policy", "advantages-leak-between-environments"),
+    *("every-target-for-every-transition", "one-end-overwrites-all-next-observations"),
 )
 """Faults that each run of the tests plants; the long run plants the others."""
 
