@@ -29,6 +29,8 @@ _ANY_SHAPE: Mapping[str, Operation] = {
     "is 1": torch.ones_like,
     "counts as 1 minus itself": lambda x: 1 - x,
     "is its absolute value": torch.abs,
+    "counts 0.5 times": lambda x: x / 2,
+    "counts 2 times": lambda x: 2 * x,
     "is squared": torch.square,
     "is at least 0": lambda x: x.clamp(min=0),
     "is at most 0": lambda x: x.clamp(max=0),
@@ -216,7 +218,7 @@ class _FormulaSearch:
             without = _compute(self.parts[0], FormulaQuantities(none))
             way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
             share = float(rest @ way) / max(float(way @ way), 1e-30)
-            yield from (_make_factor_change(name, each) for each in (share, 0.5, 2.0, 0.25, 4.0))
+            yield from (_make_factor_change(name, each) for each in (share, 0.25, 4.0))
 
     def _measure_all(self, numbers: Iterable[Array]) -> float:
         both = ([array.ravel() for array in arrays] for arrays in (numbers, self.measured))

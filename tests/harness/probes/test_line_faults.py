@@ -265,7 +265,7 @@ IN_ONE_PLACE = {
     "twice the action": (
         *("sb3", "td3.policy_action", OFF_POLICY, "OffPolicyAlgorithm._sample_action"),
         *(NOISELESS, f"np.clip(2 * {NOISELESS}, -1, 1)"),
-        "2 times the paper's -1, cut at -1 and 3",
+        "half the range counts 2 times",
     ),
     "one bound of noise": (
         *("sb3", "td3.target_noise_scale", "stable_baselines3.td3.td3", "TD3.train"),
