@@ -105,7 +105,14 @@ FRAMEWORKS |= {
 }
 PACKAGES = {"torch"}.union(*FRAMEWORKS.values())
 # Trains a network of its own to predict failures; only `parallax mutation test` loads it.
-FAILURE_PREDICTOR = f"{H}.policy_tests.failure_predictor"
+TORCH_USERS = {
+    f"{H}.policy_tests.failure_predictor",
+    f"{H}.probes.formula_changes",
+    f"{H}.probes.families.changed_formulas",
+    f"{H}.probes.families.action_formulas",
+    f"{H}.probes.ppo.changed_formulas",
+}
+"""Modules besides adapters that compute with PyTorch: a network, and derivatives of formulas."""
 
 
 def find_modules():
@@ -202,7 +209,7 @@ def test_no_modules_import_each_other():
 def test_frameworks_are_imported_by_their_adapters_only():
     for module in MODULES:
         allowed = FRAMEWORKS.get(find_package(module), set())
-        if is_in(module, A) or module == FAILURE_PREDICTOR:
+        if is_in(module, A) or module in TORCH_USERS:
             allowed = allowed | {"torch"}
         for name in list_imports(module):
             package = name.split(".")[0]

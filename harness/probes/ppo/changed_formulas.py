@@ -100,8 +100,8 @@ def compute_advantages(
     following = q.name("the next value", next_values)
     gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)
     q.name("the discount of sums", GAMMA * LAMBDA)
-    kept = q.name("the discounted next value", gamma * (1 - final) * following)
-    target = q.name("the one-step target", reward + kept)
+    discounted = q.name("the discounted next value", gamma * (1 - final) * following)
+    target = q.name("the one-step target", reward + discounted)
     error = q.name("the one-step error", target - value)
     share = q.name("the share of later errors", gamma * lam * (1 - stops))
     sums: list[Tensor] = []
