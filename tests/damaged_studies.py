@@ -256,11 +256,7 @@ def wrong_answer(one, answer):
         named = answer["code"] == 1
         if named != bool(answer["named"]) and answer["code"] != 2:
             return f"exit code {answer['code']}, named {answer['named']}"
-        if (
-            expected.find_figure_specs is not None
-            and named != expected.find_figure_specs
-            and answer["code"] != 2
-        ):
+        if expected.is_named is not None and named != expected.is_named and answer["code"] != 2:
             return "names damage where none is" if named else "names no damage"
     return ""
 

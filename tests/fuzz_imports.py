@@ -262,6 +262,9 @@ def import_altered(top, rng, alter):
         outcome = import_runs(sources, options, dry_run=False, advance=lambda name: None)
     except SpecError:
         return True, 0
-    loaded = load_runs(results / "theirs").runs if outcome.imported else []
-    assert len(loaded) == len(outcome.imported), (outcome, loaded)
-    return bool(outcome.refused), len(loaded)
+    loaded = load_runs(results / "theirs") if outcome.imported else None
+    # Numbers that are not finite are those of failed trainings.
+    failed = [run for run in loaded.excluded if run.failed] if loaded else []
+    count = len(loaded.runs) + len(failed) if loaded else 0
+    assert count == len(outcome.imported), (outcome, loaded)
+    return bool(outcome.refused), count

@@ -35,12 +35,12 @@ class Expectation:
 
     Attributes:
         complete: Whether the run counts as complete.
-        named: Whether `validate` names a file of it.
+        is_named: Whether `validate` names a file of it.
         state: What `status` calls it; None where that is open.
     """
 
     complete: bool | None
-    find_figure_specs: bool | None
+    is_named: bool | None
     state: str | None = None
 
 

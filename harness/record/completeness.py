@@ -35,7 +35,15 @@ CHECKSUM_MISMATCH = (
 
 
 class NewerSchemaError(UnusableError):
-    """The record has a schema that is not known yet."""
+    """The record has a schema that is not known yet.
+
+    Attributes:
+        content: The decoded JSON.
+    """
+
+    def __init__(self, message: str, content: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.content = dict(content or {})
 
 
 class UnreadableError(UnusableError):
@@ -143,7 +151,7 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
     try:
         record, content = source.read_record()
     except NewerSchemaError as error:
-        return RunReading(folder, reason=str(error), newer=True)
+        return RunReading(folder, content=error.content, reason=str(error), newer=True)
     except UnreadableError as error:
         return RunReading(folder, reason=str(error), unreadable=True)
     except UnusableError as error:

@@ -119,7 +119,8 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
         if isinstance(version, int) and version > SCHEMA:
             raise NewerSchemaError(
                 f"{RUN_FILE} has schema={version}, and this version of the project knows schemas "
-                f"up to {SCHEMA}: use a later one"
+                f"up to {SCHEMA}: use a later one",
+                content,
             )
         content = _translate_old_names(content)
         record = msgspec.convert(content, RunRecord)
@@ -149,7 +150,9 @@ def find_damage(folder: Path) -> dict[str, str]:
     damage: dict[str, str] = {}
     reading = read_run(folder)
     if reading.newer:
-        return {}
+        # A later version's own, or an altered number.
+        is_sound = has_valid_checksum(reading.content)
+        return {} if is_sound else {RUN_FILE: f"{reading.reason}; {CHECKSUM_MISMATCH}"}
     if reading.record is None:
         damage[RUN_FILE] = reading.reason
     elif not has_valid_checksum(reading.content):

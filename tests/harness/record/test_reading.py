@@ -99,6 +99,17 @@ def test_hyperparameter_that_came_later_has_its_value_from_before():
     assert build_dataclass(Later, {"gamma": 0.9, "n_step": 3}, "hyperparameters") == Later(0.9, 3)
 
 
+def test_a_schema_that_was_altered_is_damage(folder):
+    path = folder / "run.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"schema": 2**63}))
+    damage = find_damage(folder)[path.name]
+    assert f"schema={2**63}" in damage and "its checksum does not hold" in damage
+    assert not read_run(folder).damaged  # a later version's record must not be replaced
+    recorded.edit(folder, schema=4)
+    assert find_damage(folder) == {}
+
+
 def test_record_of_a_later_version_is_told_and_never_overwritten(folder):
     recorded.edit(folder, schema=4)
     found = read_run(folder)
