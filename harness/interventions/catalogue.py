@@ -416,7 +416,7 @@ def check_no_conflict(items: Sequence[Intervention]) -> None:
     Raises:
         SpecError: Two do; names both.
     """
-    names = INTERVENTION_SEPARATOR.join(item.name for item in items)
+    names = INTERVENTION_SEPARATOR.join(item.name for item in items if not item.field)
     owners: dict[str, str] = {}
     for item in items:
         for field in item.set:
@@ -428,7 +428,10 @@ def check_no_conflict(items: Sequence[Intervention]) -> None:
     if clash := describe_overlap(
         [(item.name, segment) for item in items for segment in item.source]
     ):
-        raise SpecError(f"intervention={names}: {clash}.")
+        raise SpecError(
+            f"intervention={names}: {clash}. Leave one out: what the level of alignment adds with "
+            f"{LEAVE_OUT_PREFIX}NAME, a patch with upstream's own value of the hyperparameter."
+        )
 
 
 def intervention_from_mutant(item: CodeMutant) -> Intervention:
