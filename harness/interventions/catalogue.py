@@ -244,9 +244,11 @@ def _leave_out(
     ]
     for name in left_out:
         if name not in there:
+            renamed = translate_intervention(name)
+            hint = f" {name} was renamed {renamed}." if renamed != name else ""
             raise SpecError(
                 f"intervention={LEAVE_OUT_PREFIX}{name} leaves out what is not changed: under "
-                f"alignment={alignment} that is {', '.join(there) or 'nothing'} here."
+                f"alignment={alignment} that is {', '.join(there) or 'nothing'} here.{hint}"
             )
     for name in names:
         if name in there:
