@@ -35,7 +35,6 @@ from parallax.harness.record.layout import (
     format_task_name,
     parse_seed,
 )
-from parallax.harness.record.old_names import RENAMED_ALIGNMENTS
 
 NO_INTERVENTION = "none"
 INTERVENTION_SEPARATOR = "+"
@@ -350,8 +349,6 @@ def rename_study(spec: RunSpec, study: str) -> RunSpec:
 def _check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     if (algorithm := values["algorithm"]) in BROKEN_ALGORITHMS:
         raise SpecError(f"algorithm={algorithm} cannot be used ({BROKEN_ALGORITHMS[algorithm]}).")
-    if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
-        raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
     fields = {field.name: field for field in dataclasses.fields(RunSpec) if field.metadata}
     return {
         name: check_value(name, values[name], int if field.type is int else str, field.metadata)

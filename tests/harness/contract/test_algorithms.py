@@ -128,7 +128,6 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
             {"alignment": "none"},
             r"alignment='none' must be one of: defaults, common, exact, lockstep",
         ),
-        ({"alignment": "thesis"}, "alignment=thesis was renamed: use alignment=common"),
         ({"wrappers": "some"}, r"wrappers='some' must be one of"),
         ({"threads": 0}, r"threads=0 must be at least 1"),
         ({"steps": float("inf")}, r"steps=inf must be a whole number"),
