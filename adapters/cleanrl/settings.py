@@ -115,6 +115,9 @@ def translate_off_policy_fields(
     for field in delays:
         if _counts_critic_steps(t, hp, field):
             t.reject_value(field, "a count of environment steps")
+        elif field == "policy_delay" and _logs_early(hp, field):
+            why = "log the policy's loss at a multiple of 100 steps before its first update"
+            t.reject_value(field, f"a count of environment steps, and the script would {why}")
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (256, 256))
     t.declare_constant("bootstrap_truncation", True)
@@ -161,9 +164,13 @@ def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool
     """Return whether a delay is patched because the script's counter hits other critic steps."""
     delay, start = getattr(hp, field), hp.learning_starts
     in_cycles = (hp.train_freq, hp.gradient_steps) != (1, 1)
-    # The script cannot log the policy's loss before there is one.
-    logs_early = _next_multiple(start, 100) < _next_multiple(start, delay)
-    return t.is_patchable(field) and (in_cycles or start % delay != 0 or logs_early)
+    return t.is_patchable(field) and (in_cycles or start % delay != 0 or _logs_early(hp, field))
+
+
+def _logs_early(hp: OffPolicy, field: str) -> bool:
+    """Return whether the script would log the policy's loss before there is one, and fail."""
+    start = hp.learning_starts
+    return _next_multiple(start, 100) < _next_multiple(start, getattr(hp, field))
 
 
 PPO_SCRIPT = (

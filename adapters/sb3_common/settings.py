@@ -19,7 +19,7 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
     t.set_option("learning_starts", "learning_starts", note=note)
     n_envs = context.n_envs
     t.declare_rounded("buffer_size", max(t.value("buffer_size") // n_envs, 1) * n_envs)
-    t.declare_rounded("learning_starts", math.ceil(hp.learning_starts / n_envs) * n_envs)
+    t.declare_rounded("learning_starts", count_warm_up_steps(hp, context))
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     steps_each = divide_among_envs(t, "train_freq", hp.train_freq, context.n_envs)
@@ -40,10 +40,14 @@ def finish_off_policy(
         counts: Fields of the update schedule that differ upstream.
     """
     total = hp.compute_total_steps(context.steps)
-    update_schedule = dataclasses.replace(
-        hp.compute_update_schedule(total, compute_first_update(hp)), **counts
-    )
-    return t.finish(total, update_schedule=update_schedule)
+    counts = {"random_steps": min(count_warm_up_steps(hp, context), total), **counts}
+    schedule = hp.compute_update_schedule(total, compute_first_update(hp))
+    return t.finish(total, update_schedule=dataclasses.replace(schedule, **counts))
+
+
+def count_warm_up_steps(hp: OffPolicy, context: RunContext) -> int:
+    """Return the random steps of the warm-up, of which each environment takes as many."""
+    return math.ceil(hp.learning_starts / context.n_envs) * context.n_envs
 
 
 def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:

@@ -31,6 +31,7 @@ from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.contract.translation import TranslatedSetting
 from parallax.harness.contract.upstream_options import list_upstream_options
 from parallax.harness.interventions.catalogue import make_patches
+from parallax.harness.train.limits import check_actions
 from parallax.harness.train.prepare import (
     check_no_conversion,
     resolve_hyperparameters,
@@ -138,6 +139,7 @@ def translate_recipe(
         if not adapter.supports(algorithm):
             continue
         try:
+            check_actions(algorithm, adapter, context.task)
             effective = resolve_hyperparameters(adapter, algorithm, requested, alignment, context)
             effective = effective.resolve_for_task(context.task)
             native = adapter.translate(algorithm, effective, context)

@@ -22,6 +22,7 @@ from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
+from parallax.harness.record.old_names import RENAMED_ALIGNMENTS
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
 from parallax.harness.sweep.sweep import count_processes, run_sweep
 
@@ -129,6 +130,8 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     except RuntimeError:
         raise SpecError(f"script={path}: ~ names no user's folder here: write a path.") from None
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
+    if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
+        raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
     _check_recipe_values(flat["algorithm"], flat["hps"], values["recipe"])
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])

@@ -131,7 +131,7 @@ class ConfigTranslator:
         }
         self._settings: dict[str, Any] = {}
         self._rows: dict[str, TranslatedSetting] = {}
-        self._refusals: list[str] = []
+        self._refusals: dict[str, str] = {}
 
     def value(self, field: str) -> Any:
         """The requested unified value."""
@@ -244,12 +244,12 @@ class ConfigTranslator:
     def reject_value(self, field: str, reason: str) -> None:
         """Notes that no option of upstream honours the requested value of `field`.
 
-        Where a patch of upstream's source does, the field is patched.
+        Where a patch of upstream's source does, the field is patched. A later reason replaces one.
         """
         if field in self._patchable:
             self._patched.add(field)
             return
-        self._refusals.append(
+        self._refusals[field] = (
             f"hyperparameters.{field}={format_value(self._values[field])}: "
             f"in {self._framework} it is {reason}"
         )
@@ -277,7 +277,7 @@ class ConfigTranslator:
         """
         self._fill_legacy_fields()
         if self._refusals:
-            raise SpecError("; ".join(self._refusals) + ".")
+            raise SpecError("; ".join(self._refusals.values()) + ".")
         unclaimed = set(self._values) - set(self._rows)
         if unclaimed:
             raise AssertionError(f"{self._framework} declares nothing for {sorted(unclaimed)}")

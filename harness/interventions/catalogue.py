@@ -244,9 +244,11 @@ def _leave_out(
     ]
     for name in left_out:
         if name not in there:
+            renamed = translate_intervention(name)
+            hint = f" {name} was renamed {renamed}." if renamed != name else ""
             raise SpecError(
                 f"intervention={LEAVE_OUT_PREFIX}{name} leaves out what is not changed: under "
-                f"alignment={alignment} that is {', '.join(there) or 'nothing'} here."
+                f"alignment={alignment} that is {', '.join(there) or 'nothing'} here.{hint}"
             )
     for name in names:
         if name in there:
@@ -416,7 +418,7 @@ def check_no_conflict(items: Sequence[Intervention]) -> None:
     Raises:
         SpecError: Two do; names both.
     """
-    names = INTERVENTION_SEPARATOR.join(item.name for item in items)
+    names = INTERVENTION_SEPARATOR.join(item.name for item in items if not item.field)
     owners: dict[str, str] = {}
     for item in items:
         for field in item.set:
@@ -428,7 +430,10 @@ def check_no_conflict(items: Sequence[Intervention]) -> None:
     if clash := describe_overlap(
         [(item.name, segment) for item in items for segment in item.source]
     ):
-        raise SpecError(f"intervention={names}: {clash}.")
+        raise SpecError(
+            f"intervention={names}: {clash}. Leave one out: what the level of alignment adds with "
+            f"{LEAVE_OUT_PREFIX}NAME, a patch with upstream's own value of the hyperparameter."
+        )
 
 
 def intervention_from_mutant(item: CodeMutant) -> Intervention:

@@ -23,7 +23,8 @@ _HYPERPARAMETERS = {
     "env_steps_per_round": "train_freq",
     "gradient_steps_per_round": "gradient_steps",
 }
-_ALIGNMENTS = {"thesis": "common", "full": "exact"}
+RENAMED_ALIGNMENTS = {"thesis": "common", "full": "exact"}
+"""Present levels of alignment by their earlier names."""
 _INTERVENTIONS = {
     "advantages-once": "no-advantage-recompute",
     "bent-loss": "huber-loss",
@@ -145,7 +146,7 @@ def translate_spec(spec: Any) -> Any:
     if not isinstance(spec, Mapping):
         return spec
     new = _rename_keys(spec, _SPEC_FIELDS)
-    _replace(new, "alignment", str, lambda name: _ALIGNMENTS.get(name, name))
+    _replace(new, "alignment", str, lambda name: RENAMED_ALIGNMENTS.get(name, name))
     _replace(new, "intervention", str, translate_intervention)
     _replace(new, "env", str, translate_env)
     _replace(new, "diagnosis", dict, _translate_diagnosis_settings)
@@ -190,7 +191,7 @@ def _translate_diagnosis_settings(settings: Mapping[str, Any]) -> dict[str, Any]
 def _translate_variant_part(part: re.Match[str]) -> str:
     key, value = part.groups()
     if key == "alignment":
-        value = _ALIGNMENTS.get(value, value)
+        value = RENAMED_ALIGNMENTS.get(value, value)
     if key == "intervention":
         value = translate_intervention(value)
     key = _SPEC_FIELDS.get(key, _HYPERPARAMETERS.get(key, key))

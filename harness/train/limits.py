@@ -34,7 +34,7 @@ def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_mac
     Raises:
         SpecError: Names what does not fit, and the remedy.
     """
-    check_actions(spec, adapter, task)
+    check_actions(spec.algorithm, adapter, task)
     check_replay(spec, adapter)
     here = on_this_machine and spec.python is None
     check_device(spec, adapter, here)
@@ -59,13 +59,13 @@ def check_actors(spec: RunSpec, adapter: Adapter) -> None:
         raise SpecError(f"actors={spec.actors} is not available: {reason}. Use actors=1.")
 
 
-def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:
+def check_actions(algorithm: str, adapter: Adapter, task: Task) -> None:
     """Check that the framework's algorithm chooses actions of the task's kind.
 
     Raises:
         SpecError: It does not; names the algorithms that do.
     """
-    kinds = get_action_kinds(adapter, spec.algorithm)
+    kinds = get_action_kinds(adapter, algorithm)
     if task.actions in kinds:
         return
     fitting = [
@@ -77,8 +77,8 @@ def check_actions(spec: RunSpec, adapter: Adapter, task: Task) -> None:
     ]
     remedy = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
     raise SpecError(
-        f"env={spec.env} has {task.actions} actions, and algorithm={spec.algorithm} of "
-        f"framework={spec.framework} chooses {' or '.join(sorted(kinds))} ones: use {remedy}, "
+        f"env={task.env_id} has {task.actions} actions, and algorithm={algorithm} of "
+        f"framework={adapter.name} chooses {' or '.join(sorted(kinds))} ones: use {remedy}, "
         "or another task."
     )
 

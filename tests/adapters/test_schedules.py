@@ -94,6 +94,7 @@ def test_what_parallel_environments_do_not_divide_is_rounded(framework, rows):
     found = {row.field: (row.kind, row.value) for row in native.alignment}
     assert found["buffer_size"] == ("rounded", rows)
     assert found["learning_starts"] == ("rounded", 32)
+    assert native.update_schedule.random_steps == 32
     assert found["batch_size"][0] == "aligned"
 
 

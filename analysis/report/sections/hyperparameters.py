@@ -268,7 +268,8 @@ def _count_updates_by_setting(
 def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int]]]:
     """Return each run's counts by name of the count and framework.
 
-    Policy updates are left out if each gradient step is one, or if there is no policy.
+    Policy updates are left out if each gradient step is one, or if there is no policy. With
+    `target_kl` counts are bounds: updates on a rollout may end before its last minibatch.
     """
     of: dict[str, dict[str, list[int]]] = {}
     for run in runs:
@@ -278,7 +279,9 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
                 of.setdefault(words, {}).setdefault(run.id.framework, []).append(schedule[key])
     if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["total_gradient_steps"]):
         of.pop(_COUNT_PHRASES["policy_updates"], None)
-    return of
+    stops = any(run.effective_hyperparameters.get("target_kl") is not None for run in runs)
+    bound = ", at most" if stops else ""
+    return {f"{words}{bound}": counts for words, counts in of.items()}
 
 
 def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:

@@ -133,6 +133,11 @@ def test_patches_of_all_fields_fit_together(algorithm):
     check_no_conflict(patches)
 
 
+def test_a_loss_that_is_logged_before_the_policy_learns_is_refused():
+    with pytest.raises(SpecError, match="would log the policy's loss at a multiple of 100 steps"):
+        translate("td3", 30_000, learning_starts=299, policy_delay=200)
+
+
 def test_delays_count_critic_steps_from_the_first():
     # 25,000 steps of warm-up are a multiple of 4, and not of 3.
     assert not translate("td3", 30_000, patched=True, policy_delay=4).patched_fields

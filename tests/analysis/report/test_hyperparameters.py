@@ -148,6 +148,15 @@ def test_numbers_of_updates_stand_beside_hyperparameters():
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["-", "1499 to 1500", "3000"]
 
 
+def test_numbers_of_updates_that_a_divergence_may_end_are_bounds():
+    runs = [
+        counted(run("sb3", target_kl=0.1), total_gradient_steps=30),
+        counted(run("skrl", target_kl=0.1), total_gradient_steps=20),
+    ]
+    _, table = tables_of(runs)
+    assert "gradient steps made, at most" in table
+
+
 def test_own_hyperparameters_differ_on_purpose():
     cell = StudyCell("study", "CartPole-v1", "dqn", "defaults", "steps=10,alignment=defaults")
     runs = [

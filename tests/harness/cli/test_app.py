@@ -35,6 +35,7 @@ def statuses(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["alignment=thesis"], "alignment=thesis was renamed: use alignment=common"),
         (["env=Hoper-v4"], "env=Hoper-v4 is not known. Did you mean Hopper-v4?"),
         (["env=Blackjack-v1"], "Any other gymnasium task is named as env.name=Blackjack-v1."),
         (["--multirun", "env=Ant-v4,Blackjack-v1"], "is named as env.name=Blackjack-v1."),

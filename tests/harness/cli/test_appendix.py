@@ -72,6 +72,11 @@ def test_an_unknown_framework_is_refused_by_name(capsys):
     assert "--frameworks foo is not known" in capsys.readouterr().err
 
 
+def test_a_task_with_other_actions_is_refused_as_in_training():
+    (side,) = translate_recipe("sac", ORIGINAL_RECIPE, "exact", "CartPole-v1", ["sb3"])
+    assert "has discrete actions" in side.refusal and not side.settings
+
+
 def test_recipes_that_are_translated_and_refused_are_counted():
     row = FrameworkColumn("b", {}, refusal="hyperparameters.gamma=2: in b it is fixed at 1.")
     sides = [FrameworkColumn("a", {}), row, FrameworkColumn("a", {})]

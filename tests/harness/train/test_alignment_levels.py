@@ -157,6 +157,7 @@ def test_lockstep_adds_the_reference_form():
     ("text", "message"),
     [
         ("without.huber-loss", "intervention=without.huber-loss leaves out what is not changed"),
+        ("without.bent-loss", "here. bent-loss was renamed huber-loss"),
         ("{first}", "intervention={first}: alignment=lockstep has it already: drop it"),
     ],
 )
