@@ -87,6 +87,8 @@ def _try(reader, *arguments, limit=LIMIT):
     """What a reader answers, how long it took and the fault that it showed, if any."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     fault, found, start = "", {}, time.process_time()
+    # A command forgets places beside the runs that it reads; each is a process of its own.
+    importable = list(sys.path)
     _set_timers(limit, PATIENCE * limit)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -98,6 +100,7 @@ def _try(reader, *arguments, limit=LIMIT):
         _set_timers(0, 0)
         fault = f"{type(error).__name__}: {_place(error.__traceback__)}: {str(error)[:100]}"
     seconds = time.process_time() - start
+    sys.path[:] = importable
     err.flush()
     if b"Traceback" in err.buffer.getvalue():
         fault = fault or "a traceback on standard error"
