@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from stable_baselines3.common import utils
 from stable_baselines3.common.callbacks import BaseCallback
@@ -82,14 +83,25 @@ def read_replay_buffer(buffer: Any) -> Mapping[str, NDArray[Any]]:
 def reload_settings(model: Any) -> dict[str, tuple[float, float]]:
     """Save and load a model, and return its numbers before and after.
 
-    Loading seeds the global random generators.
+    They include the number of optimizers of each tensor that it learns itself, such as SAC's
+    temperature. Loading seeds the global random generators.
     """
     file = io.BytesIO()
     model.save(file)
-    loaded = vars(type(model).load(file, env=model.get_env()))
+    loaded = _list_numbers(type(model).load(file, env=model.get_env()))
+    return {name: (x, loaded.get(name, np.nan)) for name, x in _list_numbers(model).items()}
+
+
+def _list_numbers(model: Any) -> dict[str, float]:
+    values = vars(model)
     # Flags are left out: a model that was given a logger has one that says so.
-    numbers = {name: x for name, x in vars(model).items() if type(x) in (int, float)}
-    return {name: (float(x), float(loaded.get(name, np.nan))) for name, x in numbers.items()}
+    numbers = {name: float(x) for name, x in values.items() if type(x) in (int, float)}
+    optimizers = (x for x in values.values() if isinstance(x, torch.optim.Optimizer))
+    optimized = [id(p) for each in optimizers for p in each.param_groups[0]["params"]]
+    learned = {n: x for n, x in values.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    return numbers | {
+        f"optimizers of {n}": float(optimized.count(id(x))) for n, x in learned.items()
+    }
 
 
 class MonitorWriter(KVWriter):

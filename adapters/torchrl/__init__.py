@@ -142,6 +142,8 @@ SCRIPT_COMPONENTS = (
     *("DQNLoss", "MLP"),
 )
 """Classes whose arguments are hyperparameters."""
+SCRIPT_NAMES = {f"{name}_coef": f"{name}_coeff" for name in ("entropy", "critic")}
+"""Arguments in the scripts of releases before 0.11 to today's."""
 
 
 def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
@@ -155,7 +157,8 @@ def read_upstream_defaults(algorithm: str) -> Mapping[str, Any]:
     for name, keywords in _find_component_calls(algorithm):
         for keyword in keywords:
             if keyword.arg is not None:
-                values = given.setdefault(name, {}).setdefault(keyword.arg, [])
+                argument = SCRIPT_NAMES.get(keyword.arg, keyword.arg)
+                values = given.setdefault(name, {}).setdefault(argument, [])
                 values.append(_evaluate_constant(keyword.value))
         given.setdefault(name, {})
     defaults: dict[str, Any] = {}

@@ -29,6 +29,7 @@ from parallax.harness.versions.history import (
     find_supported_versions,
     history_to_text,
     list_answer_changes,
+    list_change_causes,
     list_control_pairs,
     list_failures,
     load_history,
@@ -172,8 +173,8 @@ def run(options: argparse.Namespace) -> int:
 
 def format_history(history: ReleaseHistory, versions: Sequence[str]) -> list[str]:
     """Return releases, changed answers and pairs with the same update code, as lines."""
-    dates = load_release_dates(load_adapter(history.framework))
-    text = []
+    adapter = load_adapter(history.framework)
+    dates, text = load_release_dates(adapter), []
     for version in versions:
         failures, record = list_failures(history, version), history.releases[version]
         count = sum(version in result.answers for result in history.report.results)
@@ -189,6 +190,7 @@ def format_history(history: ReleaseHistory, versions: Sequence[str]) -> list[str
     changes = list_answer_changes(history, versions)
     text.append(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
     text += [f"  {c.before} -> {c.after}  {c.probe}: {c.text}" for c in changes]
+    text += [f"  Cause in {cause}" for cause in list_change_causes(adapter, changes)]
     pairs = list_control_pairs(history, versions)
     if pairs:
         text.append(

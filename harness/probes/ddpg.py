@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import ACTION, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import BATCH_ROWS, HALF_RANGE, WIDE_HIGH, WIDE_LOW
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
-from parallax.harness.probes.families import critics
+from parallax.harness.probes.families import critics, randomness
 from parallax.harness.probes.families.critics import (
     TargetAlternatives,
     TargetTerms,
@@ -34,6 +35,10 @@ DDPG_PAPER = "Lillicrap et al. 2016 (arXiv:1509.02971)"
 DDPG_ALGORITHM = f"{DDPG_PAPER}, algorithm 1"
 THETA, SIGMA = 0.15, 0.2
 """Parameters of the paper's Ornstein-Uhlenbeck exploration noise."""
+OU_NOISE: dict[str, Any] = {
+    "exploration_noise_kind": "ornstein-uhlenbeck",
+    "exploration_noise": SIGMA,
+}
 WEIGHT_DECAY = 0.1
 """A weight decay that is large enough to be measured in one step."""
 
@@ -67,11 +72,7 @@ def run_default_noise(cache: ExperimentCache) -> ProbeRun:
 
 def run_ou_noise(cache: ExperimentCache) -> ProbeRun:
     """Run the same with an Ornstein-Uhlenbeck process with the paper's sigma."""
-    kind: dict[str, Any] = {
-        "exploration_noise_kind": "ornstein-uhlenbeck",
-        "exploration_noise": SIGMA,
-    }
-    return cache.run(_build_noise_experiment(cache, "process", kind))
+    return cache.run(_build_noise_experiment(cache, "process", OU_NOISE))
 
 
 def _change_update_experiment(
@@ -213,11 +214,29 @@ def _measure_ou_process(cache: ExperimentCache) -> ProbeMeasurement:
     row = int(np.flatnonzero(run.experiment.scripted_data.ends)[0]) + 1
     rest = noise[row] - added * run.experiment.scripted_data.acting_noise[row]
     over = float(rest @ noise[row - 1] / (noise[row - 1] @ noise[row - 1]))
-    value = np.array([remaining, added, over]).round(6)
     words = f"noise drifts away from its mean: it grows by a factor of {remaining:.4g} per step"
-    return ProbeMeasurement(
-        value, np.array([1 - THETA, SIGMA, 0.0]), meaning=words if remaining > 1 else ""
-    )
+    words = words if remaining > 1 else ""
+    parallel = _measure_parallel_process(cache)
+    if parallel < remaining / 2:
+        words = f"parallel environments forget their noise: {parallel:.2g} remains per step, with "
+        words += f"one environment {remaining:.4g}"
+        remaining = round(parallel, 1)  # of random numbers
+    value = np.array([remaining, added, over]).round(6)
+    return ProbeMeasurement(value, np.array([1 - THETA, SIGMA, 0.0]), meaning=words)
+
+
+def _measure_parallel_process(cache: ExperimentCache) -> float:
+    # Share of noise that remains if each update cycle is one step of all parallel environments.
+    changes = OU_NOISE | {"train_freq": randomness.N_ENVS, "gradient_steps": 1}
+    settings = experiments.DRAWING_SETTINGS["ddpg"]
+    try:
+        run = randomness.run_own_randomness(
+            cache, "ddpg", lambda _: settings, randomness.EXPLORING_STEPS, **changes
+        )
+    except SpecError:
+        return np.inf
+    noise = randomness.list_exploring_actions(run)
+    return randomness.compute_remaining_share(noise - noise.mean(axis=0))
 
 
 NOISE_PROBES: Sequence[Probe] = (

@@ -7,6 +7,7 @@ code find releases between which it did not change.
 
 import ast
 import dataclasses
+import fnmatch
 import hashlib
 import itertools
 import json
@@ -35,6 +36,7 @@ from parallax.harness.probes.runner import ProbeTargets, ReportAnswer, make_prob
 from parallax.harness.versions.environments import build_environment, find_packages_folder
 
 RELEASE_DATES_FILE = "release_dates.yaml"
+CHANGE_CAUSES_FILE = "change_causes.yaml"
 IsChanged = Callable[[str], Sequence[str] | bool | None]
 """Whether a release's answer differs from the first one's; None if it cannot be measured."""
 
@@ -262,6 +264,23 @@ def list_answer_changes(history: ReleaseHistory, versions: Sequence[str]) -> lis
                 for text in describe_change(result, old, new)
             ]
     return sorted(found, key=lambda change: (parse_version(change.after), change.probe))
+
+
+def list_change_causes(adapter: Adapter, changes: Sequence[AnswerChange]) -> list[str]:
+    """Return the known causes of changes, from `change_causes.yaml` beside the adapter."""
+    file = adapter.folder / CHANGE_CAUSES_FILE
+    content = load_yaml(file, "list of causes") if file.is_file() else {}
+    found = []
+    for release, cause in ((name, cause) for name in content for cause in content[name]):
+        names = [
+            f"`{change.probe}`"
+            for change in changes
+            if parse_version(change.before) < parse_version(release) <= parse_version(change.after)
+            and any(fnmatch.fnmatch(change.probe, pattern) for pattern in cause["probes"])
+        ]
+        if names:
+            found.append(f"{release}: {cause['cause'].strip()} Changed: {', '.join(names)}.")
+    return found
 
 
 def list_control_pairs(history: ReleaseHistory, versions: Sequence[str]) -> list[ControlPair]:

@@ -18,6 +18,7 @@ from parallax.harness.versions.history import (
     ControlPair,
     ReleaseHistory,
     list_answer_changes,
+    list_change_causes,
     list_control_pairs,
     list_failures,
     load_history,
@@ -294,9 +295,11 @@ def _render_library(library: LibraryHistory) -> list[str]:
         names = ", ".join(f"`{c.probe}` ({c.after})" for c in following)
         lines += [
             "",
-            "As in the paper before and after, but on other numbers, since another answer changed: "
-            f"{names}.",
+            "As in the paper before and after, but on other numbers, since another answer or the "
+            f"data changed: {names}.",
         ]
+    causes = list_change_causes(load_adapter(library.framework), changes + following)
+    lines += ["", "Causes:", "", *(f"- {cause}" for cause in causes)] if causes else []
     failures = [(v, why) for v in versions for why in list_failures(history, v)]
     if failures:
         lines += ["", "| release | could not be measured |", "|---|---|"]

@@ -239,20 +239,29 @@ def count_followers(run: ProbeRun) -> Array:
     Exploration is what is random in actions: the choice of an action that is not greedy, or the
     change of noise beyond what remains of the last step's. NaN stands for a single one.
     """
-    n_envs, actions = run.experiment.n_envs, run.get_actions()
-    steps = len(run.experiment.scripted_data.rewards)
-    series = actions[steps % n_envs + WARM_UP_STEPS : steps].reshape(-1, n_envs, actions.shape[1])
+    series = list_exploring_actions(run)
     if run.experiment.scripted_data.n_discrete_actions:
         series = (series != 0).astype(float)
     else:
         noise = series - series.mean(axis=0)
-        remaining = np.sum(noise[1:] * noise[:-1]) / max(float(np.sum(noise[:-1] ** 2)), 1e-30)
-        series = noise[1:] - remaining * noise[:-1]
+        series = noise[1:] - compute_remaining_share(noise) * noise[:-1]
     scaled = (series - series.mean(axis=0)) / np.maximum(series.std(axis=0), 1e-12)
     related = np.abs(np.einsum("tie,tjf->ijef", scaled, scaled)) / len(series) > MIN_CORRELATION
     pairs = related.any(axis=(2, 3)), np.einsum("iief->ef", related)
     found = [float(np.sum(np.tril(each, -1).any(axis=1))) for each in pairs]
     return np.array([n if len(each) > 1 else np.nan for n, each in zip(found, pairs, strict=True)])
+
+
+def list_exploring_actions(run: ProbeRun) -> Array:
+    """Return actions after the warm-up, float[steps, environments, action dimensions]."""
+    n_envs, actions = run.experiment.n_envs, run.get_actions()
+    steps = len(run.experiment.scripted_data.rewards)
+    return actions[steps % n_envs + WARM_UP_STEPS : steps].reshape(-1, n_envs, actions.shape[1])
+
+
+def compute_remaining_share(noise: Array) -> float:
+    """Return the share of noise with mean 0 that remains in the next step."""
+    return float(np.sum(noise[1:] * noise[:-1]) / max(float(np.sum(noise[:-1] ** 2)), 1e-30))
 
 
 def measure_random_actions(run: ProbeRun) -> dict[str, tuple[float, float]]:

@@ -103,6 +103,20 @@ def run_normalized_advantages(cache: ExperimentCache) -> ProbeRun:
     return cache.run(build_experiment(cache, "normalising", normalize_advantage=True))
 
 
+def run_equal_advantages(cache: ExperimentCache) -> ProbeRun:
+    """Run one update whose advantages are all 0 and are normalized."""
+    world = _make_terminating_data(cache, ROLLOUT_STEPS)
+    world.rewards[:] = 0.0
+    changes: dict[str, Any] = {
+        "normalize_advantage": True,
+        "epochs": 1,
+        "minibatch_size": ROLLOUT_STEPS,
+    }
+    made = build_experiment(cache, "equal advantages", world, **changes)
+    values = {name: 0 * array for name, array in made.weights.items() if name.startswith("value.")}
+    return cache.run(dataclasses.replace(made, weights={**made.weights, **values}))
+
+
 def run_many_minibatches(cache: ExperimentCache) -> ProbeRun:
     """Run many minibatches of one epoch, so that ratios of all sizes occur.
 

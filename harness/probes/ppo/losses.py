@@ -1,7 +1,10 @@
 """Probes of PPO's losses: policy, value, entropy, their sum, and the divergence of policies."""
 
 import dataclasses
+<<<<<<< HEAD
 import functools
+=======
+>>>>>>> a44
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -66,9 +69,14 @@ def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement
         "divided by the deviation, but not centred": raw / (raw.std(ddof=1) + NORMALIZATION_EPS),
         "centred, but not divided by the deviation": raw - raw.mean(),
     }
-    return measurements.sort_measurement(
+    found = measurements.sort_measurement(
         measured, formulas.standardize_advantages(raw), AnswerAxis("raw advantage", raw), others
     )
+    (equal,) = experiments.run_equal_advantages(cache).record.steps[:1]
+    if all(np.isfinite(gradient).all() for gradient in equal.gradients.values()):
+        return found
+    words = "not a number where all are equal: no constant is added to the deviation"
+    return dataclasses.replace(found, value=0 * found.value, alternatives={}, meaning=words)
 
 
 def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:

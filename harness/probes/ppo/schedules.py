@@ -281,6 +281,8 @@ def _find_clipped_rows(
 
 def _describe_schedule(comparison: object, measurement: ProbeMeasurement) -> str:
     value: Array = measurement.value
+    if np.ptp(value) < 1e-3 * value[0]:
+        return f"it does not change: it stays at {value[0]:.3g}"
     return f"it goes {', '.join(f'{v:.3g}' for v in value)}"
 
 

@@ -39,3 +39,18 @@ def test_older_releases_get_the_packages_of_their_time(release, tensordict, is_o
     requirements = SUPPORTED_VERSIONS.list_requirements(release)
     assert f"tensordict=={tensordict}" in requirements
     assert ("gymnasium==0.29.1" in requirements) is is_old
+
+
+def test_old_names_of_coefficients_in_scripts_are_no_declared_defaults(monkeypatch):
+    import ast
+
+    from parallax.adapters import torchrl as adapter
+
+    def read(call):
+        parsed = ast.parse(call, mode="eval").body
+        calls = [("ClipPPOLoss", parsed.keywords)]
+        monkeypatch.setattr(adapter, "_find_component_calls", lambda algorithm: iter(calls))
+        return adapter.read_upstream_defaults("ppo")
+
+    assert "ClipPPOLoss.entropy_coeff" not in read("ClipPPOLoss(entropy_coef=cfg.loss.entropy)")
+    assert read("ClipPPOLoss(critic_coef=0.25)")["ClipPPOLoss.critic_coeff"] == 0.25

@@ -31,6 +31,7 @@ from parallax.harness.probes.results import (
     ProbeResult,
     make_missing_answer,
 )
+from parallax.harness.probes.runner import ProbeTargets, make_probe_target, run_probes
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx")
 CASES = list_bug_cases(FRAMEWORKS)
@@ -67,6 +68,40 @@ def test_settings_of_a_loaded_model_show_an_interval_that_is_divided_again():
     bug = find_case("bug.interval-divided-at-load", "dqn").bug
     with make_replacement([bug]).apply_replacement():
         assert reload_model()["target_update_interval"] == (250, 62)
+
+
+def test_a_loaded_temperature_that_no_optimizer_has_is_a_changed_setting():
+    from stable_baselines3 import SAC
+
+    from parallax.adapters.sb3_common.model import reload_settings
+
+    def reload_model():
+        return reload_settings(SAC("MlpPolicy", "Pendulum-v1", buffer_size=8))
+
+    settings = reload_model()
+    assert settings["optimizers of log_ent_coef"] == (1, 1)
+    assert all(before == after for before, after in settings.values())
+    bug = find_case("bug.temperature-not-optimized-after-load", "sac").bug
+    with make_replacement([bug]).apply_replacement():
+        assert reload_model()["optimizers of log_ent_coef"] == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "words"),
+    [
+        ("bug.noise-made-in-each-rollout", "ddpg", "parallel environments forget their noise"),
+        ("bug.deviation-without-constant", "ppo", "not a number where all are equal"),
+    ],
+)
+def test_probes_written_for_a_bug_name_it(name, algorithm, words):
+    case = find_case(name, algorithm)
+    plain, faulty = (f"{case.framework}{suffix}" for suffix in ("", f"+{name}"))
+    probes = select_bug_probes(algorithm, [case], expected_only=True)
+    changed = make_probe_target(case.framework, label=faulty, intervention=name)
+    targets = ProbeTargets((make_probe_target(case.framework), changed))
+    (result,) = run_probes(probes, targets, lambda _: None).results
+    assert words in result.answers[faulty].meaning
+    assert words not in result.answers[plain].meaning
 
 
 def test_bugs_are_found_by_name_and_are_no_ordinary_interventions():

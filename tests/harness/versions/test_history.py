@@ -1,6 +1,7 @@
 """Histories of answers over releases, on answers that are made up."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from parallax.harness.versions import environments
 from parallax.harness.versions import history as history_module
 from parallax.harness.versions.environments import build_environment, parse_index_answer
 from parallax.harness.versions.history import (
+    AnswerChange,
     ReleaseHistory,
     ReleaseRecord,
     bisect_releases,
@@ -27,6 +29,7 @@ from parallax.harness.versions.history import (
     find_missing_probes,
     history_to_text,
     list_answer_changes,
+    list_change_causes,
     list_control_pairs,
     list_failures,
     load_history,
@@ -206,3 +209,16 @@ class A:
 """
     assert normalize_source(old) == normalize_source(new)
     assert normalize_source(old) != normalize_source(new.replace("return y", "return -y"))
+
+
+def test_causes_are_those_of_the_releases_between_and_of_the_probes(tmp_path):
+    entry = '"2.10.0":\n  - probes: ["dqn.*"]\n    cause: The loss is clipped.\n'
+    (tmp_path / "change_causes.yaml").write_text(entry)
+    changes = [
+        AnswerChange("dqn.loss", "2.9.0", "2.11.0", ""),
+        AnswerChange("dqn.steps", "2.8.0", "2.9.0", ""),
+        AnswerChange("dqn.seed", "2.10.0", "2.11.0", ""),
+        AnswerChange("sac.loss", "2.9.0", "2.10.0", ""),
+    ]
+    (cause,) = list_change_causes(SimpleNamespace(folder=tmp_path), changes)
+    assert cause == "2.10.0: The loss is clipped. Changed: `dqn.loss`."
