@@ -1,10 +1,7 @@
 """Probes of PPO's losses: policy, value, entropy, their sum, and the divergence of policies."""
 
 import dataclasses
-<<<<<<< HEAD
 import functools
-=======
->>>>>>> a44
 from collections.abc import Callable, Sequence
 
 import numpy as np
