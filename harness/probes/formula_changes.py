@@ -233,8 +233,9 @@ class _FormulaSearch:
             for part, values in zip(self.parts, plain, strict=True)
         )
         first = next(numbers)
-        is_far = self.measure_distance(first, self.measured[0]) > MAX_DISTANCE
-        if not np.isfinite(first).all() or is_far:
+        if not np.isfinite(first).all():
+            return False
+        if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
             return False
         return self._measure_all([first, *numbers]) <= most
 

@@ -32,8 +32,8 @@ from parallax.harness.probes.sac.experiments import POLICY_STD
 ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
 
 
-def _read(array: Array | float) -> Tensor:
-    return torch.as_tensor(np.asarray(array, dtype=float))
+def _make_tensor(array: Array | float) -> Tensor:
+    return torch.as_tensor(np.array(array, dtype=float))  # a copy: JAX's arrays are read-only
 
 
 def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Tensor]:
@@ -41,22 +41,18 @@ def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Tenso
     # The step is cached as well: while it is alive no other object gets its id.
     return run.get_or_compute(
         ("tensors", id(step)),
-        lambda: (step, {name: _read(array) for name, array in step.before.items()}),
+        lambda: (step, {name: _make_tensor(array) for name, array in step.before.items()}),
     )[1]
 
 
 def run_network(
-    weights: Mapping[str, Tensor],
-    network: str,
-    inputs: Tensor,
-    layer: str = "out",
-    hidden: str = "relu",
+    weights: Mapping[str, Tensor], network: str, inputs: Tensor, layer: str = "out"
 ) -> Tensor:
-    """Return the output of a network with two hidden layers, float[rows, outputs]."""
+    """Return the output of a network with two hidden ReLU layers, float[rows, outputs]."""
     for name in ("0", "1", layer):
         weight, bias = (weights[f"{network}.{name}.{part}"] for part in ("weight", "bias"))
         inputs = inputs @ weight.T + bias
-        inputs = inputs if name == layer else getattr(torch, hidden)(inputs)
+        inputs = inputs if name == layer else torch.relu(inputs)
     return inputs
 
 
@@ -126,7 +122,7 @@ def _compute_deterministic_next_values(
 ) -> Tensor:
     data, weights, hp = find_minibatch(run, step), read_weights(run, step), run.hyperparameters
     seen = q.name("the next observation that the policy sees", data.next_observations)
-    before = _read(data.observations)
+    before = _make_tensor(data.observations)
     policies = {
         "that of the target policy": ("policy_target", seen),
         "that of the online policy": ("policy", seen),
@@ -182,7 +178,7 @@ def compute_squashed_sample(
 
 def _name_temperature(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord) -> Tensor:
     now, first = (
-        _read(weights["temperature.log"]).ravel()[0]
+        _make_tensor(weights["temperature.log"]).ravel()[0]
         for weights in (get_weights_before_update(run, step), run.weights)
     )
     options = {"the learned one": now.exp(), "its logarithm": now, "that of the start": first.exp()}
@@ -194,7 +190,10 @@ def _compute_soft_next_values(
 ) -> Tensor:
     data, weights = find_minibatch(run, step), read_weights(run, step)
     seen = q.name("the next observation that the policy sees", data.next_observations)
-    places = {"those of next observations": seen, "those before the step": _read(data.observations)}
+    places = {
+        "those of next observations": seen,
+        "those before the step": _make_tensor(data.observations),
+    }
     seen = q.choose("next actions", places)
     mean = q.name("the policy's mean", run_network(weights, "policy", seen, "mean"))
     raw = run_network(weights, "policy", seen, "std")
@@ -247,8 +246,8 @@ def compute_critic_gradients(
     """Return derivatives of the critics' loss by their predictions, float[critics, rows]."""
     data, names = find_minibatch(run, step), list_critic_names(run)
     discrete = run.experiment.scripted_data.n_discrete_actions
-    seen = _read(data.observations)
-    inputs = seen if discrete else torch.hstack([seen, _read(data.actions)])
+    seen = _make_tensor(data.observations)
+    inputs = seen if discrete else torch.hstack([seen, _make_tensor(data.actions)])
     weights = read_weights(run, step)
     outputs = [run_network(weights, name, inputs).requires_grad_() for name in names]
     taken = data.actions[:, 0].astype(int) if discrete else np.zeros(len(seen), dtype=int)
@@ -285,7 +284,7 @@ def compute_policy_gradient(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
 ) -> Tensor:
     """Return derivatives of TD3's, DDPG's or SAC's policy loss by means, float[rows, actions]."""
-    weights, seen = read_weights(run, step), _read(step.observations)
+    weights, seen = read_weights(run, step), _make_tensor(step.observations)
     is_soft = run.experiment.algorithm == "sac"
     head = "mean" if is_soft else "out"
     outputs = run_network(weights, "policy", seen, head).requires_grad_()
@@ -319,7 +318,7 @@ def compute_temperature_gradient(
 ) -> Tensor:
     """Return the derivative of SAC's temperature loss by the log temperature, float[1]."""
     now, start = (
-        {name: _read(a) for name, a in weights.items() if not name.startswith("critic")}
+        {name: _make_tensor(a) for name, a in weights.items() if not name.startswith("critic")}
         for weights in (step.before, get_weights_before_update(run, step))
     )
     leaf = now["temperature.log"].ravel()[:1].requires_grad_()
@@ -331,7 +330,7 @@ def compute_temperature_gradient(
     }
     usual = ("its logarithm", "its logarithm, under the policy after its step")
     factor, weights = q.choose("the factor in the loss", factors, usual)
-    seen = _read(step.observations)
+    seen = _make_tensor(step.observations)
     mean, raw = (run_network(weights, "policy", seen, head) for head in ("mean", "std"))
     drawn = get_update_noise(run, step, len(seen))
     _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
