@@ -1,7 +1,7 @@
 """Preparation of a run: from a `RunSpec` to native settings, with every check before training."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -353,7 +353,24 @@ def describe_doubtful_runs(runs: Sequence[PreparedRun]) -> list[str]:
         for run in runs
         if run.hyperparameters.has_targets and run.native.update_schedule.target_updates < 1
     )
-    return [*describe_lost_values(runs), *still]
+    return [*describe_lost_values(runs), *still, *_describe_partial_rollouts(runs)]
+
+
+def _describe_partial_rollouts(runs: Sequence[PreparedRun]) -> Iterator[str]:
+    # Some frameworks begin a rollout that exceeds the steps, others do not: neither is equal.
+    frameworks: dict[tuple[int, int], set[str]] = {}
+    for run in runs:
+        size = getattr(run.hyperparameters, "rollout_steps", None)
+        if size and run.spec.alignment in ("exact", "lockstep"):
+            frameworks.setdefault((run.spec.steps, size), set()).add(run.spec.framework)
+    for (steps, size), names in frameworks.items():
+        whole = steps // size * size
+        if len(names) > 1 and whole not in (0, steps):
+            yield (
+                f"steps={steps} is no multiple of hyperparameters.rollout_steps={size}: some "
+                f"frameworks learn from a rollout more than others. With steps={whole} or "
+                f"steps={whole + size} all learn from as many."
+            )
 
 
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:

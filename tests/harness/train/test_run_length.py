@@ -58,6 +58,31 @@ def test_a_target_network_that_never_moves_is_a_warning(interval, warnings):
     assert all("sb3 dqn never updates its target network in steps=1000" in text for text in found)
 
 
+@pytest.mark.parametrize(
+    ("frameworks", "rollout", "alignment", "warnings"),
+    [
+        (("sb3", "cleanrl"), 300, "exact", 1),
+        (("sb3", "cleanrl"), 300, "common", 0),
+        (("sb3", "cleanrl"), 500, "exact", 0),
+        (("sb3", "sb3"), 300, "exact", 0),
+    ],
+)
+def test_steps_that_end_within_a_rollout_are_a_warning(frameworks, rollout, alignment, warnings):
+    values = {"rollout_steps": rollout, "minibatch_size": 100}
+    options = {"alignment": alignment, "hyperparameters": values, "eval_every": STEPS}
+    found = describe_doubtful_runs(
+        [
+            prepare_run(
+                support.spec(framework=name, algorithm="ppo", steps=STEPS, **options),
+                load_adapter(name),
+            )
+            for name in frameworks
+        ]
+    )
+    assert len(found) == warnings
+    assert all("With steps=900 or steps=1200 all learn" in text for text in found)
+
+
 def test_evaluations_are_a_tenth_of_the_steps_apart_unless_said():
     spec = spec_of("sb3", "ppo", {"rollout_steps": 500})
     assert spec.eval_every == 100
