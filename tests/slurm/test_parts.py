@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import support
+from constants import compare_with_stored
 from slurm_fakes import FakeSlurm, a_record
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
@@ -353,3 +354,7 @@ def test_only_runs_that_used_their_whole_time_and_get_no_more_are_named(
     resubmit._print_limits({run: spec}, {Path("/study"): []}, {Path("/study"): new})
     words = "1 runs were stopped at their time limit and get no more time than before: 1 with 1 h"
     assert (words in capsys.readouterr().out) == is_named
+
+
+def test_constants_and_defaults_change_on_purpose_only():
+    assert compare_with_stored("slurm") == []
