@@ -64,6 +64,12 @@ def test_no_number_of_runs_is_enough_where_no_range_is_known():
     assert compute_min_runs(pair, VerdictOptions()) == math.inf
 
 
+@pytest.mark.parametrize(("share", "least"), [(0.5, 5), (0.7, 3), (0.9, 2), (1.0, 2), (2.0, 2)])
+def test_the_wider_the_margin_the_fewer_runs_are_needed_and_two_at_least(share, least):
+    pair = group("a", [0.0, 0.0]), group("b", [0.0, 0.0])
+    assert compute_min_runs(pair, VerdictOptions(margin_share=share)) == least
+
+
 @pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
 def test_a_framework_that_sometimes_fails_is_not_equivalent_to_one_that_never_does(rate, n):
     rng = np.random.default_rng(0)
