@@ -55,7 +55,8 @@ def test_clear_scores_are_inside_or_outside_at_the_first_check(spread):
 
 def test_few_scores_are_inconclusive(spread):
     assert judge_against_spread([99.0, 100.0], spread, SCHEDULE).verdict == INCONCLUSIVE
-    assert judge_against_spread([50.0, 100.0, 150.0], spread, SCHEDULE).verdict == INCONCLUSIVE
+    wide = judge_against_spread([50.0, 100.0, 150.0], spread, SCHEDULE)
+    assert (wide.verdict, wide.p_outside) == (INCONCLUSIVE, 1.0)
 
 
 @pytest.mark.parametrize("deviation", [2.0, 15.0])
