@@ -42,7 +42,8 @@ def list_values(name, value):
         fields = ()
         if issubclass(value, msgspec.Struct):
             fields = msgspec.structs.fields(value)
-            yield from ((f"{name}.{field.name}", (field.type, field.default)) for field in fields)
+            yield from ((f"{name}.{field.name}", field.default) for field in fields)
+            yield from ((f"{name}.{field.name}: ", field.type) for field in fields)
         elif dataclasses.is_dataclass(value):
             fields = dataclasses.fields(value)
             for field in fields:
@@ -68,7 +69,8 @@ def collect(package):
     found = {}
     for module in list_modules(package):
         for node in ast.parse(Path(module.__file__).read_text()).body:
-            names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+            found_names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
+            names = {item.id for item in found_names if isinstance(item.ctx, ast.Store)}
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 names = {node.name}
             elif not isinstance(node, ast.Assign | ast.AnnAssign):
