@@ -91,6 +91,11 @@ def test_the_bound_of_values_of_two_kinds_is_clopper_and_pearsons():
     )
 
 
+def test_equal_samples_have_a_p_value_of_one():
+    sample = np.array([0.2, 0.5, 0.8])
+    assert unseen.compute_equal_means_p(sample, sample, (0, 1)) == 1.0
+
+
 def test_the_bound_is_the_same_whichever_framework_comes_first():
     rng = np.random.default_rng(0)
     first, second = rng.uniform(0, 1, 12), rng.uniform(0, 1, 7)

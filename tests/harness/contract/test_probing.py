@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -132,3 +133,10 @@ def test_algorithms_with_probes_are_those_that_probes_name():
 def test_source_lines_are_those_of_the_framework_or_its_checkout(file, place, monkeypatch):
     monkeypatch.setenv(PROBED_SOURCE, "/home/me/sb3")
     assert recorder._get_framework_path.__wrapped__(file) == place
+
+
+def test_random_actions_of_an_own_generator_are_those_of_its_seed():
+    space = make_world(own_rng=True).make_env().action_space
+    plain = gymnasium.spaces.Box(space.low, space.high, seed=5)
+    space.seed(5)
+    assert space.sample().tolist() == plain.sample().tolist() != space.sample().tolist()
