@@ -51,8 +51,9 @@ def test_minibatches_are_the_same_unless_the_script_rotates_them():
     assert [list(rotating.draw_integers(0, 20, 3)) for _ in range(2)] == [[0, 1, 2], [7, 8, 9]]
 
 
-def test_a_single_integer_is_the_first_and_rotates_nothing():
-    world = make_world(rotates_draws=True)
+@pytest.mark.parametrize("options", [{"rotates_draws": True}, {"minibatch_window": 20}])
+def test_a_single_integer_is_the_first_and_rotates_nothing(options):
+    world = make_world(**options)
     assert [int(world.draw_integers(5, 20, 1)[0]) for _ in range(3)] == [5, 5, 5]
     assert list(world.draw_integers(0, 20, 2)) == [0, 1]
     assert list(make_world().draw_integers(5, 8, 5)) == [5, 6, 7, 5, 6]
