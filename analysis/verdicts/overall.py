@@ -130,7 +130,7 @@ def _compute_group_overall(
 
 def _normalize_scores(group: ScoreGroup, scale: ScoreScale) -> FloatArray:
     assert group.scores is not None
-    return (group.scores - scale.zero) / (scale.one - scale.zero)
+    return (group.scores - scale.zero) / scale.width
 
 
 def _normalize_curves(
@@ -145,5 +145,5 @@ def _normalize_curves(
         scale = known[group.cell.env]
         at = [run.results[np.searchsorted(run.timesteps, steps)] for run in group.runs]
         returns = np.array([found.mean(axis=1) for found in at])
-        scores.append((returns - scale.zero) / (scale.one - scale.zero))
+        scores.append((returns - scale.zero) / scale.width)
     return steps.astype(np.float64), scores

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import support
+from constants import compare_with_stored
 from slurm_fakes import FakeSlurm, a_record
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
@@ -30,7 +32,7 @@ from parallax.slurm import (
     status,
     submit,
 )
-from parallax.slurm.arrays import JobArray, JobResources
+from parallax.slurm.arrays import JobArray, JobResources, create_record
 from parallax.slurm.preflight import PreflightOptions, _TrialWorker, read_preflight_options
 from parallax.slurm.preflight_trials import make_trials, shorten_hyperparameters
 from parallax.slurm.queue import SlurmQueue, query_slurm
@@ -65,7 +67,9 @@ def test_the_end_of_a_process_is_explained_by_its_last_words():
     worker._process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     with tempfile.TemporaryFile() as worker._log:
         assert worker._describe_end() == "it ended without a word"
-        worker._log.write(b"first\nlast words\n")
+        worker._log.write(b"first")
+        assert worker._describe_end() == "first"
+        worker._log.write(b"\nlast words\n")
         assert worker._describe_end() == "last words"
         worker._log.write(b"x" * 5000)
         assert worker._describe_end() == "x" * 4096
@@ -353,3 +357,34 @@ def test_only_runs_that_used_their_whole_time_and_get_no_more_are_named(
     resubmit._print_limits({run: spec}, {Path("/study"): []}, {Path("/study"): new})
     words = "1 runs were stopped at their time limit and get no more time than before: 1 with 1 h"
     assert (words in capsys.readouterr().out) == is_named
+
+
+def test_constants_and_defaults_change_on_purpose_only():
+    assert compare_with_stored("slurm") == []
+
+
+def test_an_array_asks_slurm_for_what_its_settings_and_resources_say(tmp_path, capsys):
+    settings = load_settings("default", {"qos": "long", "signal_seconds": 9, "setup": ["module x"]})
+    resources = JobResources("ppo", run_minutes=10, runs_per_job=2, cpus=3, mem_gb=1.5)
+    array = JobArray(resources, (tuple(tmp_path / f"seed={i}" for i in range(2)),), 4)
+    record = a_record(tmp_path, "study-1", array.elements, job_id="77")
+    assert submit._make_parameters(record, array, settings) == {
+        **{"qos": "long", "setup": ["module x"], "job_name": "study-1", "time": 20},
+        **{"mem": "1536M", "cpus_per_task": 3, "signal_delay_s": 9, "array_parallelism": 4},
+        **{"stderr_to_stdout": True, "wckey": None, "srun_args": ["--cpus-per-task=3"]},
+        "additional_parameters": {"requeue": True, **settings.sbatch},
+    }
+    short = JobArray(JobResources("ppo", 1, 1, 1, 1.0), array.elements, 0)
+    late = dataclasses.replace(settings, signal_seconds=60)
+    assert submit._make_parameters(record, short, late)["signal_delay_s"] == 15
+    launch._print_submitted([record], tmp_path)
+    assert capsys.readouterr().out.splitlines() == [
+        "Job 77: 2 runs in 1 jobs, study-1",
+        f"    logs of its jobs: {record.folder}",
+        f"See their state:  parallax status {tmp_path} --watch",
+        f"Cancel them:      parallax slurm cancel {tmp_path}",
+    ]
+    name = create_record(tmp_path / ("é b" * 20), array, settings).name
+    assert re.fullmatch(r"(é_b){13}é-ppo-[0-9a-f]{8}", name)
+    launch._print_submitted([], tmp_path)
+    assert capsys.readouterr().out == "Nothing to submit.\n"

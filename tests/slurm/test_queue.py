@@ -9,7 +9,14 @@ import pytest
 from slurm_fakes import FakeSlurm, a_record, a_run
 
 from parallax.harness.cli.main import main
-from parallax.slurm.queue import parse_sacct, parse_scontrol, parse_squeue, query_slurm, run_slurm
+from parallax.slurm.queue import (
+    _get_job_numbers,
+    parse_sacct,
+    parse_scontrol,
+    parse_squeue,
+    query_slurm,
+    run_slurm,
+)
 
 RUN = Path("Hopper-v4/ppo/sb3/sb3/steps=600/seed=0")
 
@@ -150,3 +157,11 @@ def test_lines_that_are_no_jobs_are_passed_over(parse, good):
     noise = "The cluster is down on Friday\n1_x||\n||||\n1_[|a|b\nJobId=1 JobState=RUNNING\n\n"
     jobs = parse(noise + good + "\n")
     assert jobs["a", "0"].job_id == "1_0"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "job_id", "numbers"), [(1, "7", {"7", "7_0"}), (2, "7", {"7_0"}), (1, None, set())]
+)
+def test_an_array_of_one_job_has_the_number_of_the_job_too(tmp_path, jobs, job_id, numbers):
+    record = a_record(tmp_path, "a", [[tmp_path / str(i)] for i in range(jobs)], job_id=job_id)
+    assert _get_job_numbers(record, 0) == numbers

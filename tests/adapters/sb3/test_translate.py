@@ -6,6 +6,7 @@ import support
 from loops import iterate_some
 
 from parallax.adapters.sb3 import SB3Adapter
+from parallax.adapters.sb3_common.settings import make_schedule
 from parallax.envs.tasks import load_task
 from parallax.harness.conformance.trainings import (
     make_base_hyperparameters,
@@ -117,3 +118,12 @@ def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
 def test_all_refusals_are_told_at_once():
     with pytest.raises(SpecError, match=r"critic_learning_rate.*temperature.*policy_delay"):
         translate("sac", critic_learning_rate=1.0, temperature_learning_rate=1.0, policy_delay=3)
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"),
+    [(0.0, [3.0, 0.0, 1.0]), (0.25, [3.75, 0.75, 1.0]), (0.3, [4.0, 0.0, 1.2]), (0.6, [6, 0, 1.2])],
+)
+def test_a_line_falls_from_its_start_to_0_after_the_last_whole_rollout(lag, expected):
+    made = make_schedule(3.0, "linear", lag)["LinearSchedule"]
+    assert made == pytest.approx(expected) and make_schedule(3.0, "constant", lag) == 3.0

@@ -1,10 +1,13 @@
 """Files with a grid that nobody vouches for end in one message, soon, and in little memory."""
 
+import math
 import time
+import types
 
 import pytest
+from loops import iterate_some
 
-from parallax.analysis.data.study_grid import read_grid
+from parallax.analysis.data.study_grid import _check_range, _override, read_grid
 from parallax.harness.record.files import UnusableError
 
 HEAD = "hydra:\n  sweeper:\n    params:\n"
@@ -91,3 +94,22 @@ def test_commands_train_what_was_found_and_no_more(tmp_path):
     )
     ends = {run for run in grid.runs if run.seed == 2}
     assert grid.format_commands(ends) == (f"{head} algorithm=ppo env=A-v1,B-v1 hps=sb3 seed=2",)
+
+
+def test_ranges_may_have_as_many_values_as_are_allowed():
+    for start, stop, step in iterate_some([(0, 100_000, 1), (0, -100_000, -1), (5, 5, 1)]):
+        assert (
+            _check_range("seed", types.SimpleNamespace(start=start, stop=stop, step=step)) is None
+        )
+    for start, stop, step in iterate_some([(0, 100_001, 1), (0, 1, 0), (0, math.nan, 1)]):
+        with pytest.raises(UnusableError, match=r"seed=range\(.* 100,000 values or"):
+            _check_range("seed", types.SimpleNamespace(start=start, stop=stop, step=step))
+
+
+def test_only_brackets_inside_others_are_nesting():
+    assert _override("env", "(a)[b]{c}" * 20) == "env=" + "(a)[b]{c}" * 20
+    assert _override("env", "(" * 16 + ")" * 16) and _override("env", "x" * 9_996)
+    with pytest.raises(UnusableError, match="env is nested 17 deep: at most 16"):
+        _override("env", "[" * 17)
+    with pytest.raises(UnusableError, match="env has 10,001 characters: at most 10,000"):
+        _override("env", "x" * 9_997)

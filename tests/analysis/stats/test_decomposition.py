@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from parallax.analysis.stats import decomposition
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
+    _compute_basic_interval,
     compute_spread_interval,
     compute_variance_shares,
     decompose_spread,
@@ -107,3 +108,10 @@ def test_an_interval_of_the_deviation_is_one_of_its_square_cut_at_zero():
     assert compute([[np.arange(4.0)] * 3])[0] == 0.0  # no difference at all
     assert compute(far) == compute(far, confidence=0.95, resamples=2000)
     assert compute(far, resamples=2001) != compute(far)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_a_basic_interval_leaves_half_of_the_rest_on_each_side(confidence):
+    draws = np.arange(101.0).reshape(-1, 1)
+    low, high = _compute_basic_interval(np.array([7.0]), np.array([50.0]), draws, confidence)
+    assert [low[0], high[0]] == pytest.approx([7 - 50 * confidence, 7 + 50 * confidence])

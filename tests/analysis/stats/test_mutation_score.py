@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from parallax.analysis.stats.mutation_score import (
+    _differs_by_bootstrap,
     compute_mean_score,
     compute_sensitivity,
     evaluate_kill,
@@ -146,3 +147,11 @@ def test_a_pair_at_the_level_is_not_killed_by_fisher_and_may_be_by_the_bootstrap
         assert (result.n, result.weaker, result.killed) == (1, 0, killed)
         assert (result.bootstrap_killed, result.agreeing) == (1, killed)
         assert result.killed_by_fisher_only == 0
+
+
+@pytest.mark.parametrize(("failures", "differs"), [(2, False), (3, False), (4, True)])
+def test_the_bootstrap_has_a_level_of_five_percent_on_both_sides(failures, differs):
+    # No failure in 20 tests has probability (1 - failures / 20)^20: 12%, 3.9% and 1.2%.
+    one, two = np.ones(20, bool), np.arange(20) >= failures
+    assert _differs_by_bootstrap(one, two, np.random.default_rng(0)) == differs
+    assert _differs_by_bootstrap(two, one, np.random.default_rng(0)) == differs

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.stats.paired import compute_paired_difference, compute_sign_flip_p
+from parallax.analysis.stats.paired import (
+    compute_paired_difference,
+    compute_ratio_of_means,
+    compute_sign_flip_p,
+)
 
 
 @pytest.mark.parametrize("count", [2, 6, 10])
@@ -44,3 +48,21 @@ def test_the_paired_test_is_that_of_scipy(count):
     assert found.p == pytest.approx(other.pvalue)
     assert [found.low, found.high] == pytest.approx(list(other.confidence_interval()))
     assert math.isnan(found.correlation) == (count == 2)
+
+
+@pytest.mark.parametrize(("count", "level"), [(3, 0.9), (5, 0.95), (9, 0.99)])
+def test_at_the_ends_of_a_ratio_the_difference_is_just_significant(count, level):
+    first, second = np.random.default_rng(count).normal([[9], [7]], 0.2, (2, count))
+    found = compute_ratio_of_means(first, second, level)
+    assert (found.n, found.share) == (count, pytest.approx(first.mean() / second.mean()))
+    tests = [stats.ttest_1samp(first - end * second, 0) for end in (found.low, found.high)]
+    assert [test.pvalue for test in tests] == pytest.approx([1 - level] * 2)
+    assert found.low < found.share < found.high and found.is_bounded
+    few = compute_ratio_of_means(first[:2], second[:2])
+    assert few.n == 2 and not few.is_bounded
+
+
+def test_a_ratio_to_what_may_be_0_has_no_interval():
+    found = compute_ratio_of_means(np.array([1.0, 2.0, 4.0]), np.array([-1.0, 0.5, 1.0]))
+    assert found.share == pytest.approx(14.0) and math.isnan(found.low + found.high)
+    assert math.isnan(compute_ratio_of_means(np.ones(4), np.zeros(4)).share)

@@ -41,6 +41,16 @@ def test_tasks_that_agree_have_no_variance_between_them():
     np.testing.assert_allclose(found.estimates, 2)
 
 
+@pytest.mark.parametrize(("k", "level"), [(4, 0.9), (9, 0.95)])
+def test_tasks_that_agree_have_intervals_of_three_times_the_variance_of_the_mean(k, level):
+    # Morris' shrinkage is (k - 3) / (k - 1), which leaves 3 / k of a task's variance.
+    found = pool_differences(np.full(k, 2.0), np.full(k, 0.25), np.full(k, 7.0), level)
+    quantiles = stats.t.ppf((1 + level) / 2, [7, k - 1])
+    halves = np.sqrt(0.25 / k * np.array([3, 1])) * quantiles
+    assert found.highs - found.estimates == pytest.approx(halves[0])
+    assert [found.high, found.low] == pytest.approx([2 + halves[1], 2 - halves[1]])
+
+
 @pytest.mark.parametrize(("k", "variance"), [(3, 1.0), (5, 0.0)])
 def test_what_cannot_be_pooled_is_refused(k, variance):
     with pytest.raises(ValueError, match="give 4 or more, all above 0"):

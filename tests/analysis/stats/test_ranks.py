@@ -6,7 +6,11 @@ from scipy import stats
 
 from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.stats.ranks import _compute_welch_p, compute_gap_p
+from parallax.analysis.stats.ranks import (
+    _compute_welch_p,
+    compute_gap_p,
+    compute_same_order_probability,
+)
 
 
 def test_p_values_are_scipys_and_certain_without_deviation():
@@ -40,3 +44,11 @@ def test_gaps_between_items_are_contrasts_of_four_means():
         degrees = error**2 / sum(variance**2 / n for variance, n in parts)
         bare.append(2 * stats.t.sf(abs(found[i, j][0]) / np.sqrt(error), degrees))
     assert [p for _, p in found.values()] == pytest.approx(adjust_holm(np.array(bare)))
+
+
+def test_rankings_agree_where_no_two_items_are_in_opposite_orders():
+    ranks = np.array([[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 2, 3], [3, 2, 1]])
+    orders = np.sign(ranks[:, :, None] - ranks[:, None, :])
+    first = np.broadcast_to(orders[0], orders.shape)
+    assert compute_same_order_probability([first, orders]) == pytest.approx(2 / 5)
+    assert compute_same_order_probability([orders, orders, first]) == pytest.approx(2 / 5)

@@ -139,3 +139,10 @@ def test_a_spread_of_single_seeds_has_no_interval():
         alignment_levels._add_interval(spread, np.random.default_rng(0)) is spread
         for spread in iterate_some(spreads)
     )
+
+
+def test_half_of_the_trainings_may_fail():
+    groups = [dataclasses.replace(group, failed=3) for group in make_groups(seeds=3)]
+    spread = list_level_spreads(groups, OPTIONS)[0]
+    assert {len(scores) for scores in spread.scores.values()} == {6} and len(spread.scores) == 4
+    assert {tuple(scores[3:]) for scores in spread.scores.values()} == {(0.0, 0.0, 0.0)}

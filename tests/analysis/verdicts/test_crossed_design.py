@@ -45,3 +45,12 @@ def test_zero_is_the_lower_end_of_the_range():
     options = VerdictOptions(ranges=(("CartPole-v1", 100, 500),))
     (found,) = judge_crossed_designs(groups, options)  # scores of about 100
     assert abs(found.scores).max() < 0.1
+
+
+def test_two_recipes_in_two_frameworks_are_the_smallest_layout():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    (found,) = judge_crossed_designs(groups, OPTIONS)
+    assert found.scores.shape == (2, 2, 5)
+    assert judge_crossed_designs(groups[:2], OPTIONS) == ()
+    assert judge_crossed_designs(groups[::2], OPTIONS) == ()

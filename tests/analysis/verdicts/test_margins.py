@@ -64,6 +64,12 @@ def test_no_number_of_runs_is_enough_where_no_range_is_known():
     assert compute_min_runs(pair, VerdictOptions()) == math.inf
 
 
+@pytest.mark.parametrize(("share", "least"), [(0.5, 5), (0.7, 3), (0.9, 2), (1.0, 2), (2.0, 2)])
+def test_the_wider_the_margin_the_fewer_runs_are_needed_and_two_at_least(share, least):
+    pair = group("a", [0.0, 0.0]), group("b", [0.0, 0.0])
+    assert compute_min_runs(pair, VerdictOptions(margin_share=share)) == least
+
+
 @pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
 def test_a_framework_that_sometimes_fails_is_not_equivalent_to_one_that_never_does(rate, n):
     rng = np.random.default_rng(0)
@@ -83,6 +89,11 @@ def test_the_bound_of_values_of_two_kinds_is_clopper_and_pearsons():
     assert unseen.compute_exceedance_p(steady, sample, (0, 1), limit) == pytest.approx(
         0.05, abs=0.002
     )
+
+
+def test_equal_samples_have_a_p_value_of_one():
+    sample = np.array([0.2, 0.5, 0.8])
+    assert unseen.compute_equal_means_p(sample, sample, (0, 1)) == 1.0
 
 
 def test_the_bound_is_the_same_whichever_framework_comes_first():

@@ -2,14 +2,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from score_groups import make_score_group
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_reference_score
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.verdicts.endpoints import find_task_scale
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.overall import compute_overall_scores
+from parallax.analysis.verdicts.overall import _normalize_curves, compute_overall_scores
 
 OPTIONS = VerdictOptions(resamples=200)
 
@@ -76,3 +77,10 @@ def test_equal_runs_give_equal_bits(results, make_run):
         one, two = getattr(first, name), getattr(second, name)
         assert np.array_equal(one.low, two.low)
         assert np.array_equal(one.high, two.high)
+
+
+def test_curves_of_a_task_are_on_its_scale():
+    cell = StudyCell("s", "A-v1", "ppo", "original", "")
+    group = make_score_group(cell, "sb3", np.zeros(2), {})
+    steps, (scores,) = _normalize_curves([group], {"A-v1": ScoreScale(-300.0, 100.0, "given")})
+    assert steps.tolist() == [1000] and scores.tolist() == [[0.75], [0.75]]

@@ -41,6 +41,7 @@ def test_one_more_framework_lies_in_the_spread_as_often_as_stated():
 def test_a_spread_needs_three_frameworks():
     with pytest.raises(ValueError, match="at least 3 frameworks"):
         compute_reference_spread({"a": [1.0], "b": [2.0], "c": []})
+    assert compute_reference_spread({"a": [1.0], "b": [2.0], "c": [3.0]}).runs == 3
 
 
 def test_clear_scores_are_inside_or_outside_at_the_first_check(spread):
@@ -54,7 +55,8 @@ def test_clear_scores_are_inside_or_outside_at_the_first_check(spread):
 
 def test_few_scores_are_inconclusive(spread):
     assert judge_against_spread([99.0, 100.0], spread, SCHEDULE).verdict == INCONCLUSIVE
-    assert judge_against_spread([50.0, 100.0, 150.0], spread, SCHEDULE).verdict == INCONCLUSIVE
+    wide = judge_against_spread([50.0, 100.0, 150.0], spread, SCHEDULE)
+    assert (wide.verdict, wide.p_outside) == (INCONCLUSIVE, 1.0)
 
 
 @pytest.mark.parametrize("deviation", [2.0, 15.0])

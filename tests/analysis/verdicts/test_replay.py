@@ -84,6 +84,10 @@ def study(results, make_run):
 
 def test_effects_are_those_planted_and_frameworks_are_compared(study):
     found = judge_replay(read_replay_metrics(load_runs(study)), VerdictOptions())
+    names = {(item.framework, item.name, item.group.framework) for item in found.strategy_results}
+    assert names == {
+        (*key, " ".join(key)) for key in [*PLANTED, ("sb3", "uniform"), ("cleanrl", "uniform")]
+    }
     words = {}
     for item in found.effects:
         for effect in item.effects:

@@ -13,7 +13,11 @@ from parallax.analysis.report.sections.overall import make_paired_table, make_po
 from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.sensitivity import judge_paired_seeds, pool_pairs
+from parallax.analysis.verdicts.sensitivity import (
+    _index_by_initial_states,
+    judge_paired_seeds,
+    pool_pairs,
+)
 from parallax.analysis.verdicts.study import judge_runs
 
 TASKS = ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Swimmer-v4")
@@ -116,3 +120,10 @@ def test_verdicts_do_not_depend_on_the_unit_of_returns(unit, zero):
         assert (len(one.items), one.p_holm) == (4, pytest.approx(other.p_holm, abs=1e-6))
         pair = [np.hstack(dataclasses.astuple(item.pooled)) for item in (one, other)]
         assert pair[0] == pytest.approx(pair[1], rel=1e-6, abs=1e-9)
+
+
+def test_scores_without_runs_share_no_seeds():
+    cell = StudyCell("s", "A-v1", "ppo", "original", "")
+    group = make_score_group(cell, "sb3", np.array([1.0, 2.0]), {"evaluation_seed": 3})
+    assert _index_by_initial_states(group) == {(0, 3, 1, 1): 1.0, (1, 3, 1, 1): 2.0}
+    assert _index_by_initial_states(dataclasses.replace(group, runs=())) == {}

@@ -1,6 +1,7 @@
 """Better than random actions, worse, or neither shown."""
 
 import json
+import types
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from parallax.analysis.data.published import get_do_nothing_score, read_table
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.figures import families
 from parallax.analysis.stats.moments import compute_moments
-from parallax.analysis.verdicts.endpoints import find_task_scale
+from parallax.analysis.verdicts.endpoints import find_task_scale, pool_measured_references
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references, judge_learning, judge_vs_random
@@ -166,3 +167,15 @@ def test_published_scales_are_used_where_a_version_is_published(results, make_ru
         for env in ("Hopper-v4", "Hopper-v3")
     ]
     assert zeros == [get_do_nothing_score("Hopper-v4")[0], 300.0]
+
+
+@pytest.mark.parametrize(("runs", "deviation"), [(1, np.nan), (2, np.sqrt(2)), (3, 2)])
+def test_references_measured_with_runs_are_pooled_over_their_episodes(runs, deviation):
+    found = [
+        types.SimpleNamespace(references={"random actions": ReferenceReturns(2.0 * i, 0.0, 1)})
+        for i in range(runs)
+    ]
+    (pooled,) = pool_measured_references([*found, types.SimpleNamespace(references={})])
+    assert (pooled.name, pooled.mean, pooled.moments.n) == ("random actions", runs - 1, runs)
+    assert float(pooled.moments.sd) == pytest.approx(deviation, nan_ok=True)
+    assert pooled.source.startswith(f"{runs} episodes, with {runs} run")

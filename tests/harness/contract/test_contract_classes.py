@@ -1,5 +1,6 @@
 """Specs, tasks and answers as values."""
 
+from constants import compare_with_stored
 from records import find_changeable
 
 import parallax.harness.contract
@@ -10,3 +11,7 @@ def test_results_cannot_be_changed():
         "OffPolicy",
         "PeriodicTargetUpdates",
     }  # bases
+
+
+def test_constants_and_defaults_change_on_purpose_only():
+    assert compare_with_stored("harness.contract") == []

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -50,8 +51,9 @@ def test_minibatches_are_the_same_unless_the_script_rotates_them():
     assert [list(rotating.draw_integers(0, 20, 3)) for _ in range(2)] == [[0, 1, 2], [7, 8, 9]]
 
 
-def test_a_single_integer_is_the_first_and_rotates_nothing():
-    world = make_world(rotates_draws=True)
+@pytest.mark.parametrize("options", [{"rotates_draws": True}, {"minibatch_window": 20}])
+def test_a_single_integer_is_the_first_and_rotates_nothing(options):
+    world = make_world(**options)
     assert [int(world.draw_integers(5, 20, 1)[0]) for _ in range(3)] == [5, 5, 5]
     assert list(world.draw_integers(0, 20, 2)) == [0, 1]
     assert list(make_world().draw_integers(5, 8, 5)) == [5, 6, 7, 5, 6]
@@ -132,3 +134,10 @@ def test_algorithms_with_probes_are_those_that_probes_name():
 def test_source_lines_are_those_of_the_framework_or_its_checkout(file, place, monkeypatch):
     monkeypatch.setenv(PROBED_SOURCE, "/home/me/sb3")
     assert recorder._get_framework_path.__wrapped__(file) == place
+
+
+def test_random_actions_of_an_own_generator_are_those_of_its_seed():
+    space = make_world(own_rng=True).make_env().action_space
+    plain = gymnasium.spaces.Box(space.low, space.high, seed=5)
+    space.seed(5)
+    assert space.sample().tolist() == plain.sample().tolist() != space.sample().tolist()

@@ -5,6 +5,7 @@ import types
 from pathlib import Path
 
 import pytest
+from constants import compare_with_stored
 from rich.console import Console
 
 from parallax.harness.sweep import progress
@@ -237,3 +238,7 @@ def test_resumptions_of_a_run_that_ended_are_those_of_its_record(monkeypatch):
     )
     assert "300" in progress.describe_run_resumptions(Path("0"))
     assert progress.describe_run_resumptions(Path("0")) == ""
+
+
+def test_constants_and_defaults_change_on_purpose_only():
+    assert compare_with_stored("harness.sweep") == []

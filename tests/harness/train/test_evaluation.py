@@ -20,6 +20,7 @@ from parallax.harness.contract.events import TrainingEvents
 from parallax.harness.train.evaluation import (
     REFERENCE_INDEX,
     PolicyEvaluator,
+    _prepare_observations,
     _stop_late,
     compute_episode_seeds,
     evaluate_greedy_policy,
@@ -153,3 +154,10 @@ def test_a_policy_without_an_end_is_no_reference(limit, is_finite):
     act = _stop_late(lambda shown: np.zeros((len(shown), 1)), limit)
     found = evaluate_greedy_policy(act, make_batched_env("Pendulum-v1", 3), range(3))
     assert found.is_finite == is_finite
+
+
+def test_policies_see_zeros_in_place_of_what_is_not_finite():
+    observations = np.array([[1, 2], [np.nan, 3], [4, np.inf]])
+    shown, sound = _prepare_observations(observations)
+    assert shown.tolist() == [[1, 2], [0, 0], [0, 0]] and sound.tolist() == [True, False, False]
+    assert shown.dtype == np.float32 and np.isnan(observations[1, 0])

@@ -75,6 +75,8 @@ def test_bounds_are_asked_before_anything_is_made(monkeypatch):
         check_episodes(10**6)
 
 
-def test_this_machine_has_something():
+def test_this_machine_has_something(monkeypatch):
     here = Machine.here()
     assert here.cores >= 1 and here.memory > 2**28
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: None)
+    assert dataclasses.replace(here, cores=1) == Machine.here()

@@ -221,9 +221,10 @@ def diverge(monitor):
     monitor.attach(lambda batch: np.full((len(batch), 1), np.nan, np.float32), dict)
 
 
-def test_exception_leaves_a_failed_run_with_its_reason(tmp_path):
+def test_exception_leaves_a_failed_run_with_its_reason(tmp_path, capsys):
     folder, go = run_broken(fail, tmp_path)
     assert go() == "failed"
+    assert "in fail\n" in capsys.readouterr().err  # the log has the traceback
     run = read_run(folder).content
     assert (run["status"], run["steps"]["taken"]) == ("failed", 150)
     assert run["failure"] == "ZeroDivisionError: on purpose"

@@ -17,7 +17,7 @@ CASES = [
     ("dqn", {"learning_starts": 9 * STEPS}, "hyperparameters.learning_starts=9000"),
     ("ppo", {"rollout_steps": 1024}, "hyperparameters.rollout_steps=1024 is longer than the run"),
     ("sac", {"learning_starts": STEPS}, "Raise steps above 1000"),
-    ("ddpg", {"learning_starts": STEPS + 1}, "hyperparameters.learning_starts=100"),
+    ("ddpg", {"learning_starts": STEPS + 1}, "for example hyperparameters.learning_starts=100."),
 ]
 
 

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import support
+from constants import compare_with_stored
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -259,3 +260,7 @@ def test_a_run_that_would_be_translated_differently_is_refused(change, words):
         return
     with pytest.raises(SpecError, match=re.escape(words)):
         prepare.check_translation(prepared, recorded)
+
+
+def test_constants_and_defaults_change_on_purpose_only():
+    assert compare_with_stored("harness.train") == []
