@@ -29,7 +29,10 @@ def list_modules(name):
 def describe(value):
     """Return a value as text if it has a number or a switch and is the same in other processes."""
     text = repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
-    if re.search(r" at 0x|<(function|module|class)|Path\(", text) or isinstance(value, str):
+    # Types of arrays have other texts in other versions of NumPy.
+    if re.search(r" at 0x|<(function|module|class)|Path\(|numpy\.|collections\.abc", text):
+        return None
+    if isinstance(value, str):
         return None
     if not re.search(r"\d|True|False|inf|nan", text):
         return None
