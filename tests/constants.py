@@ -78,6 +78,8 @@ def collect(package):
                 names = {node.name}
             elif not isinstance(node, ast.Assign | ast.AnnAssign):
                 continue
+            else:
+                names = {name for name in names if name.isupper()}  # others are state, or types
             for name in sorted(names & vars(module).keys()):
                 for label, item in list_values(name, vars(module)[name]):
                     if text := describe(item):
