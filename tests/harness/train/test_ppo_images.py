@@ -143,7 +143,7 @@ def test_layers_of_cleanrl_are_patched_together():
 
 def test_what_cannot_be_is_refused_by_name():
     refusals = [
-        (spec("cleanrl", patches=False), r"conv_filters=\[16\]: in cleanrl it is for four frames"),
+        (
             spec("cleanrl", patches=False),
             r"conv_filters=\[16\]: in cleanrl it is for four frames of 84 by 84 only",
         ),
