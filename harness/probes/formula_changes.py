@@ -138,7 +138,7 @@ class FormulaQuantities:
         return options[self.change.choices.get(name, next(iter(options)))]
 
 
-def differentiate(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def differentiate_loss(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return the derivatives of a loss; 0 by inputs that it does not depend on."""
     if not loss.requires_grad:
         return tuple(torch.zeros_like(each) for each in inputs)
@@ -199,7 +199,9 @@ class _FormulaSearch:
             base: Options in place of the right ones, by the name of the choice.
         """
         plain = [FormulaQuantities(FormulaChange("", choices=base)) for _ in self.parts]
-        numbers = [_compute(part, each) for part, each in zip(self.parts, plain, strict=True)]
+        numbers = [
+            _compute_numbers(part, each) for part, each in zip(self.parts, plain, strict=True)
+        ]
         distance = self._measure_all(numbers)
         if distance <= MAX_DISTANCE:
             return ""
@@ -215,7 +217,7 @@ class _FormulaSearch:
         # If the formula is linear in a quantity, the factor is that of the distance from 0.
         for name in plain.values:
             none = dataclasses.replace(_make_factor_change(name, 0), choices=plain.change.choices)
-            without = _compute(self.parts[0], FormulaQuantities(none))
+            without = _compute_numbers(self.parts[0], FormulaQuantities(none))
             way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
             share = float(rest @ way) / max(float(way @ way), 1e-30)
             yield from (_make_factor_change(name, each) for each in (share, 0.25, 4.0))
@@ -229,7 +231,7 @@ class _FormulaSearch:
     ) -> bool:
         # The first update decides in most cases.
         numbers = (
-            _compute(part, FormulaQuantities(change, values))
+            _compute_numbers(part, FormulaQuantities(change, values))
             for part, values in zip(self.parts, plain, strict=True)
         )
         first = next(numbers)
@@ -240,7 +242,7 @@ class _FormulaSearch:
         return self._measure_all([first, *numbers]) <= most
 
 
-def _compute(part: Formula, quantities: FormulaQuantities) -> Array:
+def _compute_numbers(part: Formula, quantities: FormulaQuantities) -> Array:
     return np.asarray(part(quantities).detach().numpy())
 
 
@@ -257,11 +259,11 @@ def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[F
     pairs = [*itertools.permutations(plain.values.items(), 2)]
     alike = [pair for pair in pairs if pair[0][1].shape == pair[1][1].shape]
     for (one, _), (other, _) in alike:
-        yield FormulaChange(f"{other} in place of {one}", {one: _take(other)})
+        yield FormulaChange(f"{other} in place of {one}", {one: _take_quantity(other)})
     yield from _list_operations(plain, axes, lambda _: [_SHAPES])
     for (one, _), (other, _) in alike:
         if one < other:
-            both = {one: _take(other), other: _take(one)}
+            both = {one: _take_quantity(other), other: _take_quantity(one)}
             yield FormulaChange(f"{one} and {other} have changed places", both)
 
 
@@ -273,7 +275,7 @@ def _list_operations(
     for name, values in plain.values.items():
         for words, operation in itertools.chain(*(each.items() for each in choose(values))):
             text = f"{name} {words.format(rows=axes[0], column=axes[1])}"
-            yield FormulaChange(text, {name: _apply(operation)})
+            yield FormulaChange(text, {name: _make_replacement(operation)})
 
 
 def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
@@ -283,9 +285,9 @@ def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
             yield FormulaChange(words, choices={name: option})
 
 
-def _apply(operation: Operation) -> Replacement:
+def _make_replacement(operation: Operation) -> Replacement:
     return lambda value, _: operation(value)
 
 
-def _take(name: str) -> Replacement:
+def _take_quantity(name: str) -> Replacement:
     return lambda _, plain: plain[name]

@@ -414,6 +414,13 @@ def check_recipe_networks(run: ProbeRun, *networks: str) -> None:
         raise UnmeasuredError(SUBSTITUTE_NETWORKS_NOTE)
 
 
+def measure_misfit(known: Array, found: Array) -> float:
+    """Return the distance of an array from the nearest multiple of another, as a share of it."""
+    factor = float(known @ found) / max(float(known @ known), 1e-30)
+    distance = float(np.abs(found - factor * known).max())
+    return distance / max(float(np.abs(found).max()), 1e-30)
+
+
 def summarize_spread(values: Array) -> Array:
     """Return the smallest, the median and the largest value."""
     return np.quantile(values, [0.0, 0.5, 1.0])

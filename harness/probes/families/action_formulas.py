@@ -15,13 +15,7 @@ Bounds = tuple[Array | float, Array | float]
 
 
 def compute_action(
-    q: FormulaQuantities,
-    outputs: Array,
-    noise: Array,
-    std: float,
-    bounds: Bounds,
-    is_sample: bool,
-    squashes: bool,
+    q: FormulaQuantities, outputs: Array, noise: Array, std: float, bounds: Bounds, is_sample: bool
 ) -> Tensor:
     """Return actions of a policy with noise, of the shape of its outputs.
 
@@ -32,7 +26,6 @@ def compute_action(
         std: Standard deviation of the noise, as a share of half the range, or of the output's.
         bounds: Smallest and largest action.
         is_sample: Whether noise is added to the output, not to the action.
-        squashes: Whether tanh maps the output to the range.
     """
     output, drawn = q.name("the policy's output", outputs), q.name("the normal number", noise)
     low, high = q.name("the smallest action", bounds[0]), q.name("the largest action", bounds[1])
@@ -43,13 +36,14 @@ def compute_action(
     cut = {"at the bounds": (low, high), "at -1 and 1": (-1, 1), "nowhere": (-np.inf, np.inf)}
 
     def scale(x: Tensor) -> Tensor:
-        return middle + half * (torch.tanh(x) if squashes else x.clamp(-1, 1))
+        return middle + half * torch.tanh(x)
 
     if is_sample:
-        forms = {"squashed and scaled": scale(sample), "as it is": sample}
-        forms |= {"cut at -1 and 1, and scaled": middle + half * sample.clamp(-1, 1)}
-        if not squashes:
-            forms = {"as it is": sample, "squashed and scaled": middle + half * torch.tanh(sample)}
+        forms = {
+            "squashed and scaled": scale(sample),
+            "as it is": sample,
+            "cut at -1 and 1, and scaled": middle + half * sample.clamp(-1, 1),
+        }
         action = q.choose("the sample in the action", forms)
     else:
         plain = q.name("the action without noise", scale(output))
@@ -69,23 +63,11 @@ def compute_action(
 
 
 def explain_action(
-    found: Array,
-    outputs: Array,
-    noise: Array,
-    std: float,
-    bounds: Bounds,
-    is_sample: bool = False,
-    squashes: bool = True,
+    found: Array, outputs: Array, noise: Array, std: float, bounds: Bounds, is_sample: bool = False
 ) -> str:
     """Return which quantity of actions is another one, else nothing; see `compute_action`."""
     part = functools.partial(
-        compute_action,
-        outputs=outputs,
-        noise=noise,
-        std=std,
-        bounds=bounds,
-        is_sample=is_sample,
-        squashes=squashes,
+        compute_action, outputs=outputs, noise=noise, std=std, bounds=bounds, is_sample=is_sample
     )
     return find_changed_quantity([part], [found], measure_distance, ("run", "dimension"))
 

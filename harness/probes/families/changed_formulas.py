@@ -16,7 +16,7 @@ from parallax.harness.probes.experiments import ProbeRun
 from parallax.harness.probes.formula_changes import (
     Formula,
     FormulaQuantities,
-    differentiate,
+    differentiate_loss,
     find_changed_quantity,
 )
 from parallax.harness.probes.measurements import (
@@ -24,6 +24,7 @@ from parallax.harness.probes.measurements import (
     get_update_noise,
     get_weights_before_update,
     list_critic_names,
+    measure_misfit,
 )
 from parallax.harness.probes.reference_networks import RELU, solve_output_gradient
 from parallax.harness.probes.relation import RELATION_TOLERANCE
@@ -259,7 +260,7 @@ def compute_critic_gradients(
     ]
     total = torch.stack(losses)
     loss = q.choose("the loss of both", {"the sum": total.sum(), "the product": total.prod()})
-    pulls = differentiate(loss, outputs)
+    pulls = differentiate_loss(loss, outputs)
     return torch.stack([pull[rows, taken] for pull in pulls])
 
 
@@ -310,7 +311,7 @@ def compute_policy_gradient(
     each = q.name("the policy's loss of each transition", penalty - value)
     losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
     loss = q.choose("the policy's loss", losses)
-    return differentiate(loss, [outputs])[0]
+    return differentiate_loss(loss, [outputs])[0]
 
 
 def compute_temperature_gradient(
@@ -336,7 +337,7 @@ def compute_temperature_gradient(
     _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
     aim = q.name("the target entropy", -float(ACTION_SIZE))
     apart = q.name("the distance of the log-probability from its target", log_prob + aim)
-    return differentiate(-(factor * apart).mean(), [leaf])[0]
+    return differentiate_loss(-(factor * apart).mean(), [leaf])[0]
 
 
 def explain_temperature_gradients(
@@ -413,6 +414,5 @@ def explain_critic_gradients(
 
 def measure_angle(one: Array, other: Array) -> float:
     """Return the distance of an array from the nearest positive multiple of another, as a share."""
-    size = float(np.sum(one * one))
-    factor = float(np.sum(one * other)) / size if size > 0 else 0.0
-    return measure_distance(factor * one, other) if factor > 0 else np.inf
+    is_along = float(np.sum(one * other)) > 0
+    return measure_misfit(one.ravel(), other.ravel()) if is_along else np.inf

@@ -26,6 +26,7 @@ from parallax.harness.probes.measurements import (
     list_critic_names,
     list_critic_updates,
     list_other_environments,
+    measure_misfit,
     measure_target_shares,
     name_arrays,
     read_critics,
@@ -498,13 +499,6 @@ def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
     if is_usual != [False, True] or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
         return ""
     return f"the loss compares {factor:.3g} times the value with the target"
-
-
-def measure_misfit(known: Array, found: Array) -> float:
-    """Return the distance of an array from the nearest multiple of another, as a share of it."""
-    factor = float(known @ found) / max(float(known @ known), 1e-30)
-    distance = float(np.abs(found - factor * known).max())
-    return distance / max(float(np.abs(found).max()), 1e-30)
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:

@@ -14,16 +14,11 @@ from parallax.harness.probes.families.changed_formulas import measure_angle, mea
 from parallax.harness.probes.formula_changes import (
     Formula,
     FormulaQuantities,
-    differentiate,
+    differentiate_loss,
     find_changed_quantity,
 )
 from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
-
-Rollout = tuple[Array, Array, Array, Array]
-"""Rewards, values, next values and ends of each step, float[steps] or [steps, copies]."""
-Minibatch = tuple[Array, Array, Array]
-"""Advantages, new and old log-probabilities of a minibatch, each float[rows]; or new and old values
-and returns."""
+from parallax.harness.probes.ppo.measurements import Minibatch, Rollout
 
 
 def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
@@ -60,7 +55,7 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
         "the new log-probability times the advantage": log_ratio * advantage,
     }
     each = q.name("the objective of each transition", q.choose("the objective", options))
-    return differentiate(each.mean(), [leaf])[0] * len(weight)
+    return differentiate_loss(each.mean(), [leaf])[0] * len(weight)
 
 
 def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:
@@ -80,7 +75,7 @@ def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool
     options["the smaller of both"] = losses["plain"].minimum(losses["clipped"])
     options["the absolute error"] = losses["plain"].sqrt()
     each = q.name("the loss of each transition", q.choose("the value loss", options))
-    return differentiate(each.mean(), [leaf])[0] * len(now) / 2
+    return differentiate_loss(each.mean(), [leaf])[0] * len(now) / 2
 
 
 def compute_advantages(

@@ -10,14 +10,14 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP, OptimizerStepRecord
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.families.critics import ALL_PAIRS, MAX_FIT_ERROR, measure_misfit
+from parallax.harness.probes.families.critics import ALL_PAIRS, MAX_FIT_ERROR
 from parallax.harness.probes.families.optimisation import (
     CLIPPED_BY_ENTRY,
     EARLIER_GRADIENTS,
     adds_earlier_gradients,
     is_clipped_by_entry,
 )
-from parallax.harness.probes.measurements import get_gradient, summarize_spread
+from parallax.harness.probes.measurements import get_gradient, measure_misfit, summarize_spread
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     CLIP,
@@ -26,7 +26,7 @@ from parallax.harness.probes.ppo.experiments import (
     PPO_PAPER,
     VALUE_COEFFICIENT,
 )
-from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
+from parallax.harness.probes.ppo.measurements import Minibatch, find_rollout_rows, get_snapshot_step
 from parallax.harness.probes.probe import (
     LOOP,
     SETTINGS,
@@ -38,8 +38,6 @@ from parallax.harness.probes.probe import (
 )
 from parallax.harness.probes.results import AnswerAxis
 
-Minibatch = tuple[Array, Array, Array]
-"""Advantages, new and old log-probabilities of a minibatch, or new and old values and returns."""
 MeasuredUpdate = tuple[Array, Array, Array, Minibatch]
 """Measured numbers of one update, the paper's, those with the mean target of a minibatch, and what
 the loss is computed from."""

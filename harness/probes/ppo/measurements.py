@@ -21,6 +21,10 @@ from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
 from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
 from parallax.harness.probes.results import AnswerAxis
 
+Rollout = tuple[Array, Array, Array, Array]
+"""Rewards, values, next values and ends of each step, float[steps] or [steps, copies]."""
+Minibatch = tuple[Array, Array, Array]
+"""Advantages, new and old log-probabilities of a minibatch, or new and old values and returns."""
 BOTH_NETWORKS = {"policy", "value"}
 """Networks that learn from a minibatch."""
 

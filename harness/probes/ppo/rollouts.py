@@ -145,7 +145,7 @@ def _make_advantage_measure(
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
         words: list[str] = []
-        read: list[tuple[Array, Array, Array, Array]] = []
+        read: list[measurements.Rollout] = []
         chosen: list[NDArray[np.bool_]] = []
         previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
@@ -178,7 +178,7 @@ def _make_advantage_measure(
 
 def _explain_advantages(
     found: Array,
-    rollouts: Sequence[tuple[Array, Array, Array, Array]],
+    rollouts: Sequence[measurements.Rollout],
     rows: Sequence[NDArray[np.bool_]],
     stored_name: str = "advantages",
 ) -> str:
@@ -407,16 +407,15 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
         for copy, own in enumerate(found.reshape(-1, N_ENVS).T)
     } - {""}
     meaning = words.pop() if len(words) == 1 else ""
-    read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
-    rewards, seen, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
-    rollout = rewards, seen, after, np.array([[t.end for t in row] for row in steps])
-    return ProbeMeasurement(
-        found,
-        expected,
-        alternatives=others,
-        meaning=meaning,
-        explain=lambda: _explain_advantages(found, [rollout], [np.full(steps.shape, True)]),
-    )
+
+    def explain() -> str:
+        read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
+        rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
+        ends = np.array([[t.end for t in row] for row in steps])
+        every = np.full(steps.shape, True)
+        return _explain_advantages(found, [(rewards, values, after, ends)], [every])
+
+    return ProbeMeasurement(found, expected, alternatives=others, meaning=meaning, explain=explain)
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:

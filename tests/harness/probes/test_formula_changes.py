@@ -12,7 +12,7 @@ from parallax.harness.probes.families.action_formulas import explain_action, exp
 from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
 from parallax.harness.probes.formula_changes import (
     FormulaQuantities,
-    differentiate,
+    differentiate_loss,
     find_changed_quantity,
 )
 from parallax.harness.probes.ppo import changed_formulas
@@ -85,8 +85,8 @@ def test_a_small_difference_needs_an_exact_change():
 
 def test_losses_without_a_gradient_have_the_derivative_0():
     leaf = torch.ones(3, requires_grad=True)
-    assert differentiate(leaf.detach().sum(), [leaf])[0].tolist() == [0.0] * 3
-    assert differentiate((2 * leaf).sum(), [leaf])[0].tolist() == [2.0] * 3
+    assert differentiate_loss(leaf.detach().sum(), [leaf])[0].tolist() == [0.0] * 3
+    assert differentiate_loss((2 * leaf).sum(), [leaf])[0].tolist() == [2.0] * 3
 
 
 def test_angles_ignore_positive_factors_only():
