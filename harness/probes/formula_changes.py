@@ -46,6 +46,8 @@ _SHAPES: Mapping[str, Operation] = {
     "is its reciprocal": torch.reciprocal,
     "is its exponential": torch.exp,
     "is its logarithm": lambda x: x.abs().clamp(min=1e-12).log(),
+    "is one more": lambda x: x + 1,
+    "is one less": lambda x: x - 1,
 }
 _OVER_ROWS: Mapping[str, Operation] = {
     "is its mean over the {rows}": lambda x: x.mean(0),
@@ -56,6 +58,8 @@ _OVER_ROWS: Mapping[str, Operation] = {
     "is that of the last row of the {rows}": lambda x: x[-1],
     "is that of the next row of the {rows}": lambda x: x.roll(-1, 0),
     "is that of the previous row of the {rows}": lambda x: x.roll(1, 0),
+    "is that of two rows later in the {rows}": lambda x: x.roll(-2, 0),
+    "is that of two rows earlier in the {rows}": lambda x: x.roll(2, 0),
     "is in reverse order": lambda x: x.flip(0),
     "has its mean over the {rows} subtracted": lambda x: x - x.mean(0),
     "is divided by its standard deviation over the {rows}": lambda x: x / x.std(0),
@@ -100,6 +104,7 @@ class FormulaQuantities:
         values: Values of all quantities, in the order of computation.
         options: Descriptions of the values that a choice may have, the right one first.
         usual: Options that some implementation has in place of the right one, by choice.
+        groups: Names of quantities of one kind, which one line of code may compute, by their name.
     """
 
     def __init__(
@@ -112,6 +117,7 @@ class FormulaQuantities:
         self.values: dict[str, Tensor] = {}
         self.options: dict[str, tuple[str, ...]] = {}
         self.usual: dict[str, Sequence[str]] = {}
+        self.groups: dict[str, Sequence[str]] = {}
 
     def name(self, name: str, value: Tensor | Array | float) -> Tensor:
         """Return the value of a named quantity, which may be changed."""
@@ -119,6 +125,10 @@ class FormulaQuantities:
         if name not in self.change.operations:
             return tensor
         return self.change.operations[name](tensor, self.plain).broadcast_to(tensor.shape)
+
+    def join(self, name: str, members: Sequence[str]) -> None:
+        """Name several quantities, so that changes of all of them at once are tried."""
+        self.groups[name] = members
 
     @property
     def is_plain(self) -> bool:
@@ -272,10 +282,11 @@ def _list_operations(
     axes: tuple[str, str],
     choose: Callable[[Tensor], Sequence[Mapping[str, Operation]]],
 ) -> Iterator[FormulaChange]:
-    for name, values in plain.values.items():
-        for words, operation in itertools.chain(*(each.items() for each in choose(values))):
+    for name, members in [*((each, (each,)) for each in plain.values), *plain.groups.items()]:
+        choices = choose(plain.values[members[0]])
+        for words, operation in itertools.chain(*(each.items() for each in choices)):
             text = f"{name} {words.format(rows=axes[0], column=axes[1])}"
-            yield FormulaChange(text, {name: _make_replacement(operation)})
+            yield FormulaChange(text, dict.fromkeys(members, _make_replacement(operation)))
 
 
 def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:

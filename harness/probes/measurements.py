@@ -345,6 +345,8 @@ def _measure_target_share(run: ProbeRun, name: str, number: int) -> tuple[float,
     step, after = run.record.steps[number], _read_after_move(run, number)
     way = (step.after[name.replace("_target", "")] - step.before[name]).ravel()
     moved = (after[name] - step.before[name]).ravel()
+    rounding = np.finfo(np.float32).eps * np.abs(step.before[name]).ravel()
+    moved = np.where((np.abs(moved) <= 2 * rounding).all(), 0.0, moved)
     if not way.any():
         return (float("inf") if moved.any() else float("nan")), 0.0
     share = float(way @ moved / (way @ way))
@@ -352,6 +354,47 @@ def _measure_target_share(run: ProbeRun, name: str, number: int) -> tuple[float,
     detour = np.linalg.norm(moved - share * way)
     share = share if detour <= MAX_DETOUR * np.linalg.norm(moved) else float("inf")
     return share, float(np.finfo(np.float32).eps * size / np.linalg.norm(way))
+
+
+def describe_detour(run: ProbeRun, name: str) -> str:
+    """Return which weighted sum of two arrays a target's array becomes; empty if of no two.
+
+    Args:
+        run: The training.
+        name: Canonical name of an array that does not move to its online network.
+    """
+    network, online = name.partition("_target.")[0], name.replace("_target.", ".")
+    steps = [n for n, step in enumerate(run.record.steps) if step.before and step.after]
+    moves = [n for n in steps if _has_target_moved(run, (name,), n)][:MAX_UPDATES]
+    if not moves:
+        return ""
+    before, after = (
+        np.concatenate([weights[name].ravel() for weights in arrays])
+        for arrays in (
+            [run.record.steps[n].before for n in moves],
+            [_read_after_move(run, n) for n in moves],
+        )
+    )
+    layer, shape = name.partition(".")[2], run.record.steps[moves[0]].before[name].shape
+    others = [
+        other
+        for other, array in run.record.steps[moves[0]].after.items()
+        if other.partition(".")[2] == layer and array.shape == shape and other != name
+    ]
+    for other in sorted(others, key=lambda each: each != online):
+        given = np.concatenate([run.record.steps[n].after[other].ravel() for n in moves])
+        basis = np.stack([before, given], axis=1)
+        own, share = np.linalg.lstsq(basis, after, rcond=None)[0]
+        rest = np.linalg.norm(after - own * before - share * given)
+        if rest > MAX_DETOUR * np.linalg.norm(after - before):
+            continue
+        whose = "the online network" if other == online else other.partition(".")[0]
+        if abs(share) < MAX_DETOUR * abs(1 - own):
+            return f"are multiplied by {own:.4g}"
+        if abs(own + share - 1) < MAX_DETOUR * abs(share):
+            return f"move by {share:.3g} to {whose}, not to {network}"
+        return f"become {own:.4g} times themselves plus {share:.4g} times {whose}"
+    return ""
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:

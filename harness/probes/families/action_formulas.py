@@ -1,6 +1,7 @@
 """Formulas of actions and exploration with named quantities, in which a changed one is found."""
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -8,7 +9,11 @@ from torch import Tensor
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.probes.families.changed_formulas import measure_distance
-from parallax.harness.probes.formula_changes import FormulaQuantities, find_changed_quantity
+from parallax.harness.probes.formula_changes import (
+    Formula,
+    FormulaQuantities,
+    find_changed_quantity,
+)
 
 Bounds = tuple[Array | float, Array | float]
 """Smallest and largest action."""
@@ -60,6 +65,103 @@ def compute_action(
         action = q.choose("noise is added", places)
     low, high = (torch.as_tensor(edge, dtype=torch.float64) for edge in q.choose("cut", cut))
     return q.name("the action", action).clamp(low, high)
+
+
+def explain_greedy_actions(
+    found: Sequence[Array], outputs: Sequence[Array], bounds: Sequence[Bounds], squashes: bool
+) -> str:
+    """Return which quantity of actions without noise is another one, else nothing.
+
+    Args:
+        found: Evaluated actions of each training, float[rows, actions].
+        outputs: Outputs of the policy's network, of the same shape.
+        bounds: Smallest and largest action of each training.
+        squashes: Whether outputs are squashed and scaled, not cut at the bounds.
+    """
+
+    def make_part(output: Array, edges: Bounds) -> Formula:
+        return lambda q: compute_greedy_action(q, output, edges, squashes)
+
+    parts = [make_part(*each) for each in zip(outputs, bounds, strict=True)]
+    return find_changed_quantity(parts, found, measure_distance, ("run", "dimension"))
+
+
+def compute_greedy_action(
+    q: FormulaQuantities, outputs: Array, bounds: Bounds, squashes: bool
+) -> Tensor:
+    """Return actions of a policy without noise; see `explain_greedy_actions`."""
+    output = q.name("the policy's output", outputs)
+    low, high = q.name("the smallest action", bounds[0]), q.name("the largest action", bounds[1])
+    middle = q.name("the middle of the range", (low + high) / 2)
+    half = q.name("half the range", (high - low) / 2)
+    forms = {
+        "squashed by tanh and scaled": middle + half * torch.tanh(output),
+        "as it is": output,
+        "squashed by tanh, not scaled": torch.tanh(output),
+        "cut at -1 and 1, and scaled": middle + half * output.clamp(-1, 1),
+    }
+    usual = "squashed by tanh and scaled" if squashes else "as it is"
+    forms = {usual: forms.pop(usual), **forms}
+    action = q.name("the action", q.choose("the output in the action", forms))
+    cuts = {"at the bounds": action.maximum(low).minimum(high), "nowhere": action}
+    return q.choose("actions are cut", cuts)
+
+
+def explain_random_actions(found: Array, numbers: Array, bounds: Bounds) -> str:
+    """Return which quantity of random actions is another one, else nothing.
+
+    Args:
+        found: Actions, float[steps, actions].
+        numbers: Uniform numbers between 0 and 1, of the same shape.
+        bounds: Smallest and largest action.
+    """
+
+    def compute_random_action(q: FormulaQuantities) -> Tensor:
+        low = q.name("the smallest action", bounds[0])
+        high = q.name("the largest action", bounds[1])
+        drawn = q.name("the uniform number", numbers)
+        added = q.name("the distance from the smallest action", (high - low) * drawn)
+        return q.name("the random action", low + added)
+
+    axes = ("warm-up", "dimension")
+    return find_changed_quantity([compute_random_action], [found], measure_distance, axes)
+
+
+def explain_annealing(found: Array, parts: Array, count: int, start: float, repeats: int) -> str:
+    """Return which quantity of a linear schedule is another one, else nothing.
+
+    Args:
+        found: Values in each part of a run.
+        parts: Number of earlier rollouts at each value.
+        count: Number of rollouts.
+        start: First value.
+        repeats: Number of values in each rollout.
+    """
+
+    def compute_schedule(q: FormulaQuantities) -> Tensor:
+        steps = np.arange(float(len(found)))
+        counts = {
+            "rollouts": (parts, float(count)),
+            "gradient steps": (steps, float(count * repeats)),
+            "epochs of a rollout": (np.mod(steps, repeats), float(repeats)),
+        }
+        begun, all_of = q.choose("it counts", counts)
+        done = q.name("the number that are done", begun)
+        share = q.name("the share that is done", done / q.name("the number in all", all_of))
+        left = q.name("the share that is left", 1 - share)
+        forms = {
+            "linear": left,
+            "quadratic": left**2,
+            "a square root": left.clamp(min=0).sqrt(),
+            "a cosine": (1 + torch.cos(np.pi * share)) / 2,
+            "1 over 1 plus the number": 1 / (1 + done),
+            "half of it after each": 0.5**done,
+        }
+        factor = q.name("the factor", q.choose("the schedule", forms))
+        return q.name("the first value", start) * factor
+
+    axes = ("run", "dimension")
+    return find_changed_quantity([compute_schedule], [found], measure_distance, axes)
 
 
 def explain_action(

@@ -114,8 +114,11 @@ def _compute_values(
         )
         for name in names
     ]
-    options = combine_critics(values) if len(values) > 1 else {"": values[0]}
-    return q.name("the next value", q.choose("the next value", options))
+    if len(values) == 1:
+        return q.name("the next value", values[0])
+    members = [f"the next value of the target network of {ORDINALS[name]}" for name in names]
+    q.join("the next value of each target network", members)
+    return q.name("the next value", q.choose("the next value", combine_critics(values)))
 
 
 def _compute_deterministic_next_values(
@@ -163,15 +166,19 @@ def compute_squashed_sample(
     sample = q.name("the sample", mean + std * noise)
     distance = q.name("the sample's distance from the mean", (sample - mean) / std)
     log_std = q.name("the logarithm of the deviation", std.log())
-    density = q.name("the log-density of each dimension", -(distance**2) / 2 - log_std)
-    density = density - np.log(2 * np.pi) / 2
+    squared = q.name("the squared distance from the mean", distance**2)
+    constant = q.name("the constant of the log-density", np.log(2 * np.pi) / 2)
+    density = q.name("the log-density of each dimension", -squared / 2 - log_std - constant)
     if not run.experiment.squashed:
         return sample, q.name("the log-probability", density.sum(1))
     corrected = q.name("the sample in the correction for tanh", sample)
-    slope = q.name("the slope of tanh", 1 - torch.tanh(corrected) ** 2)
+    squashed = q.name("the action in the correction for tanh", torch.tanh(corrected))
+    square = q.name("the squared action in the correction for tanh", squashed**2)
+    slope = q.name("the slope of tanh", 1 - square)
     logs = q.name("the logarithm of tanh's slope", slope.log())
     sums = {"summed over dimensions": logs.sum(1), "averaged over dimensions": logs.mean(1)}
     correction = q.choose("the logarithm of tanh's slope", sums)
+    correction = q.name("the correction for tanh", correction)
     log_prob = q.name("the log-probability", density.sum(1) - correction)
     q.name("the log-density before squashing", density.sum(1))
     return q.name("the action", torch.tanh(sample)), log_prob
@@ -258,6 +265,9 @@ def compute_critic_gradients(
         _compute_critic_loss(q, ORDINALS[name], output[rows, taken], target, run)
         for name, output in zip(names, outputs, strict=True)
     ]
+    if len(names) > 1:
+        for what in ("value", "error", "loss"):
+            q.join(f"the {what} of each critic", [f"the {what} of {ORDINALS[n]}" for n in names])
     total = torch.stack(losses)
     loss = q.choose("the loss of both", {"the sum": total.sum(), "the product": total.prod()})
     pulls = differentiate_loss(loss, outputs)

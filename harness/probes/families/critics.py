@@ -21,6 +21,7 @@ from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.optimisation import explain_foreign_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
+    describe_detour,
     find_minibatch,
     find_transition_rows,
     list_critic_names,
@@ -520,7 +521,10 @@ def measure_target_moves(run: ProbeRun) -> ProbeMeasurement:
         moved = measure_target_shares(run, network)
         found |= dict(zip(moved.names, moved.find_furthest_from(tau), strict=True))
     value = np.array([found[name] for name in arrays])
-    return ProbeMeasurement(value, np.where(np.isnan(value), np.nan, tau))
+    due = np.where(np.isnan(value), np.nan, tau)
+    detours = {n: describe_detour(run, n) for n, share in found.items() if np.isinf(share)}
+    meaning = _describe_target_moves(value, tau, arrays, detours) if any(detours.values()) else ""
+    return ProbeMeasurement(value, due, meaning=meaning)
 
 
 def make_target_move_probe(
@@ -538,20 +542,23 @@ def make_target_move_probe(
         f"share of the way, furthest from tau in the first {MAX_UPDATES} moves at most: "
         + ", ".join(arrays),
         measure,
-        lambda comparison, measurement: _describe_target_moves(measurement, arrays),
+        lambda comparison, measurement: _describe_target_moves(
+            measurement.value, float(np.nanmax(measurement.expected)), arrays, {}
+        ),
     )
 
 
-def _describe_target_moves(measurement: ProbeMeasurement, arrays: Sequence[str]) -> str:
-    tau = float(np.nanmax(measurement.expected))
+def _describe_target_moves(
+    shares: Array, tau: float, arrays: Sequence[str], detours: Mapping[str, str]
+) -> str:
     groups: dict[str, list[str]] = {}
-    for name, share in zip(arrays, measurement.value, strict=True):
+    for name, share in zip(arrays, shares, strict=True):
         if np.isnan(share) or np.isclose(share, tau, rtol=MOVE_TOLERANCE):
             continue
         if share == 0:
             how = "never move"
         elif np.isinf(share):
-            how = "move elsewhere than to the online network"
+            how = detours.get(name) or "move elsewhere than to the online network"
         else:
             how = f"move by {share:.3g}, {share / tau:.3g} times tau"
         groups.setdefault(how, []).append(name)

@@ -465,12 +465,22 @@ def make_greedy_probe(
         for of in runs:
             check_recipe_networks(of(cache), "policy")
         found = [_compare_greedy_actions(of(cache), head) for of in runs]
-        value, cut, tanh, scaled, unscaled = (np.concatenate(a) for a in zip(*found, strict=True))
+        outputs, *arrays = zip(*found, strict=True)
+        value, cut, tanh, scaled, unscaled = (np.concatenate(each) for each in arrays)
         expected, other = (tanh, cut) if squashed else (cut, tanh)
         text = f"the mean is {'cut at the bounds' if squashed else 'squashed by tanh'}"
         others = {text: other, "the mean is cut at -1 and 1 and then scaled to the range": scaled}
         others["tanh of the mean, which is not scaled to the range"] = unscaled
-        return ProbeMeasurement(value, expected, alternatives=others)
+
+        def explain() -> str:
+            # PyTorch and its second of start-up are only needed here.
+            from parallax.harness.probes.families import action_formulas
+
+            data = [of(cache).experiment.scripted_data for of in runs]
+            bounds = [(np.array(d.low), np.array(d.high)) for d in data]
+            return action_formulas.explain_greedy_actions(arrays[0], outputs, bounds, squashed)
+
+        return ProbeMeasurement(value, expected, alternatives=others, explain=explain)
 
     return Probe(
         f"{algorithm}.greedy_action",
@@ -484,8 +494,8 @@ def make_greedy_probe(
 
 
 def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, ...]:
-    # The evaluated actions, and those of clipping, squashing, clipping before scaling, and
-    # squashing without scaling.
+    # The network's outputs, the evaluated actions, and those of clipping, squashing, clipping
+    # before scaling, and squashing without scaling.
     d, algorithm = run.experiment.scripted_data, run.experiment.algorithm
     near = np.array([t.observation for t in run.transitions])
     seen = round_to_float32(np.concatenate([near, OBSERVATION_SCALE * near]))
@@ -495,7 +505,7 @@ def _compare_greedy_actions(run: ProbeRun, head: str) -> tuple[Array, ...]:
     squashed, scaled = np.tanh(mean), np.clip(mean, -1, 1)
     taken = run.monitor.predict_greedy(seen)
     others = middle + half * squashed, middle + half * scaled, squashed
-    return taken, np.clip(mean, low, high), *others
+    return mean, taken, np.clip(mean, low, high), *others
 
 
 def make_action_range_probe(

@@ -30,19 +30,21 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     log_ratio = q.name("the log ratio", q.name("the new log-probability", leaf) - before)
     ratio = q.name("the ratio", log_ratio.exp())
     limit = q.name("the clip range", CLIP).abs()
+    inner = q.name("the ratio that is cut", ratio)
     cuts = {
-        "between 1 minus and 1 plus the range": ratio.clamp(1 - limit, 1 + limit),
-        "from above only": ratio.minimum(1 + limit),
-        "from below only": ratio.maximum(1 - limit),
+        "between 1 minus and 1 plus the range": inner.clamp(1 - limit, 1 + limit),
+        "from above only": inner.minimum(1 + limit),
+        "from below only": inner.maximum(1 - limit),
         "the log ratio between minus and plus the range": log_ratio.clamp(-limit, limit).exp(),
-        "between minus and plus the range": ratio.clamp(-limit, limit),
-        "between 1 over 1 plus the range and 1 plus the range": ratio.clamp(
+        "between minus and plus the range": inner.clamp(-limit, limit),
+        "between 1 over 1 plus the range and 1 plus the range": inner.clamp(
             1 / (1 + limit), 1 + limit
         ),
     }
     clipped = q.name("the clipped ratio", q.choose("the ratio is cut", cuts))
     plain = q.name("the objective without clipping", ratio * advantage)
-    cut = q.name("the clipped objective", clipped * advantage)
+    weighted = q.name("the advantage in the clipped objective", advantage)
+    cut = q.name("the clipped objective", clipped * weighted)
     both = torch.stack([plain, cut])
     options = {
         "the smaller of both": both.amin(0),
@@ -65,9 +67,13 @@ def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool
     value, before = q.name("the value", leaf), q.name("the old value", old)
     target = q.name("the value's target", returns)
     limit = q.name("the clip range", CLIP).abs()
-    change = q.name("the change of the value", value - before)
+    start = q.name("the old value that is subtracted", before)
+    change = q.name("the change of the value", value - start)
     clipped = q.name("the clipped value", before + change.clamp(-limit, limit))
-    errors = {"clipped": clipped - target, "plain": value - target}
+    errors = {
+        "clipped": clipped - q.name("the target in the clipped error", target),
+        "plain": value - q.name("the target in the plain error", target),
+    }
     losses = {name: q.name(f"the {name} error", error) ** 2 for name, error in errors.items()}
     options = {"the plain error": losses["plain"], "the clipped error": losses["clipped"]}
     larger = {"the larger of both": losses["plain"].maximum(losses["clipped"])}
@@ -82,6 +88,16 @@ def compute_advantages(
     q: FormulaQuantities, rewards: Array, values: Array, next_values: Array, ends: Array
 ) -> tuple[Tensor, Tensor]:
     """Return advantages and value targets of a rollout, each float[steps] or [steps, copies]."""
+    gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)
+    # Some frameworks store the value at a time limit with the reward, and drop it at any end.
+    after = np.concatenate([values[1:], next_values[-1:]])
+    bonus = GAMMA * next_values * (ends == TRUNCATED)
+    forms = {
+        "those of the next states": (rewards, next_values, TERMINATED),
+        "those of the following steps, at time limits in the reward": (rewards + bonus, after, 0),
+        "those of the following steps": (rewards, after, 0),
+    }
+    paid, seen, last = q.choose("next values", forms, [*forms][1:])
     masks = {
         "the end of the task": ends == TERMINATED,
         "any end": ends > 0,
@@ -89,11 +105,12 @@ def compute_advantages(
         "none": ends < 0,
     }
     over = {"any end": masks["any end"], **masks}
+    masks = masks if last else over
     final = q.name("the mask of next values", q.choose("next values are dropped at", masks))
     stops = q.name("the mask of sums", q.choose("sums stop at", over))
-    reward, value = q.name("the reward", rewards), q.name("the value", values)
-    following = q.name("the next value", next_values)
-    gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)
+    q.join("the mask of ends", ("the mask of next values", "the mask of sums"))
+    reward, value = q.name("the reward", paid), q.name("the value", values)
+    following = q.name("the next value", seen)
     q.name("the discount of sums", GAMMA * LAMBDA)
     discounted = q.name("the discounted next value", gamma * (1 - final) * following)
     target = q.name("the one-step target", reward + discounted)
@@ -106,6 +123,36 @@ def compute_advantages(
         sums.insert(0, later)
     advantage = q.name("the advantage", torch.stack(sums))
     return advantage, q.name("the value's target", advantage + q.name("the value added", value))
+
+
+def explain_normalized_advantages(raw: Array, found: Array, eps: float) -> str:
+    """Return which quantity of normalized advantages is another one, else nothing.
+
+    Args:
+        raw: Advantages of a minibatch.
+        found: Measured weights of its transitions in the policy loss.
+        eps: Constant that is added to the deviation.
+    """
+
+    def compute_weights(q: FormulaQuantities) -> Tensor:
+        advantage = q.name("the advantage", raw)
+        centred = q.name("the centred advantage", advantage - q.name("the mean", raw.mean()))
+        deviations = {
+            "with n in the denominator": advantage.std(correction=0),
+            "with n - 1 in the denominator": advantage.std(),
+            "the variance": advantage.var(),
+            "the variance with n in the denominator": advantage.var(correction=0),
+            "the root mean square": advantage.square().mean().sqrt(),
+            "the mean absolute deviation": centred.abs().mean(),
+            "the range": advantage.amax() - advantage.amin(),
+            "the largest magnitude": advantage.abs().amax(),
+        }
+        sample = "with n - 1 in the denominator"
+        deviation = q.name("the deviation", q.choose("the deviation", deviations, [sample]))
+        constant = q.name("the constant that is added to the deviation", eps)
+        return q.name("the normalized advantage", centred / (deviation + constant))
+
+    return find_changed_quantity([compute_weights], [found], measure_distance)
 
 
 def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:

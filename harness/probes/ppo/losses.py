@@ -69,9 +69,17 @@ def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement
     )
     (equal,) = experiments.run_equal_advantages(cache).record.steps[:1]
     if all(np.isfinite(gradient).all() for gradient in equal.gradients.values()):
-        return found
+        explain = functools.partial(_explain_normalized_advantages, raw, measured)
+        return dataclasses.replace(found, explain=explain)
     words = "not a number where all are equal: no constant is added to the deviation"
     return dataclasses.replace(found, value=0 * found.value, alternatives={}, meaning=words)
+
+
+def _explain_normalized_advantages(raw: Array, found: Array) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.ppo import changed_formulas
+
+    return changed_formulas.explain_normalized_advantages(raw, found, NORMALIZATION_EPS)
 
 
 def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
@@ -275,7 +283,16 @@ def _measure_entropy_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     pull = (
         get_gradient(with_bonus, name) - get_gradient(without, name)
     ).ravel() / ENTROPY_COEFFICIENT
-    return ProbeMeasurement(pull, -np.ones_like(pull))
+    run = experiments.run_entropy_bonus(cache)
+    rows = find_rollout_rows(run, with_bonus)
+    seen = measurements.get_rollout_observations(run)[rows]
+    mean, std = measurements.compute_policy_gaussian(with_bonus.before, seen)
+    estimate = np.mean(((measurements.compute_samples(run)[rows] - mean) / std) ** 2 - 1, axis=0)
+    others = {
+        "minus the log-probability of the action taken, in place of the entropy": estimate,
+        "the log-probability of the action taken, in place of the entropy": -estimate,
+    }
+    return ProbeMeasurement(pull, -np.ones_like(pull), alternatives=others)
 
 
 def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:

@@ -95,7 +95,12 @@ def get_advantage_weights(run: ProbeRun, rollout: int = 0) -> Array:
 
 
 def list_later_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
-    """Return all saved optimizer steps but the first."""
+    """Return all saved optimizer steps but the first.
+
+    Raises:
+        UnmeasuredError: There are no others.
+    """
+    get_snapshot_step(run, 1)
     return [step for step in list_gradient_steps(run) if step.before][1:]
 
 
@@ -184,7 +189,12 @@ def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> t
     """Return the same as `solve_surrogate_slope` for observations and samples of a minibatch.
 
     The gradient by a row's mean is that derivative times (x - mean) / std^2.
+
+    Raises:
+        UnmeasuredError: The minibatch is empty.
     """
+    if not len(seen):
+        raise UnmeasuredError("its minibatch is empty")
     mean, std = compute_policy_gaussian(step.before, seen)
     direction = (x - mean) / std**2
     pull = solve_output_gradient(step.gradients, step.before, "policy", seen, TANH)

@@ -1,6 +1,7 @@
 """Probes of PPO's minibatches, epochs, counts of events, and annealed settings."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -189,12 +190,27 @@ CLIP_BRACKET = 0.004
 
 def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_annealing(cache, "learning_rate_schedule")
+    get_snapshot_step(run, 0)
     rates = np.array(
         [step.settings["policy"]["lr"] for step in measurements.list_gradient_steps(run)]
     )
     value = rates / run.hyperparameters.learning_rate
     axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
-    return ProbeMeasurement(value, np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS), axis)
+    explain = functools.partial(_explain_annealing, value, 1.0, ANNEALED_EPOCHS)
+    due = np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS)
+    return ProbeMeasurement(value, due, axis, explain=explain)
+
+
+def _explain_annealing(found: Array, start: float, repeats: int) -> str:
+    # PyTorch and its second of start-up are only needed here.
+    from parallax.harness.probes.families import action_formulas
+
+    rollouts = len(SCHEDULE_SHARES)
+    if len(found) != rollouts * repeats or np.ptp(found) < 1e-3 * np.abs(found).max():
+        return ""
+    done = np.repeat(np.arange(float(rollouts)), repeats)
+    words = action_formulas.explain_annealing(found, done, rollouts, start, repeats)
+    return f"{words}: {_list_values(found)}" if words else ""
 
 
 def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
@@ -208,7 +224,8 @@ def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
             _compute_clip_edge(*(np.concatenate(a) for a in list(zip(*found, strict=True))[:2]))
         )
     axis = AnswerAxis("rollout", np.arange(1.0, 5.0))
-    return ProbeMeasurement(np.array(value), CLIP * SCHEDULE_SHARES, axis)
+    explain = functools.partial(_explain_annealing, np.array(value), CLIP, 1)
+    return ProbeMeasurement(np.array(value), CLIP * SCHEDULE_SHARES, axis, explain=explain)
 
 
 def _compute_clip_edge(beyond: Array, clipped: NDArray[np.bool_]) -> float:
@@ -283,7 +300,11 @@ def _describe_schedule(comparison: object, measurement: ProbeMeasurement) -> str
     value: Array = measurement.value
     if np.ptp(value) < 1e-3 * value[0]:
         return f"it does not change: it stays at {value[0]:.3g}"
-    return f"it goes {', '.join(f'{v:.3g}' for v in value)}"
+    return _list_values(value)
+
+
+def _list_values(values: Array) -> str:
+    return f"it goes {', '.join(f'{v:.3g}' for v in values)}"
 
 
 ANNEALING_PROBES: Sequence[Probe] = (

@@ -90,7 +90,16 @@ def measure_warm_up(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeas
     noise = EXPLORATION_NOISE * run.experiment.scripted_data.acting_noise[:count]
     noisy = np.clip(drawn + noise, -1, 1)
     text = "exploration noise is added to random actions as well"
-    return ProbeMeasurement(run.get_actions()[:count], drawn, alternatives={text: noisy})
+    found = run.get_actions()[:count]
+
+    def explain() -> str:
+        # PyTorch and its second of start-up are only needed here.
+        from parallax.harness.probes.families import action_formulas
+
+        numbers = run.experiment.scripted_data.random_actions[:count]
+        return action_formulas.explain_random_actions(found, numbers, (-1.0, 1.0))
+
+    return ProbeMeasurement(found, drawn, alternatives={text: noisy}, explain=explain)
 
 
 def _measure_target_action(cache: ExperimentCache) -> ProbeMeasurement:
