@@ -60,6 +60,8 @@ _OVER_ROWS: Mapping[str, Operation] = {
     "is that of the previous row of the {rows}": lambda x: x.roll(1, 0),
     "is that of two rows later in the {rows}": lambda x: x.roll(-2, 0),
     "is that of two rows earlier in the {rows}": lambda x: x.roll(2, 0),
+    "is missing in the first row of the {rows}": lambda x: _drop_row(x, 0),
+    "is missing in the last row of the {rows}": lambda x: _drop_row(x, -1),
     "is in reverse order": lambda x: x.flip(0),
     "has its mean over the {rows} subtracted": lambda x: x - x.mean(0),
     "is divided by its standard deviation over the {rows}": lambda x: x / x.std(0),
@@ -75,6 +77,12 @@ _OVER_COLUMNS: Mapping[str, Operation] = {
     "is that of the last {column}": lambda x: x[:, -1:],
     "has its {column}s in reverse order": lambda x: x.flip(1),
 }
+
+
+def _drop_row(values: Tensor, row: int) -> Tensor:
+    mask = torch.ones_like(values)
+    mask[row] = 0
+    return values * mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,7 +265,7 @@ def _compute_numbers(part: Formula, quantities: FormulaQuantities) -> Array:
 
 
 def _make_factor_change(name: str, factor: float) -> FormulaChange:
-    return FormulaChange(f"{name} counts {factor:.4g} times", {name: lambda x, _: factor * x})
+    return FormulaChange(f"{name} counts {factor:.4g} times", {name: _make_product(factor)})
 
 
 def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:
@@ -270,11 +278,25 @@ def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[F
     alike = [pair for pair in pairs if pair[0][1].shape == pair[1][1].shape]
     for (one, _), (other, _) in alike:
         yield FormulaChange(f"{other} in place of {one}", {one: _take_quantity(other)})
+    yield from _list_products(plain)
     yield from _list_operations(plain, axes, lambda _: [_SHAPES])
     for (one, _), (other, _) in alike:
         if one < other:
             both = {one: _take_quantity(other), other: _take_quantity(one)}
             yield FormulaChange(f"{one} and {other} have changed places", both)
+
+
+def _list_products(plain: FormulaQuantities) -> Iterator[FormulaChange]:
+    constants = {name: float(x) for name, x in plain.values.items() if not x.ndim}
+    for name, (constant, factor) in itertools.product(plain.values, constants.items()):
+        if name != constant and factor not in (0, 1):
+            text = f"{name} is {{}} by {constant}"
+            yield FormulaChange(text.format("multiplied"), {name: _make_product(factor)})
+            yield FormulaChange(text.format("divided"), {name: _make_product(1 / factor)})
+
+
+def _make_product(factor: float) -> Replacement:
+    return lambda value, _: factor * value
 
 
 def _list_operations(

@@ -44,6 +44,7 @@ class CriticMinibatch:
     ends: Array
 
 
+NEXT_PREDICTIONS = "its critics predict at the next observations of the minibatch"
 UNKNOWN_OBSERVATIONS = "its networks received inputs that are not observations of the run"
 SUBSTITUTE_NETWORKS_NOTE = "its agent takes any network, and these came from the probe"
 MAX_UPDATES = 5
@@ -76,7 +77,11 @@ def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch
         with contextlib.suppress(UnmeasuredError):
             found.append(_match_transitions(run, inputs))
     if not found:
-        raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
+        size = run.experiment.scripted_data.observations.shape[1]
+        after = {t.next_observation.tobytes() for t in run.transitions}
+        shown = (row[:size] for inputs in step.critic_inputs for row in inputs)
+        is_next = all(np.ascontiguousarray(row).tobytes() in after for row in shown)
+        raise UnmeasuredError(NEXT_PREDICTIONS if is_next else UNKNOWN_OBSERVATIONS)
     rows, actions, _ = min(found, key=lambda shown: shown[2])
     return _build_minibatch(run, rows, actions)
 
@@ -133,6 +138,27 @@ def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]
     taken = run.get_actions()[find_transition_rows(run, seen.observations), dimension]
     scale, shift = np.polyfit(taken, seen.actions[:, dimension], 1)
     return float(scale), float(shift)
+
+
+def describe_critic_actions(run: ProbeRun) -> str:
+    """Return whose actions critics see if these are no linear function of those that were taken."""
+    step = list_critic_updates(run)[0]
+    seen = find_minibatch(run, step)
+    taken = run.get_actions()[find_transition_rows(run, seen.observations)]
+    basis = np.hstack([taken, np.ones((len(taken), 1))])
+    fitted = basis @ np.linalg.lstsq(basis, seen.actions, rcond=None)[0]
+    if np.abs(fitted - seen.actions).max() < 1e-3 * np.abs(seen.actions).max():
+        return ""
+    names = {"policy": "the policy", "policy_target": "the target policy"}
+    head = "mean" if run.experiment.algorithm == "sac" else "out"
+    for name, whose in names.items():
+        if f"{name}.0.weight" not in step.before:
+            continue
+        action = np.tanh(compute_output(step.before, name, seen.observations, RELU, head)[:, 0])
+        own, shown = (each - each.mean() for each in (action, seen.actions[:, 0]))
+        if measure_misfit(own, shown) < 1e-3:
+            return f"critics learn from actions of {whose} in place of those that were taken"
+    return "critics learn from other actions than those that were taken"
 
 
 def list_network_steps(run: ProbeRun, network: str) -> list[OptimizerStepRecord]:

@@ -69,7 +69,7 @@ def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
     """Return the gradient's slope near 0 and the error above which it is constant, 0 for never.
 
     Raises:
-        UnmeasuredError: All gradients are 0.
+        UnmeasuredError: All gradients are 0, or all of the same size.
     """
     largest = np.abs(errors).max()
     near = (np.abs(errors) < NEAR_ZERO_SHARE * largest / 4) & (
@@ -80,6 +80,8 @@ def fit_huber_curve(errors: Array, pulls: Array) -> tuple[float, float]:
     if not slope:
         raise UnmeasuredError("the loss has no gradient by the values of the actions taken")
     flat = np.abs(pulls) > LINEAR_PART_START * np.abs(pulls).max()
+    if flat.all():
+        raise UnmeasuredError("the loss is linear at all errors")
     return slope, float(np.abs(pulls).max() / slope) if flat.sum() > 1 else 0.0
 
 

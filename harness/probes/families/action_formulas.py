@@ -156,6 +156,7 @@ def explain_annealing(found: Array, parts: Array, count: int, start: float, repe
             "a cosine": (1 + torch.cos(np.pi * share)) / 2,
             "1 over 1 plus the number": 1 / (1 + done),
             "half of it after each": 0.5**done,
+            "the product of all shares so far": left.reshape(count, -1).cumprod(0).ravel(),
         }
         factor = q.name("the factor", q.choose("the schedule", forms))
         return q.name("the first value", start) * factor

@@ -24,6 +24,7 @@ from parallax.harness.probes.measurements import (
     get_update_noise,
     get_weights_before_update,
     list_critic_names,
+    list_critic_updates,
     measure_misfit,
 )
 from parallax.harness.probes.reference_networks import RELU, solve_output_gradient
@@ -150,7 +151,11 @@ def _compute_deterministic_next_values(
         }
         cut = q.name("target noise", q.choose("target noise is cut", cuts))
         noisy = q.name("the next action with noise", action + cut)
-        bounds = {"cut at the bounds": noisy.clamp(-1, 1), "not cut at the bounds": noisy}
+        bounds = {
+            "cut at the bounds": noisy.clamp(-1, 1),
+            "not cut at the bounds": noisy,
+            "cut at the limit of the noise": noisy.clamp(-limit, limit),
+        }
         chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
         action = q.name("the next action that critics see", chosen)
     return _compute_values(q, run, step, action)
@@ -169,6 +174,7 @@ def compute_squashed_sample(
     squared = q.name("the squared distance from the mean", distance**2)
     constant = q.name("the constant of the log-density", np.log(2 * np.pi) / 2)
     density = q.name("the log-density of each dimension", -squared / 2 - log_std - constant)
+    q.name("the negative entropy of the Gaussian", -(log_std + 0.5 + constant).sum(1))
     if not run.experiment.squashed:
         return sample, q.name("the log-probability", density.sum(1))
     corrected = q.name("the sample in the correction for tanh", sample)
@@ -197,20 +203,32 @@ def _compute_soft_next_values(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
 ) -> Tensor:
     data, weights = find_minibatch(run, step), read_weights(run, step)
-    seen = q.name("the next observation that the policy sees", data.next_observations)
-    places = {
-        "those of next observations": seen,
-        "those before the step": _make_tensor(data.observations),
+    after = q.name("the next observation that the policy sees", data.next_observations)
+    before, drawn = _make_tensor(data.observations), get_update_noise(run, step, len(after))
+
+    def sample(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = q.name("the policy's mean", run_network(weights, "policy", seen, "mean"))
+        raw = run_network(weights, "policy", seen, "std")
+        return torch.tanh(mean), *compute_squashed_sample(q, run, mean, raw, drawn)
+
+    _, early, early_log_prob = sample(before)
+    mean, action, log_prob = sample(after)
+    samples = {
+        "those in the next observations": (action, log_prob),
+        "those in the current observations": (early, early_log_prob),
+        "with log-probabilities of actions in the current observations": (action, early_log_prob),
+        "in the current observations, with log-probabilities in the next": (early, log_prob),
+        "the policy's mean, with log-probabilities of its sample": (mean, log_prob),
     }
-    seen = q.choose("next actions", places)
-    mean = q.name("the policy's mean", run_network(weights, "policy", seen, "mean"))
-    raw = run_network(weights, "policy", seen, "std")
-    drawn = get_update_noise(run, step, len(seen))
-    action, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
+    action, log_prob = q.choose("next actions", samples)
     value = _compute_values(q, run, step, action)
     heat = _name_temperature(q, run, step)
     entropy = q.name("the entropy term", heat * log_prob)
-    return q.name("the next value with entropy", value - entropy)
+    forms = {
+        "discounted": value - entropy,
+        "not discounted": value - entropy / run.hyperparameters.gamma,
+    }
+    return q.name("the next value with entropy", q.choose("the entropy is", forms))
 
 
 def _compute_discrete_next_values(
@@ -233,6 +251,8 @@ def _compute_discrete_next_values(
         "the softmax-weighted mean": (target.softmax(1) * target).sum(1),
         "the mean": target.mean(1),
         "the smallest": target.amin(1),
+        "the number of the action with the largest": target.argmax(1).double(),
+        "the number of the online network's choice": online.argmax(1).double(),
     }
     if getattr(run.hyperparameters, "double_q", False):
         key = "that of the online network's choice"
@@ -260,10 +280,19 @@ def compute_critic_gradients(
     outputs = [run_network(weights, name, inputs).requires_grad_() for name in names]
     taken = data.actions[:, 0].astype(int) if discrete else np.zeros(len(seen), dtype=int)
     rows = np.arange(len(seen))
-    target = compute_target(q, run, step)
+    target = compute_target(q, run, step).detach()
+    values = [output[rows, taken] for output in outputs]
+    targets = [target] * len(names)
+    if len(names) > 1:
+        options = {
+            "the one of both critics": target,
+            "the value of the first critic": values[0].detach(),
+            "the value of the first critic, with a gradient": values[0],
+        }
+        targets[1] = q.choose("the target of the second critic", options)
     losses = [
-        _compute_critic_loss(q, ORDINALS[name], output[rows, taken], target, run)
-        for name, output in zip(names, outputs, strict=True)
+        _compute_critic_loss(q, ORDINALS[name], value, due, run)
+        for name, value, due in zip(names, values, targets, strict=True)
     ]
     if len(names) > 1:
         for what in ("value", "error", "loss"):
@@ -278,7 +307,8 @@ def _compute_critic_loss(
     q: FormulaQuantities, critic: str, values: Tensor, target: Tensor, run: ProbeRun
 ) -> Tensor:
     predicted = q.name(f"the value of {critic}", values)
-    error = q.name(f"the error of {critic}", predicted - target.detach())
+    due = q.name(f"the target of {critic}", target)
+    error = q.name(f"the error of {critic}", predicted - due)
     bend = getattr(run.hyperparameters, "huber_delta", None) or 1.0
     zero = torch.zeros_like(error)
     huber = torch.nn.functional.huber_loss(error, zero, reduction="none", delta=bend)
@@ -310,7 +340,10 @@ def compute_policy_gradient(
         action = q.name("the policy's action", torch.tanh(output))
     names = list_critic_names(run)
     suffix = q.choose("values", {"those of the critics": "", "of target networks": "_target"})
-    inputs = torch.hstack([seen, action])
+    places = {"the observations that the policy sees": seen}
+    if (after := _find_next_observations(run, step)) is not None:
+        places["the next observations"] = after
+    inputs = torch.hstack([q.choose("what critics see", places), action])
     values = [run_network(weights, name + suffix, inputs)[:, 0] for name in names]
     options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
     smaller = next(iter(options))
@@ -322,6 +355,15 @@ def compute_policy_gradient(
     losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
     loss = q.choose("the policy's loss", losses)
     return differentiate_loss(loss, [outputs])[0]
+
+
+def _find_next_observations(run: ProbeRun, step: OptimizerStepRecord) -> Tensor | None:
+    # Those of the minibatch that the critics and the policy share, if they do.
+    for update in list_critic_updates(run):
+        data = find_minibatch(run, update)
+        if np.array_equal(data.observations, step.observations):
+            return _make_tensor(data.next_observations)
+    return None
 
 
 def compute_temperature_gradient(
@@ -341,7 +383,10 @@ def compute_temperature_gradient(
     }
     usual = ("its logarithm", "its logarithm, under the policy after its step")
     factor, weights = q.choose("the factor in the loss", factors, usual)
-    seen = _make_tensor(step.observations)
+    places = {"those of the observations": _make_tensor(step.observations)}
+    if (after := _find_next_observations(run, step)) is not None:
+        places["those of the next observations"] = after
+    seen = q.choose("the log-probabilities", places)
     mean, raw = (run_network(weights, "policy", seen, head) for head in ("mean", "std"))
     drawn = get_update_noise(run, step, len(seen))
     _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)

@@ -429,7 +429,8 @@ def _explain_targets(
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.families import changed_formulas
 
-    return changed_formulas.explain_targets(run, read, found) or explain_critic_gradients(run)
+    known = [(step, rows) for step, rows in read if len(rows)]
+    return changed_formulas.explain_targets(run, known, found) or explain_critic_gradients(run)
 
 
 def explain_critic_gradients(run: ProbeRun) -> str:

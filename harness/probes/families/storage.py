@@ -22,6 +22,7 @@ from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import NEXT_EPISODE
 from parallax.harness.probes.measurements import (
     check_recipe_networks,
+    describe_critic_actions,
     fit_critic_action_unit,
     list_other_environments,
 )
@@ -157,7 +158,8 @@ def make_critic_action_probe(algorithm: str) -> Probe:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         run = _run_wide_warm_up(cache, algorithm)
         fits = np.ravel([fit_critic_action_unit(run, dimension) for dimension in (0, 1)])
-        return ProbeMeasurement(np.round(fits, 6), np.array([1.0, 0.0, 1.0, 0.0]))
+        words, due = describe_critic_actions(run), np.array([1.0, 0.0, 1.0, 0.0])
+        return ProbeMeasurement(np.round(fits, 6), due, meaning=words)
 
     return Probe(
         f"{algorithm}.critic_action",

@@ -66,6 +66,7 @@ def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool
     leaf = torch.as_tensor(now).requires_grad_()
     value, before = q.name("the value", leaf), q.name("the old value", old)
     target = q.name("the value's target", returns)
+    q.name("the advantage", returns - old)
     limit = q.name("the clip range", CLIP).abs()
     start = q.name("the old value that is subtracted", before)
     change = q.name("the change of the value", value - start)

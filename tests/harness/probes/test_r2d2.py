@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from parallax.adapters.torchrl import r2d2, recurrent
-from parallax.adapters.torchrl import recurrent as sequences
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.probes.catalogue import R2D2_PROBES
 from parallax.harness.probes.experiments import ExperimentCache
@@ -18,6 +17,7 @@ BY_NAME = {
     for probe in R2D2_PROBES
     if probe.short_name != "default_settings"  # reads the recipe, not the training
 }
+INTERVAL = "HardUpdate.value_network_update_interval"
 QUICK = ("n_step_target", "last_steps_target", "burn_in_gradient", "counts", "sequences")
 
 
@@ -62,7 +62,7 @@ class Through:
         burnt, rest = whole[..., : self._steps], whole[..., self._steps :].clone()
         for module in self._parts:
             burnt = module(burnt)
-        for name in sequences.STATE_KEYS:
+        for name in recurrent.STATE_KEYS:
             first = burnt["next"][..., -1:][name]
             rest[name] = torch.cat([first, rest[name][..., 1:, :, :]], dim=1)
         return rest
@@ -73,17 +73,20 @@ class Skipped(Through):
 
     def __call__(self, whole):
         rest = whole[..., self._steps :].clone()
-        for name in sequences.STATE_KEYS:
+        for name in recurrent.STATE_KEYS:
             rest[name][:, 0] = whole[name][:, 0]
         return rest
 
 
-def told_otherwise(monkeypatch, **changes):
-    """The loss is told other settings than the rest."""
+def change_loss_settings(monkeypatch, **changes):
+    """Give the loss other settings than the rest."""
     init = r2d2.SequenceLoss.__init__
     changes = {name.replace("__", "."): value for name, value in changes.items()}
-    told = lambda self, network, settings: init(self, network, {**settings, **changes})  # noqa: E731
-    monkeypatch.setattr(r2d2.SequenceLoss, "__init__", told)
+
+    def initialize(self, network, settings):
+        init(self, network, {**settings, **changes})
+
+    monkeypatch.setattr(r2d2.SequenceLoss, "__init__", initialize)
 
 
 def wrapped(monkeypatch, owner, name, change):
@@ -101,7 +104,7 @@ PLANTS = {
         *(r2d2, "compute_n_step_returns"),
         lambda f: lambda r, v, length, ended, *a: f(r, v, length, np.zeros_like(ended), *a),
     ),
-    "double_q": lambda m: told_otherwise(m, loop__double_q=False),
+    "double_q": lambda m: change_loss_settings(m, loop__double_q=False),
     "sequence_loss": lambda m: wrapped(
         m, *(r2d2.SequenceLoss, "forward"), lambda f: lambda self, b, w: f(self, b, w / b["length"])
     ),
@@ -113,31 +116,29 @@ PLANTS = {
     ),
     "burn_in_of_stored_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
     "burn_in_of_zero_state": lambda m: m.setattr(r2d2, "BurnInTransform", Skipped),
-    "stored_state": lambda m: told_otherwise(m, loop__stored_state=False),
+    "stored_state": lambda m: change_loss_settings(m, loop__stored_state=False),
     "burn_in_gradient": lambda m: m.setattr(r2d2, "BurnInTransform", Through),
     "priorities": lambda m: wrapped(
-        m, r2d2, "sequence_errors", lambda f: lambda e, length, share: f(e, length, 0.5)
+        m, r2d2, "compute_sequence_errors", lambda f: lambda e, length, share: f(e, length, 0.5)
     ),
     "importance_weights": lambda m: m.setattr(
-        ProportionalStrategy, "_weights", lambda self, likely: np.ones(len(likely))
+        ProportionalStrategy, "_compute_weights", lambda self, likely: np.ones(len(likely))
     ),
     "counts": lambda m: wrapped(
         m,
-        *(r2d2, "HardUpdate"),
-        lambda f: (
-            lambda loss, value_network_update_interval: f(
-                loss, value_network_update_interval=value_network_update_interval + 1
-            )
-        ),
+        *(r2d2, "build_periodic_targets"),
+        lambda f: lambda loss, settings: f(loss, settings | {INTERVAL: settings[INTERVAL] + 1}),
     ),
     "actor_refresh": lambda m: wrapped(
         m,
         r2d2.ActorLag,
         "refresh",
-        lambda f: lambda self, c, steps, every: f(self, c, steps, 2 * every),
+        lambda f: lambda self, c, steps, every, n: f(self, c, steps, 2 * every, n),
     ),
     "sequences": lambda m: wrapped(
-        m, sequences, "Cut", lambda f: lambda length, period, burn: f(length, period + 1, burn)
+        m,
+        *(recurrent, "SequenceLayout"),
+        lambda f: lambda length, period, burn: f(length, period + 1, burn),
     ),
     "exploration": lambda m: m.setattr(
         r2d2, "compute_actor_epsilons", lambda base, exponent, n: [base] * n
@@ -176,6 +177,6 @@ def test_fault_is_found(monkeypatch, name):
     assert found.meaning == NAMED.get(name, found.meaning) != ""
 
 
-def test_what_is_ours_is_told_from_what_is_upstreams(cache):
-    told = {name: answer(cache, name).origin for name in ("n_step_target", "burn_in_gradient")}
-    assert told == {"n_step_target": "recipe", "burn_in_gradient": "upstream"}
+def test_origins_separate_our_recipe_from_upstream(cache):
+    found = {name: answer(cache, name).origin for name in ("n_step_target", "burn_in_gradient")}
+    assert found == {"n_step_target": "recipe", "burn_in_gradient": "upstream"}
