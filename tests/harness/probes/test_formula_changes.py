@@ -7,8 +7,14 @@ import pytest
 import torch
 
 from parallax.harness import formulas
-from parallax.harness.contract.probing.scripted_env import TERMINATED
-from parallax.harness.probes.families.action_formulas import explain_action, explain_epsilon
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.families.action_formulas import (
+    explain_action,
+    explain_annealing,
+    explain_epsilon,
+    explain_greedy_actions,
+    explain_random_actions,
+)
 from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
 from parallax.harness.probes.formula_changes import (
     FormulaQuantities,
@@ -45,6 +51,9 @@ SMALLER, LARGER = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND)
         (np.trunc(REWARD) + 0.9 * SMALLER, "the reward is a whole number"),
         (REWARD + 0.81 * SMALLER, "the discount is squared"),
         (0.3 * REWARD + 0.9 * SMALLER, "the reward counts 0.3 times"),
+        (0.9 * REWARD + 0.9 * SMALLER, "the reward is multiplied by the discount"),
+        (REWARD * (np.arange(24) < 23) + 0.9 * SMALLER, "the reward is missing in the last row"),
+        (REWARD + 0.9 * np.roll(SMALLER, 2), "the next value is that of two rows earlier"),
         (REWARD + 0.9 * LARGER.mean(), "the next value is its mean over the minibatch"),
         (np.abs(REWARD + 0.9 * SMALLER), "the target is its absolute value"),
         (RNG.normal(size=24), ""),
@@ -53,6 +62,16 @@ SMALLER, LARGER = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND)
 def test_the_changed_quantity_is_named(measured, words):
     found = find_changed_quantity([compute_target], [measured], measure_distance)
     assert found.startswith(words) and bool(found) == bool(words)
+
+
+def test_a_change_of_several_quantities_at_once_is_named():
+    def compute_sum(q, one, other):
+        q.join("each of both", ("the first", "the second"))
+        return q.name("the first", one) + 2 * q.name("the second", other) + 3
+
+    part = functools.partial(compute_sum, one=FIRST, other=SECOND)
+    words = find_changed_quantity([part], [3 - FIRST - 2 * SECOND], measure_distance)
+    assert words == "each of both has the opposite sign"
 
 
 def test_a_change_must_explain_every_update():
@@ -123,6 +142,21 @@ def test_value_slopes_are_those_of_the_authors_code_and_a_change_is_named():
     assert explain(now - returns, clips=False) == "" == explain(paper, clips=True)
     assert "the plain error" in explain(now - returns, clips=True)
     assert "mean over the minibatch" in explain(now - returns.mean(), clips=False)
+    words = "the advantage in place of the value's target"
+    assert explain(now - (returns - old), clips=False) == words
+
+
+def test_normalized_advantages_are_explained():
+    raw, eps = RNG.normal(loc=1.0, size=24), 1e-8
+    explain = functools.partial(changed_formulas.explain_normalized_advantages, raw, eps=eps)
+    assert explain((raw - raw.mean()) / (raw.std() + eps)) == ""
+    assert explain((raw - raw.mean()) / (raw.std(ddof=1) + eps)) == (
+        "the deviation: with n - 1 in the denominator, not with n in the denominator"
+    )
+    assert explain((raw - raw.mean()) / (raw.var() + eps)) == (
+        "the deviation: the variance with n in the denominator, not with n in the denominator"
+    )
+    assert explain(raw / (raw.std() + eps)) == "the mean is missing"
 
 
 def test_advantages_are_those_of_the_paper_and_a_change_is_named():
@@ -146,6 +180,13 @@ def test_advantages_are_those_of_the_paper_and_a_change_is_named():
     assert (
         explain(paper + next_values, of_targets=True)
         == "the next value in place of the value added"
+    )
+    # As in a buffer of observations: an end that is ignored leads to the next step's value.
+    after = np.append(values[1:], next_values[-1])
+    paid = rewards + GAMMA * next_values * (ends == TRUNCATED)
+    none = np.zeros(24)
+    assert explain(formulas.compute_gae(paid, values, after, none, none, GAMMA, LAMBDA)) == (
+        "the mask of ends is missing"
     )
     copies = [np.stack([array, array[::-1]], axis=1) for array in rollout]
     found = np.stack(
@@ -185,3 +226,32 @@ def test_actions_and_epsilons_are_explained():
     assert explain(due) == ""
     late = np.where(steps < 4, 1.0, np.maximum(1 - 0.9 * steps / 60, 0.1))
     assert "counts 0.5 times" in explain(late)
+
+
+def test_actions_without_noise_and_random_ones_are_explained():
+    outputs = [RNG.normal(size=(12, 2)) for _ in range(2)]
+    bounds = [(np.array([-1.0, -2.0]), np.array([3.0, 2.0])), (np.full(2, -0.1), np.full(2, 0.5))]
+    middles = [(low + high) / 2 for low, high in bounds]
+    halves = [(high - low) / 2 for low, high in bounds]
+
+    def explain(scale, squashes=True):
+        found = [m + h * scale(x) for m, h, x in zip(middles, halves, outputs, strict=True)]
+        return explain_greedy_actions(found, outputs, bounds, squashes)
+
+    assert explain(np.tanh) == ""
+    assert explain(lambda x: np.clip(x, -1, 1)).startswith("the output in the action: cut at -1")
+    assert explain(lambda x: -np.tanh(x)) == "the policy's output has the opposite sign"
+    numbers = RNG.uniform(size=(12, 2))
+    assert explain_random_actions(4 * numbers - 1, numbers, (-1.0, 3.0)) == ""
+    assert explain_random_actions(numbers, numbers, (-1.0, 3.0)) != ""
+    words = "the smallest action is missing"
+    assert explain_random_actions(3 * numbers, numbers, (-1.0, 3.0)) == words
+
+
+def test_linear_schedules_are_explained():
+    done = np.repeat(np.arange(4.0), 5)
+    explain = functools.partial(explain_annealing, parts=done, count=4, start=0.2, repeats=5)
+    assert explain(0.2 * (1 - done / 4)) == ""
+    assert explain(0.2 * (1 - np.arange(20) / 20)).startswith("it counts: gradient steps")
+    assert explain(0.2 * (1 - (done + 1) / 4)) == "the number that are done is one more"
+    assert explain(np.full(20, 0.2) * np.repeat([1, 0.75, 0.375, 0.09375], 5)) != ""

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from parallax.harness.probes.families.randomness import describe_shuffles
-from parallax.harness.probes.measurements import TargetShares
+from parallax.harness.probes.measurements import (
+    TargetShares,
+    describe_detour,
+    measure_target_shares,
+)
 from parallax.harness.probes.probe import Probe, compare_arrays, run_probe
 from parallax.harness.probes.results import AGREES, FUNCTION
 
@@ -21,6 +25,42 @@ def test_a_share_within_its_rounding_is_tau():
 def test_a_share_beyond_its_rounding_is_reported(share):
     found = TargetShares(NAMES[1:], np.array([[0.005, share]]), np.full((1, 2), 1e-4))
     assert found.find_furthest_from(0.005) == share
+
+
+TARGET, ONLINE, OTHER_CRITIC = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+
+
+def make_moving_run(move):
+    """Return a training of two critics whose first target becomes `move` of the three arrays."""
+    arrays = ("critic1_target.out.bias", "critic1.out.bias", "critic2.out.bias")
+    before = dict(zip(arrays, (TARGET, ONLINE, OTHER_CRITIC), strict=True))
+    step = SimpleNamespace(before=before, after=before, networks=("critic1", "critic2"))
+    final = before | {arrays[0]: np.asarray(move(TARGET, ONLINE, OTHER_CRITIC), np.float32)}
+    return SimpleNamespace(record=SimpleNamespace(steps=[step], final=final, created=before))
+
+
+@pytest.mark.parametrize(
+    ("move", "words"),
+    [
+        (lambda t, o, x: 0.9 * t, "are multiplied by 0.9"),
+        (lambda t, o, x: 0.95 * t + 0.05 * x, "move by 0.05 to critic2, not to critic1"),
+        (
+            lambda t, o, x: 0.95 * t + 0.025 * o,
+            "become 0.95 times themselves plus 0.025 times the online network",
+        ),
+        (lambda t, o, x: t + np.sin(9 * np.arange(8)), ""),
+        (lambda t, o, x: t, ""),
+    ],
+)
+def test_what_a_target_becomes_is_described(move, words):
+    assert describe_detour(make_moving_run(move), "critic1_target.out.bias") == words
+
+
+def test_moves_within_rounding_are_none():
+    run = make_moving_run(lambda t, o, x: t * (1 + 1.2e-7))
+    assert measure_target_shares(run, "critic1").shares.tolist() == [[0.0]]
+    run = make_moving_run(lambda t, o, x: 0.95 * t + 0.05 * o)
+    assert measure_target_shares(run, "critic1").shares == pytest.approx(0.05, rel=1e-4)
 
 
 @pytest.mark.parametrize(
