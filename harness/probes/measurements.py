@@ -418,7 +418,7 @@ def describe_detour(run: ProbeRun, name: str) -> str:
         if abs(share) < MAX_DETOUR * abs(1 - own):
             return f"are multiplied by {own:.4g}"
         if abs(own + share - 1) < MAX_DETOUR * abs(share):
-            return f"move by {share:.3g} to {whose}, not to {network}"
+            return f"move by {share:.3g} to {whose} in place of {network}"
         return f"become {own:.4g} times themselves plus {share:.4g} times {whose}"
     return ""
 

@@ -169,7 +169,8 @@ def compute_squashed_sample(
     std = q.name("the policy's deviation", stds * np.ones(mean.shape))
     noise = q.name("the standard normal number", drawn)
     sample = q.name("the sample", mean + std * noise)
-    distance = q.name("the sample's distance from the mean", (sample - mean) / std)
+    measured = q.name("the sample in the log-density", sample)
+    distance = q.name("the sample's distance from the mean", (measured - mean) / std)
     log_std = q.name("the logarithm of the deviation", std.log())
     squared = q.name("the squared distance from the mean", distance**2)
     constant = q.name("the constant of the log-density", np.log(2 * np.pi) / 2)
@@ -180,7 +181,12 @@ def compute_squashed_sample(
     corrected = q.name("the sample in the correction for tanh", sample)
     squashed = q.name("the action in the correction for tanh", torch.tanh(corrected))
     square = q.name("the squared action in the correction for tanh", squashed**2)
-    slope = q.name("the slope of tanh", 1 - square)
+    slopes = {
+        "1 minus the squared action": 1 - square,
+        "1 minus the action, squared": (1 - squashed) ** 2,
+        "1 minus the action's magnitude": 1 - squashed.abs(),
+    }
+    slope = q.name("the slope of tanh", q.choose("the slope of tanh", slopes))
     logs = q.name("the logarithm of tanh's slope", slope.log())
     sums = {"summed over dimensions": logs.sum(1), "averaged over dimensions": logs.mean(1)}
     correction = q.choose("the logarithm of tanh's slope", sums)
@@ -290,22 +296,32 @@ def compute_critic_gradients(
             "the value of the first critic, with a gradient": values[0],
         }
         targets[1] = q.choose("the target of the second critic", options)
-    losses = [
-        _compute_critic_loss(q, ORDINALS[name], value, due, run)
-        for name, value, due in zip(names, values, targets, strict=True)
-    ]
+    terms, losses = zip(
+        *(
+            _compute_critic_loss(q, ORDINALS[name], value, due, run)
+            for name, value, due in zip(names, values, targets, strict=True)
+        ),
+        strict=True,
+    )
     if len(names) > 1:
         for what in ("value", "error", "loss"):
             q.join(f"the {what} of each critic", [f"the {what} of {ORDINALS[n]}" for n in names])
     total = torch.stack(losses)
-    loss = q.choose("the loss of both", {"the sum": total.sum(), "the product": total.prod()})
+    forms = {"the sum": total.sum(), "the product": total.prod()}
+    if len(names) > 1:
+        each = torch.stack(terms)
+        forms["the larger one of each transition"] = each.amax(0).mean()
+        forms["the smaller one of each transition"] = each.amin(0).mean()
+        forms["the larger one"], forms["the smaller one"] = total.amax(), total.amin()
+    loss = q.choose("the loss of both", forms)
     pulls = differentiate_loss(loss, outputs)
     return torch.stack([pull[rows, taken] for pull in pulls])
 
 
 def _compute_critic_loss(
     q: FormulaQuantities, critic: str, values: Tensor, target: Tensor, run: ProbeRun
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    # The loss of each transition, and of all.
     predicted = q.name(f"the value of {critic}", values)
     due = q.name(f"the target of {critic}", target)
     error = q.name(f"the error of {critic}", predicted - due)
@@ -318,7 +334,7 @@ def _compute_critic_loss(
     shape = q.choose("the error in the loss", shapes)
     each = q.name(f"the loss of each transition of {critic}", shape)
     means = {"a mean over the minibatch": each.mean(), "the root of it": each.mean().sqrt()}
-    return q.name(f"the loss of {critic}", q.choose("the loss of a critic", means))
+    return each, q.name(f"the loss of {critic}", q.choose("the loss of a critic", means))
 
 
 def compute_policy_gradient(
@@ -335,7 +351,8 @@ def compute_policy_gradient(
         raw = run_network(weights, "policy", seen, "std")
         drawn = get_update_noise(run, step, len(seen))
         action, log_prob = compute_squashed_sample(q, run, output, raw, drawn)
-        penalty = q.name("the entropy term", _name_temperature(q, run, step) * log_prob)
+        heat = _name_temperature(q, run, step)
+        penalty = q.name("the entropy term", heat * log_prob)
     else:
         action = q.name("the policy's action", torch.tanh(output))
     names = list_critic_names(run)
@@ -351,7 +368,12 @@ def compute_policy_gradient(
         options = {"the first critic": options.pop("the first critic"), **options}
     value = q.choose("what the policy maximizes", options, [smaller][: len(options) > 1])
     value = q.name("the value that the policy maximizes", value)
-    each = q.name("the policy's loss of each transition", penalty - value)
+    terms = {"the log-probability": penalty - value}
+    if is_soft:
+        terms["the value"] = log_prob - heat * value
+        terms["both"] = heat * (log_prob - value)
+    each = q.choose("the temperature multiplies", terms)
+    each = q.name("the policy's loss of each transition", each)
     losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
     loss = q.choose("the policy's loss", losses)
     return differentiate_loss(loss, [outputs])[0]

@@ -43,7 +43,7 @@ def make_moving_run(move):
     ("move", "words"),
     [
         (lambda t, o, x: 0.9 * t, "are multiplied by 0.9"),
-        (lambda t, o, x: 0.95 * t + 0.05 * x, "move by 0.05 to critic2, not to critic1"),
+        (lambda t, o, x: 0.95 * t + 0.05 * x, "move by 0.05 to critic2 in place of critic1"),
         (
             lambda t, o, x: 0.95 * t + 0.025 * o,
             "become 0.95 times themselves plus 0.025 times the online network",
