@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 TOLERANCE = 2e-3
 """Relative: implementations sum in float32, and first statistics are of one or two numbers."""
+MAX_CHANGES = 3
+"""Largest number of changed factors besides settings and those that may all change together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,6 @@ def explain_numbers(
     simulate: Simulation,
     factors: Sequence[Factor],
     finishes: Sequence[Finish],
-    most_changes: int = 3,
     combined: Sequence[str] = (),
 ) -> Explanation:
     """Return the explanation with the fewest changed factors; settings do not count.
@@ -82,7 +83,6 @@ def explain_numbers(
         simulate: Returns the predicted parts for a value of each factor.
         factors: The factors; the first value of each is the definition.
         finishes: Possible scalings with their constants.
-        most_changes: Largest number of changed factors besides settings.
         combined: Names of factors that may all change together.
     """
     valid = ~np.isnan(measured)
@@ -96,7 +96,7 @@ def explain_numbers(
     first = int(wrong[0]) if len(wrong) else None
     if not valid.any():
         return Explanation((), (), np.inf, None, False)
-    for names in _list_choices(factors, most_changes, combined):
+    for names in _list_choices(factors, combined):
         chosen = {factor.name: factor.values[names[factor.name]] for factor in factors}
         parts = simulate(**chosen)
         for constants, finish in finishes:
@@ -114,7 +114,7 @@ def explain_numbers(
 
 
 def _list_choices(
-    factors: Sequence[Factor], most_changes: int, combined: Sequence[str]
+    factors: Sequence[Factor], combined: Sequence[str]
 ) -> Iterator[Mapping[str, str]]:
     """Yield the names of values by factor, combinations with the fewest changes first."""
     settings = [factor for factor in factors if factor.is_setting]
@@ -125,8 +125,8 @@ def _list_choices(
     ]
     base = {factor.name: next(iter(factor.values)) for factor in others}
     deep = [factor for factor in others if factor.name in combined]
-    for count in range(max(most_changes, len(deep)) + 1):
-        pool = others if count <= most_changes else deep
+    for count in range(max(MAX_CHANGES, len(deep)) + 1):
+        pool = others if count <= MAX_CHANGES else deep
         for changed in itertools.combinations(pool, count):
             for names in itertools.product(*(list(factor.values)[1:] for factor in changed)):
                 choice = base | {f.name: n for f, n in zip(changed, names, strict=True)}
