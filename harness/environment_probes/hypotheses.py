@@ -38,14 +38,12 @@ class Explanation:
         differences: Changes in words.
         settings: Constants in words, whether as in the definition or not.
         largest_error: Largest difference from the definition, relative.
-        first_error: Index of the first number that differs from the definition; None for none.
         explained: Whether the changes reproduce the numbers.
     """
 
     differences: tuple[str, ...]
     settings: tuple[str, ...]
     largest_error: float
-    first_error: int | None
     explained: bool
 
 
@@ -91,11 +89,9 @@ def explain_numbers(
     # Use the constants with the smallest error, so that the rest is not due to constants.
     errors = [compute_error(measured, finish(parts))[valid] for _, finish in finishes]
     error = min(errors, key=lambda found: float(np.median(found)) if len(found) else 0.0)
-    wrong = np.flatnonzero(error > TOLERANCE)
     largest = float(min(error.max(initial=0.0), 1e6))
-    first = int(wrong[0]) if len(wrong) else None
     if not valid.any():
-        return Explanation((), (), np.inf, None, False)
+        return Explanation((), (), np.inf, False)
     for names in _list_choices(factors, combined):
         chosen = {factor.name: factor.values[names[factor.name]] for factor in factors}
         parts = simulate(**chosen)
@@ -109,8 +105,8 @@ def explain_numbers(
                 if not factor.is_setting and names[factor.name] != next(iter(factor.values))
             )
             settings = tuple(names[factor.name] for factor in factors if factor.is_setting)
-            return Explanation(differences, (*settings, constants), largest, first, True)
-    return Explanation((), (), largest, first, False)
+            return Explanation(differences, (*settings, constants), largest, True)
+    return Explanation((), (), largest, False)
 
 
 def _list_choices(
