@@ -12,7 +12,7 @@ import numpy as np
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.stats.paired import (
+from parallax.analysis.stats.two_sample import (
     NO_PAIRS,
     MeanRatio,
     PairedDifference,
