@@ -18,8 +18,8 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
     StudyResults,
     StudyVerdicts,
-    judge_thesis_tables,
     judge_study,
+    judge_thesis_tables,
 )
 from parallax.harness.cli.main import main
 
