@@ -1,4 +1,4 @@
-"""Tests for two samples: Welch, two one-sided tests, permutation; paired, t, sign flips, Fieller."""
+"""Tests for two samples: independent (Welch, TOST, permutation, Fisher), paired (t, sign flips)."""
 
 import dataclasses
 import functools
