@@ -19,9 +19,8 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from parallax.analysis.stats.moments import FloatArray, compute_moments
-from parallax.analysis.stats.paired import compute_paired_difference
 from parallax.analysis.stats.pooling import pool_differences
-from parallax.analysis.stats.two_sample import compute_contrast
+from parallax.analysis.stats.two_sample import compute_contrast, compute_paired_difference
 
 TASKS, SEEDS = 8, 5
 Shape = Callable[[np.random.Generator, int], FloatArray]

@@ -1,6 +1,7 @@
 """What several tests need: the frameworks, specs, and runs in this process."""
 
 import configparser
+import importlib.util
 import tomllib
 from pathlib import Path
 
@@ -27,6 +28,14 @@ NAMES = sorted(PROJECT["entry-points"]["parallax.adapters"])
 
 
 ENVS = {"continuous": "InvertedPendulum-v4", "discrete": "CartPole-v1"}
+
+
+def load_file(path):
+    """Execute a Python file that is in no package, and return it as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def frameworks(*names, quick=None):

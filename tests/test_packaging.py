@@ -1,9 +1,9 @@
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import support
 import yaml
 from loops import iterate_some
 
@@ -52,9 +52,7 @@ def test_two_makefile_targets_are_in_the_readme():
 @pytest.mark.parametrize("repository", ["", "https://example.org/me/parallax"])
 def test_the_page_of_the_package_has_links_that_lead_somewhere(repository, monkeypatch):
     monkeypatch.setenv("PARALLAX_REPOSITORY", repository)
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
+    build = support.load_file(ROOT / "hatch_build.py")
     metadata = {}
     build.PackagePageHook(str(ROOT), {}).update(metadata)
     text = metadata["readme"]["text"]

@@ -18,6 +18,7 @@ from parallax.adapters.sb3_common.settings import (
     translate_dqn_fields,
     translate_replay_fields,
     translate_rollout_fields,
+    translate_temperature,
 )
 from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -117,10 +118,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
             f"counted anew in each round: it must divide gradient_steps={hp.gradient_steps}",
         )
     t.convert_meaning("target_update_interval", "targets-after-whole-interval", unless=1)
-    initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
-    t.set_option("initial_temperature", "ent_coef", initial)
-    entropy = "auto" if hp.target_entropy is None else hp.target_entropy
-    t.set_option("target_entropy", "target_entropy", entropy)
+    translate_temperature(t, hp)
     # The first step moves targets; see `target_update_interval` in patches.yaml.
     critic_steps = count_critic_steps(hp, context)
     moves = math.ceil(critic_steps / hp.target_update_interval)

@@ -7,19 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-import numpy as np
 import stable_baselines3
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import ReplayBuffer
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from parallax.adapters.sb3 import networks as sb3_networks
-from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.sb3_common.model import (
+    SafePointCallback,
+    log_to_monitor,
+    predict_actions,
+    resolve_arguments,
+    save_model,
+)
 from parallax.adapters.torch_common import networks as torch_common_networks
 from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.prioritized_buffer import (
@@ -102,22 +104,6 @@ def _compute_next_values_sac(model: Any, batch: ReplaySamples) -> torch.Tensor:
     return best
 
 
-METRICS = {
-    "train/learning_rate": "learning_rate",
-    "train/policy_gradient_loss": "loss/policy",
-    "train/actor_loss": "loss/policy",
-    "train/value_loss": "loss/value",
-    "train/critic_loss": "loss/critic",
-    "train/ent_coef_loss": "loss/temperature",
-    "train/ent_coef": "temperature",
-    "train/approx_kl": "policy/approx_kl",
-    "train/clip_fraction": "policy/clip_fraction",
-    "train/explained_variance": "value/explained_variance",
-    "train/std": "policy/std",
-}
-"""SB3's names of logged values to those of the trace."""
-
-
 def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
@@ -130,13 +116,13 @@ def train(
 
     model = build_model(algorithm, native, context, make)
     rounds = SafePointCallback(monitor)
-    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
+    log_to_monitor(model, monitor)
     monitor.attach(
         lambda observations: predict_actions(model, observations),
         lambda: copy_weights(model),
         PolicyIO(
             lambda values: load_weights(get_parameters(model), values),
-            lambda path: save_model(model, path),
+            lambda path: save_sb3_model(model, path),
             ".zip",
         ),
         make_checkpointable({"model": model}, external_objects=lambda: [monitor, rounds, *made]),
@@ -197,27 +183,11 @@ def insert_replay_buffer(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def save_model(model: BaseAlgorithm, path: Path) -> None:
-    """Write SB3's own file, which loads without this project.
-
-    It contains the code of our own classes, but not our replay buffer.
-    """
+def save_sb3_model(model: BaseAlgorithm, path: Path) -> None:
+    """Write SB3's own file with the code of our own classes, but without our replay buffer."""
     own = (sb3_networks, torch_common_networks, algorithms_image_encoder)
     is_ours = isinstance(getattr(model, "replay_buffer", None), PrioritizedReplayBuffer)
-    left_out = ["replay_buffer_class", "replay_buffer_kwargs"] if is_ours else None
-    for module in own:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        model.save(path, exclude=left_out)
-    finally:
-        for module in own:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Return SB3's own deterministic prediction, within the action bounds."""
-    actions, _ = model.predict(observations, deterministic=True)
-    return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
+    save_model(model, path, own, ("replay_buffer_class", "replay_buffer_kwargs") if is_ours else ())
 
 
 def copy_weights(model: BaseAlgorithm) -> Weights:

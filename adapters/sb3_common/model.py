@@ -1,18 +1,39 @@
-"""Conversion of settings, which are plain data, to keyword arguments of SB3's classes."""
+"""Parts that the models of SB3 and sbx share: arguments, logged values, actions, files."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from stable_baselines3.common import utils
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import KVWriter
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
 from parallax.harness.contract.adapter import Monitor
+
+METRICS = {
+    "train/learning_rate": "learning_rate",
+    "train/learning_rate_actor": "learning_rate",  # of sbx
+    "train/policy_gradient_loss": "loss/policy",
+    "train/actor_loss": "loss/policy",
+    "train/value_loss": "loss/value",
+    "train/critic_loss": "loss/critic",
+    "train/ent_coef_loss": "loss/temperature",
+    "train/ent_coef": "temperature",
+    "train/approx_kl": "policy/approx_kl",
+    "train/clip_fraction": "policy/clip_fraction",
+    "train/explained_variance": "value/explained_variance",
+    "train/std": "policy/std",
+    "train/qf_mean_value": "q/mean",  # of sbx
+}
+"""Upstream's names of logged values to those of the trace."""
 
 
 def resolve_arguments(
@@ -104,6 +125,37 @@ def _list_numbers(model: Any) -> dict[str, float]:
     }
 
 
+def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
+    """Return upstream's own deterministic prediction, within the action bounds."""
+    actions, _ = model.predict(observations, deterministic=True)
+    return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
+
+
+def save_model(
+    model: BaseAlgorithm, path: Path, own: Sequence[ModuleType], exclude: Sequence[str] = ()
+) -> None:
+    """Write upstream's own file, which loads without this project.
+
+    Args:
+        model: The model.
+        path: The file.
+        own: Modules of ours, whose classes the file contains.
+        exclude: Attributes of the model that are left out.
+    """
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        model.save(path, exclude=exclude)
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def log_to_monitor(model: BaseAlgorithm, monitor: Monitor) -> None:
+    """Make a model log to the monitor only."""
+    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
+
+
 class MonitorWriter(KVWriter):
     """An SB3 log output that passes logged values to the monitor."""
 
@@ -114,7 +166,7 @@ class MonitorWriter(KVWriter):
             monitor: Receives the logged values.
             names: SB3's names of logged values to those of the trace.
         """
-        self._monitor, self._names = monitor, names
+        self._monitor, self._names = monitor, names  # both are in checkpoints
 
     def write(
         self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0

@@ -8,6 +8,7 @@ from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.algorithms.ppo import PPO
+from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.translation import ConfigTranslator, NativeConfig
 
 
@@ -80,6 +81,14 @@ def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> 
     """Translate exploration noise, upstream also a share of half the action range; 0 is none."""
     noise = {_NOISE_CLASSES[kind]: deviation} if deviation else None
     t.set_option("exploration_noise", "action_noise", noise)
+
+
+def translate_temperature(t: ConfigTranslator, hp: SAC) -> None:
+    """Translate SAC's learned temperature, whose initial value upstream takes as `auto_VALUE`."""
+    initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
+    t.set_option("initial_temperature", "ent_coef", initial)
+    entropy = "auto" if hp.target_entropy is None else hp.target_entropy
+    t.set_option("target_entropy", "target_entropy", entropy)
 
 
 def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:

@@ -17,6 +17,7 @@ from parallax.adapters.sb3_common.settings import (
     translate_dqn_fields,
     translate_replay_fields,
     translate_rollout_fields,
+    translate_temperature,
 )
 from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
@@ -120,10 +121,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.declare_tied("temperature_learning_rate", rate, "the learning_rate of the policy")
     t.set_option("policy_delay", "policy_delay", note="of policy and temperature")
     t.declare_constant("target_update_interval", 1)
-    initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
-    t.set_option("initial_temperature", "ent_coef", initial)
-    entropy = "auto" if hp.target_entropy is None else hp.target_entropy
-    t.set_option("target_entropy", "target_entropy", entropy)
+    translate_temperature(t, hp)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context)
 

@@ -3,17 +3,12 @@
 import functools
 import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import jax
-import numpy as np
 import sbx
-from numpy.typing import NDArray
 from sbx.common.policies import BaseJaxPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor as SB3Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -25,30 +20,19 @@ from parallax.adapters.jax_common.parameters import (
     replace_weights,
     weights_from_states,
 )
-from parallax.adapters.sb3_common.model import MonitorWriter, SafePointCallback, resolve_arguments
+from parallax.adapters.sb3_common.model import (
+    SafePointCallback,
+    log_to_monitor,
+    predict_actions,
+    resolve_arguments,
+    save_model,
+)
 from parallax.adapters.sbx import networks
 from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
 from parallax.harness.contract.algorithms import image_encoder
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig
-
-METRICS = {
-    "train/learning_rate": "learning_rate",
-    "train/learning_rate_actor": "learning_rate",
-    "train/policy_gradient_loss": "loss/policy",
-    "train/actor_loss": "loss/policy",
-    "train/value_loss": "loss/value",
-    "train/critic_loss": "loss/critic",
-    "train/ent_coef_loss": "loss/temperature",
-    "train/ent_coef": "temperature",
-    "train/approx_kl": "policy/approx_kl",
-    "train/clip_fraction": "policy/clip_fraction",
-    "train/explained_variance": "value/explained_variance",
-    "train/std": "policy/std",
-    "train/qf_mean_value": "q/mean",
-}
-"""sbx's names of logged values to those of the trace."""
 
 SBX_CLASSES = (sbx.PPO, sbx.TD3, sbx.SAC, sbx.DDPG, sbx.DQN)
 
@@ -80,12 +64,14 @@ def train(
 
     model = build_model(algorithm, native, context, make)
     rounds = SafePointCallback(monitor)
-    model.set_logger(Logger(folder=None, output_formats=[MonitorWriter(monitor, METRICS)]))
+    log_to_monitor(model, monitor)
     monitor.attach(
         lambda observations: predict_actions(model, observations),
         lambda: copy_weights(model),
         PolicyIO(
-            lambda values: load_weights(model, values), lambda path: save_model(model, path), ".zip"
+            lambda values: load_weights(model, values),
+            lambda path: save_model(model, path, (networks, image_encoder)),
+            ".zip",
         ),
         make_checkpointable(
             {"model": model}, lambda: [monitor, rounds, *made], *JAX_CODECS, types=TYPES
@@ -124,18 +110,6 @@ def build_model(
     return model
 
 
-def save_model(model: BaseAlgorithm, path: Path) -> None:
-    """Write sbx's own file, which contains our classes and loads without this project."""
-    own = (networks, image_encoder)
-    for module in own:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        model.save(path)
-    finally:
-        for module in own:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
 def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that the installed release takes.
 
@@ -150,12 +124,6 @@ def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dic
                 f"and {name}={arguments[name]} is not what it does. Install a later one."
             )
     return {name: value for name, value in arguments.items() if name in known}
-
-
-def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
-    """Return sbx's own deterministic prediction, within the action bounds."""
-    actions, _ = model.predict(observations, deterministic=True)
-    return np.asarray(actions, np.float32 if actions.ndim > 1 else np.int64)
 
 
 def copy_weights(model: BaseAlgorithm) -> Weights:

@@ -18,6 +18,7 @@ from skrl.resources.noises.torch import GaussianNoise, OrnsteinUhlenbeckNoise
 
 from parallax.adapters.skrl.versions import IS_BEFORE_2, OlderModel, load_agent
 from parallax.adapters.torch_common.networks import build_image_encoder
+from parallax.harness.contract.translation import NativeSettings, select_options
 
 ModelInputs = Mapping[str, Any]
 ModelOutputs = tuple[torch.Tensor, dict[str, Any]]
@@ -322,8 +323,6 @@ def build_probe_models(
     return {}
 
 
-NativeSettings = Mapping[str, Any]
-
 CLASSES_BY_NAME = {
     # By itself, noise is on the GPU of any machine that has one.
     "GaussianNoise": lambda **given: GaussianNoise(**given, device=config.torch.device),
@@ -382,12 +381,6 @@ def build_agent(
         **spaces.model_arguments,
     )
     return agent
-
-
-def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
-    """Return the arguments of one component, by name."""
-    parts = {name: name.partition(".") for name in settings}
-    return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
 
 def _make_argument(name: str, value: Any) -> Any:

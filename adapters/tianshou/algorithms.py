@@ -36,20 +36,13 @@ from parallax.adapters.torch_common.networks import (
 )
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import load_package_module
-
-NativeSettings = Mapping[str, Any]
+from parallax.harness.contract.translation import NativeSettings, select_options
 
 
 def make_action_space(task: Task) -> gymnasium.spaces.Box:
     """Return the space of a task's actions."""
     low, high = (np.array(limit, np.float32) for limit in (task.action_low, task.action_high))
     return gymnasium.spaces.Box(low, high)
-
-
-def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
-    """Return the arguments of one component, by name."""
-    parts = {name: name.partition(".") for name in settings}
-    return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
 
 def make_adam(settings: NativeSettings, of: str = "") -> AdamOptimizerFactory:

@@ -32,7 +32,7 @@ from tianshou.utils import LazyLogger, MovAvg
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
 import parallax.adapters.tianshou.train  # noqa: F401  # before anything calls what it compiles
-from parallax.adapters.tianshou.algorithms import build_algorithm, make_training_fn, select_options
+from parallax.adapters.tianshou.algorithms import build_algorithm, make_training_fn
 from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
@@ -43,7 +43,7 @@ from parallax.adapters.torch_common.sum_tree import cache_compiled
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext, Weights
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import PrioritizedReplay
-from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.contract.translation import NativeConfig, select_options
 from parallax.harness.replay.prioritized import anneal_linearly
 
 _EPSILON = "_PrioritizedReplayBuffer__eps"

@@ -211,7 +211,7 @@ def run_thesis(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nowhere to write.
     """
-    verdicts = study.judge_published_table(common.make_options(options))
+    verdicts = study.judge_thesis_tables(common.make_options(options))
     with common.open_output_folder(options.output):
         write_text(
             options.output / THESIS_PAGE_NAME, render_markdown(make_thesis_document(verdicts))

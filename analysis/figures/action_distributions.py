@@ -24,6 +24,8 @@ from parallax.analysis.figures.style import (
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.study import StudyResults
 
+_DENSITY_POINTS = 801
+"""Number of actions at which densities are computed."""
 MEANS, VARIANCES = (0.0, -0.6), (1.0, 0.4, 0.1)
 # Colours of no framework or algorithm: both methods occur in several frameworks.
 _CLIP, _TANH = "#444444", "#AA4499"
@@ -66,18 +68,15 @@ def make_action_figure_specs(_: StudyResults) -> list[FigureSpec | MissingFigure
     ]
 
 
-def compute_action_distributions(
-    mean: float, variance: float, points: int = 801
-) -> ActionDistributions:
+def compute_action_distributions(mean: float, variance: float) -> ActionDistributions:
     """Return both distributions of actions.
 
     Args:
         mean: Mean of the normal distribution.
         variance: Variance of the normal distribution.
-        points: Number of actions at which densities are computed.
     """
     normal = stats.norm(mean, np.sqrt(variance))
-    inside = np.linspace(-1, 1, points + 2)[1:-1]
+    inside = np.linspace(-1, 1, _DENSITY_POINTS + 2)[1:-1]
     low, high = float(normal.cdf(-1)), float(normal.sf(1))
     # Change of variable: the density of tanh(x) is that of x divided by 1 - tanh(x)^2.
     squashed = normal.pdf(np.arctanh(inside)) / (1 - inside**2)

@@ -189,19 +189,8 @@ def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles, ChangedRow
             axis.set_title(title)
             _draw_changed_lines(axis, changed, styles)
             for i, name in enumerate(item.names):
-                look = styles[name]
-                band = (item.thresholds, item.low[i], item.high[i])
-                axis.fill_between(*band, color=look.color, alpha=0.15, linewidth=0)
-                axis.plot(
-                    item.thresholds,
-                    item.share[i],
-                    color=look.color,
-                    linestyle=look.line,
-                    linewidth=1.2,
-                    marker=look.marker,
-                    markersize=2.5,
-                    markevery=(3 * i, 12),
-                )
+                band, marks = (item.low[i], item.high[i]), (3 * i, 12)
+                draw_curve(axis, styles[name], item.thresholds, item.share[i], band, 1.2, marks)
             axis.set_xlim(*find_threshold_range([item for _, item, _ in panels]))
             axis.set_ylim(0, 1.02)
             axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))

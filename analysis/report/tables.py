@@ -163,14 +163,11 @@ def make_p_value_column(key: str, heading: str, get_value: Callable[[Item], floa
 
 
 def make_interval_columns(
-    low_key: str,
-    high_key: str,
-    get_ends: Callable[[Item], tuple[float, float]],
-    heading: str = "95% interval",
+    low_key: str, high_key: str, get_ends: Callable[[Item], tuple[float, float]]
 ) -> list[Column[Item]]:
     """Return both ends for CSV files, and one column for pages, sorted by the lower end."""
     return [
-        Column("", heading, get_ends, format_interval, lambda ends: ends[0]),
+        Column("", "95% interval", get_ends, format_interval, lambda ends: ends[0]),
         make_csv_column(low_key, lambda item: get_ends(item)[0]),
         make_csv_column(high_key, lambda item: get_ends(item)[1]),
     ]

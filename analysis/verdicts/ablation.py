@@ -10,9 +10,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
-from parallax.analysis.stats import paired
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.two_sample import (
+    NO_PAIRS,
+    MeanRatio,
+    PairedDifference,
+    compute_paired_difference,
+    compute_ratio_of_means,
+    compute_sign_flip_p,
+)
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, make_group
@@ -40,7 +47,7 @@ class FrameworkGap:
     """
 
     other: str
-    result: paired.PairedDifference
+    result: PairedDifference
     seeds: tuple[int, ...]
     group: ScoreGroup
 
@@ -69,12 +76,12 @@ class InterventionEffect:
     changed: ScoreGroup
     baseline: ScoreGroup
     seeds: tuple[int, ...]
-    result: paired.PairedDifference
+    result: PairedDifference
     p_holm: float
     family_size: int
     verdict: str
     pair: PairVerdict
-    shares: Mapping[str, paired.MeanRatio]
+    shares: Mapping[str, MeanRatio]
     p_sign_flips: float
     p_sign_flips_holm: float
 
@@ -226,7 +233,7 @@ def _get_sort_key(effect: InterventionEffect) -> tuple[bool, float, str]:
 
 
 def _decide_verdict(
-    result: paired.PairedDifference, p_holm: float, item: PairVerdict, options: VerdictOptions
+    result: PairedDifference, p_holm: float, item: PairVerdict, options: VerdictOptions
 ) -> str:
     if result.n < 2:
         return TOO_FEW_PAIRS
@@ -247,20 +254,20 @@ def _find_other_groups(
 
 def _compare_by_seed(
     first: ScoreGroup, second: ScoreGroup
-) -> tuple[tuple[int, ...], paired.PairedDifference]:
+) -> tuple[tuple[int, ...], PairedDifference]:
     one, two = first.scores_by_seed, second.scores_by_seed
     seeds = tuple(sorted(one.keys() & two.keys()))
     if not seeds:
-        return (), paired.NO_PAIRS
+        return (), NO_PAIRS
     a, b = _select_scores(seeds, first, second)
-    return seeds, paired.compute_paired_difference(a, b)
+    return seeds, compute_paired_difference(a, b)
 
 
 def _compute_flip_p(
     seeds: Sequence[int], changed: ScoreGroup, plain: ScoreGroup, options: VerdictOptions
 ) -> float:
     first, second = _select_scores(seeds, changed, plain)
-    return paired.compute_sign_flip_p(first, second, np.random.default_rng(options.seed))
+    return compute_sign_flip_p(first, second, np.random.default_rng(options.seed))
 
 
 def _select_scores(seeds: Sequence[int], *groups: ScoreGroup) -> list[FloatArray]:
@@ -269,13 +276,13 @@ def _select_scores(seeds: Sequence[int], *groups: ScoreGroup) -> list[FloatArray
 
 def _compute_gap_share(
     changed: ScoreGroup, plain: ScoreGroup, other: ScoreGroup
-) -> paired.MeanRatio | None:
+) -> MeanRatio | None:
     groups = changed, plain, other
     seeds = sorted(set.intersection(*(set(group.scores_by_seed) for group in groups)))
     if not seeds:
         return None
     a, b, c = _select_scores(seeds, *groups)
-    return paired.compute_ratio_of_means(a - b, c - b)
+    return compute_ratio_of_means(a - b, c - b)
 
 
 def _group_by_intervention(

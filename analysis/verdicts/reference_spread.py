@@ -73,10 +73,8 @@ class PairedChange:
     p: float
 
 
-def compute_reference_spread(
-    scores: Mapping[str, Sequence[float]], share: float = 0.95
-) -> ReferenceSpread:
-    """Compute the interval in which the mean score of one more framework is expected.
+def compute_reference_spread(scores: Mapping[str, Sequence[float]]) -> ReferenceSpread:
+    """Compute the 95% interval in which the mean score of one more framework is expected.
 
     The prediction interval of a normal sample, `m +- t(k - 1) s sqrt(1 + 1/k)`, of the means of k
     frameworks: their deviation s includes the differences between frameworks and the noise of a
@@ -84,7 +82,6 @@ def compute_reference_spread(
 
     Args:
         scores: Scores of the runs of each framework.
-        share: Probability with which a further framework's mean lies in the interval.
 
     Raises:
         ValueError: Fewer than three frameworks have scores.
@@ -97,7 +94,7 @@ def compute_reference_spread(
             f"runs of {', '.join(means) or 'none'}."
         )
     values = np.array(list(means.values()))
-    quantile = stats.t.ppf((1 + share) / 2, count - 1)
+    quantile = stats.t.ppf(0.975, count - 1)
     half = float(quantile * values.std(ddof=1) * math.sqrt(1 + 1 / count))
     center = float(values.mean())
     return ReferenceSpread(means, sum(map(len, scores.values())), center - half, center + half)

@@ -32,7 +32,7 @@ from parallax.analysis.stats.curve_statistics import (
     normalize_by_human,
 )
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
-from parallax.analysis.stats.paired import (
+from parallax.analysis.stats.two_sample import (
     NO_PAIRS,
     MeanRatio,
     PairedDifference,

@@ -20,6 +20,7 @@ from parallax.analysis.stats.moments import (
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
+_OUR_STATISTIC = "last evaluation"
 WORSE, SIMILAR, BETTER = "worse", "similar", "better"
 
 
@@ -108,19 +109,11 @@ def judge_reproduction(
     )
 
 
-def find_reproduction_caveats(
-    group: ScoreGroup, row: PublishedScore, same_statistic: str = "last evaluation"
-) -> tuple[str, ...]:
-    """Return reasons why the two numbers are not comparable; empty if they are.
-
-    Args:
-        group: Our scores.
-        row: The published number.
-        same_statistic: Statistic of our scores.
-    """
+def find_reproduction_caveats(group: ScoreGroup, row: PublishedScore) -> tuple[str, ...]:
+    """Return reasons why our scores and a published number are not comparable, if there are any."""
     found = []
-    if row.statistic != same_statistic:
-        found.append(f"published: {row.statistic or 'unknown statistic'}; here: {same_statistic}")
+    if row.statistic != _OUR_STATISTIC:
+        found.append(f"published: {row.statistic or 'unknown statistic'}; here: {_OUR_STATISTIC}")
     _, version = split_version(group.cell.env)
     if row.version != version:
         found.append(f"task {row.version or 'unknown version'} against {version or 'unversioned'}")

@@ -10,9 +10,12 @@ import numpy as np
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.stats.paired import PairedDifference, compute_paired_difference
 from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
-from parallax.analysis.stats.two_sample import compute_contrast
+from parallax.analysis.stats.two_sample import (
+    PairedDifference,
+    compute_contrast,
+    compute_paired_difference,
+)
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import find_score_scale
 from parallax.analysis.verdicts.groups import ScoreGroup

@@ -230,18 +230,13 @@ def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     return _judge_groups(groups, options, with_failed)
 
 
-def judge_published_table(options: VerdictOptions, table: str = "thesis_tables") -> StudyVerdicts:
-    """Judge a published table alone.
-
-    Args:
-        options: Settings of the verdicts.
-        table: Name of a table with a mean, a spread and a number of trials in each row.
-    """
-    return _judge_groups(group_published_scores(table), options)
+def judge_thesis_tables(options: VerdictOptions) -> StudyVerdicts:
+    """Judge the thesis' published tables alone."""
+    return _judge_groups(group_published_scores("thesis_tables"), options)
 
 
 def group_published_scores(table: str) -> tuple[ScoreGroup, ...]:
-    """Make one group per row of a published table."""
+    """Make one group per row of a published table of means, spreads and numbers of trials."""
     return tuple(
         ScoreGroup(
             cell=StudyCell(table, f"{row.env}-{row.version}", row.algorithm, row.hps, ""),
@@ -470,7 +465,7 @@ def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
     """Make the results of a published table: no curves, and intervals as the thesis prints them.
 
     Args:
-        verdicts: Verdicts from `judge_published_table`.
+        verdicts: Verdicts from `judge_thesis_tables`.
     """
     empty = np.empty(0)
     curves = {

@@ -1,27 +1,60 @@
 """`parallax new recipe`: writes a recipe from RL Baselines3 Zoo's hyperparameter files."""
 
 import argparse
+import ast
+import dataclasses
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.imports.zoo_recipe import (
-    TranslatedRecipe,
-    list_zoo_algorithms,
-    read_zoo_entry,
-    translate_zoo_entry,
-)
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.data_files import load_yaml
+from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
+from parallax.harness.contract.recipes import find_recipe_files, read_recipe
 from parallax.harness.record.files import write_texts_atomically
 
+_NO_COUNTERPART = "no counterpart here"
+_NO_LITERAL = object()
+_LEARNING_RATES = (
+    *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
+    "temperature_learning_rate",
+)
+# Names of stable_baselines3 2.9.2 whose values mean the same here.
+_SAME = {
+    **{name: name for name in ("gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm")},
+    **{name: name for name in ("target_kl", "normalize_advantage", "buffer_size", "tau")},
+    **{name: name for name in ("learning_starts", "target_update_interval", "policy_delay")},
+    **{name: name for name in ("target_policy_noise", "target_noise_clip", "target_entropy")},
+    "n_epochs": "epochs",
+    "clip_range_vf": "value_clip_range",
+    "exploration_initial_eps": "exploration_initial",
+    "exploration_final_eps": "exploration_final",
+}
 _EPILOG = """\
 examples:
   parallax new recipe ppo.yml --algorithms ppo --env Hopper-v4 --name tuned --output mine
   parallax train --config-dir mine algorithm=ppo env=Hopper-v4 hps=tuned"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslatedRecipe:
+    """A Zoo entry in the terms of this project.
+
+    Attributes:
+        hyperparameters: All hyperparameters of the algorithm.
+        origins: The Zoo's own entry behind each hyperparameter that it sets.
+        overrides: Options of `parallax train` that belong to the entry and are no hyperparameters.
+        untranslated: Entries that have no counterpart, with the reason.
+    """
+
+    hyperparameters: Mapping[str, Any]
+    origins: Mapping[str, str]
+    overrides: Mapping[str, str]
+    untranslated: Mapping[str, str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,3 +134,279 @@ def _format_train_command(options: argparse.Namespace, overrides: Mapping[str, s
     words += [f"algorithm={options.algorithm}", f"env.name={options.env}", f"hps={options.name}"]
     words += ["alignment=exact", *(f"{name}={value}" for name, value in overrides.items())]
     return shlex.join(words)
+
+
+def list_zoo_algorithms() -> list[str]:
+    """Return the algorithms with a recipe of Stable-Baselines3, which completes entries."""
+    return [name for name in ALGORITHMS if "sb3" in find_recipe_files(name)]
+
+
+def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
+    """Return the entry of a task.
+
+    Raises:
+        SpecError: The file cannot be read, or has no such entry.
+    """
+    content = load_yaml(path, "hyperparameter file")
+    if not isinstance(content, dict):
+        raise SpecError(f"{path} holds no entries by task, as the Zoo's files do.")
+    names = [str(name) for name, entry in content.items() if isinstance(entry, dict)]
+    if env not in names:
+        raise SpecError(f"{path}: {format_unknown_name(f'task {env}', env, names)}")
+    return dict(content[env])
+
+
+def translate_zoo_entry(algorithm: str, entry: Mapping[str, Any]) -> TranslatedRecipe:
+    """Translate an entry; values that it omits are Stable-Baselines3's defaults.
+
+    Args:
+        algorithm: One of `list_zoo_algorithms`.
+        entry: Values by the Zoo's names.
+
+    Raises:
+        SpecError: A value cannot be used.
+    """
+    return _EntryTranslator(algorithm, entry).translate()
+
+
+class _EntryTranslator:
+    """Translates one entry, value by value."""
+
+    def __init__(self, algorithm: str, entry: Mapping[str, Any]) -> None:
+        self._algorithm = algorithm
+        self._entry = entry
+        self._values = read_recipe(algorithm, "sb3")
+        self._origins: dict[str, str] = {}
+        self._overrides: dict[str, str] = {}
+        self._untranslated: dict[str, str] = {}
+        self._n_envs = self._get_number("n_envs", 1)
+        self._steps = self._get_number("n_timesteps", 0)
+
+    def _get_number(self, name: str, default: int) -> int:
+        value = self._entry.get(name, default)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise SpecError(f"{name}={value!r} must be a number.") from None
+        if number < 0 or number != int(number):
+            raise SpecError(f"{name}={value!r} must be a whole number.")
+        return int(number)
+
+    def translate(self) -> TranslatedRecipe:
+        special: Mapping[str, Callable[[str, Any], str]] = {
+            "learning_rate": self._translate_learning_rate,
+            "clip_range": self._translate_scheduled,
+            "n_steps": self._translate_rollout_steps,
+            "batch_size": self._translate_batch_size,
+            "train_freq": self._translate_train_freq,
+            "gradient_steps": self._translate_gradient_steps,
+            "exploration_fraction": self._translate_exploration_fraction,
+            "noise_type": self._translate_noise,
+            "noise_std": lambda name, value: "",  # read together with noise_type
+            "policy_kwargs": self._translate_policy_kwargs,
+            "policy": self._translate_policy,
+            "n_envs": self._translate_run_option,
+            "n_timesteps": self._translate_run_option,
+            "env_kwargs": self._translate_env_kwargs,
+            "env_wrapper": self._translate_wrappers,
+            "normalize": self._translate_normalize,
+        }
+        if "temperature_learning_rate" in self._values:  # SAC calls the temperature ent_coef
+            special = {**special, "ent_coef": self._translate_temperature}
+        for name, value in self._entry.items():
+            if name in special:
+                reason = special[name](name, value)
+            else:
+                reason = self._set(_SAME[name], name, value) if name in _SAME else _NO_COUNTERPART
+            if reason:
+                self._untranslated[f"{name}: {value}"] = reason
+        where = f"the {self._algorithm} recipe"
+        build_dataclass(ALGORITHMS[self._algorithm], self._values, where)
+        return TranslatedRecipe(self._values, self._origins, self._overrides, self._untranslated)
+
+    def _set(self, field: str, name: str, value: Any) -> str:
+        if field not in self._values:
+            return f"{self._algorithm} has no {field} here"
+        if isinstance(value, str):
+            number = _parse_literal(value)
+            if number is _NO_LITERAL:
+                return "it is no number"
+            value = number
+        self._values[field] = value
+        self._origins[field] = f"{name} {self._entry[name]}"
+        return ""
+
+    def _translate_scheduled(self, name: str, value: Any) -> str:
+        """Set a value that may fall linearly to 0: `lin_0.001` (rl_zoo3/utils.py)."""
+        linear = re.fullmatch(r"lin_([\d.eE+-]+)", value) if isinstance(value, str) else None
+        if linear and f"{name}_schedule" not in self._values:
+            return f"{self._algorithm} has a constant {name} here"
+        reason = self._set(name, name, float(linear[1]) if linear else value)
+        if not reason and f"{name}_schedule" in self._values:
+            self._values[f"{name}_schedule"] = "linear" if linear else "constant"
+            self._origins[f"{name}_schedule"] = f"{name} {value}"
+        return reason
+
+    def _translate_learning_rate(self, name: str, value: Any) -> str:
+        if "learning_rate_schedule" in self._values:
+            return self._translate_scheduled(name, value)
+        if isinstance(value, str) and value.startswith("lin_"):
+            return f"{self._algorithm} has a constant learning rate here"
+        fields = [field for field in _LEARNING_RATES if field in self._values]
+        return next(filter(None, [self._set(field, name, value) for field in fields]), "")
+
+    def _translate_rollout_steps(self, name: str, value: Any) -> str:
+        if not isinstance(value, int):
+            return "it is no whole number"
+        reason = self._set("rollout_steps", name, value * self._n_envs)
+        if not reason:
+            self._origins["rollout_steps"] = f"n_steps {value} of each of n_envs {self._n_envs}"
+        return reason
+
+    def _translate_batch_size(self, name: str, value: Any) -> str:
+        return self._set(
+            "minibatch_size" if "minibatch_size" in self._values else name, name, value
+        )
+
+    def _translate_train_freq(self, name: str, value: Any) -> str:
+        if isinstance(value, list | tuple):
+            if len(value) != 2 or value[1] != "step":
+                return "it counts episodes; here it counts steps"
+            value = value[0]
+        # Counts steps of all parallel environments here, and of each one in Stable-Baselines3.
+        return self._set(name, name, value * self._n_envs if isinstance(value, int) else value)
+
+    def _translate_gradient_steps(self, name: str, value: Any) -> str:
+        if value != -1:
+            return self._set(name, name, value)
+        freq = self._entry.get("train_freq", 1)
+        if not isinstance(freq, int):
+            return "-1 is as many as an episode has steps"
+        return self._set(name, name, freq * self._n_envs)  # as many as collected transitions
+
+    def _translate_exploration_fraction(self, name: str, value: Any) -> str:
+        if not self._steps or not isinstance(value, int | float):
+            return "it is a share of n_timesteps, which are not given"
+        reason = self._set("exploration_steps", name, round(value * self._steps))
+        if not reason:
+            self._origins["exploration_steps"] = f"{name} {value} of {self._steps} steps"
+        return reason
+
+    def _translate_temperature(self, name: str, value: Any) -> str:
+        """Set the start of a learned temperature: `auto` or `auto_0.1`."""
+        found = re.fullmatch(r"auto(?:_([\d.eE+-]+))?", str(value))
+        if not found:
+            return "the temperature is learned here, and never fixed"
+        return self._set("initial_temperature", name, float(found[1] or 1.0))
+
+    def _translate_noise(self, name: str, value: Any) -> str:
+        kinds = {"normal": "gaussian", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}
+        kind = kinds.get(str(value))
+        if kind is None or "exploration_noise" not in self._values:
+            return _NO_COUNTERPART
+        if "exploration_noise_kind" in self._values:
+            self._values["exploration_noise_kind"] = kind
+            self._origins["exploration_noise_kind"] = f"{name} {value}"
+        elif kind != "gaussian":
+            return f"{self._algorithm} has gaussian noise here"
+        deviation = self._entry.get("noise_std", 0.0)
+        reason = self._set("exploration_noise", name, deviation)
+        self._origins["exploration_noise"] = f"noise_std {deviation}"
+        return reason
+
+    def _translate_policy(self, name: str, value: Any) -> str:
+        return "" if value == "MlpPolicy" else "only MlpPolicy has a counterpart"
+
+    def _translate_policy_kwargs(self, name: str, value: Any) -> str:
+        """Set the layers; list every other argument by name."""
+        arguments = _parse_call(value)
+        if arguments is None:
+            return "it cannot be read as dict(name=value, ...)"
+        for key, argument in arguments.items():
+            reason = self._set_layers(argument) if key == "net_arch" else _NO_COUNTERPART
+            if reason:
+                self._untranslated[f"policy_kwargs.{key}"] = reason
+        return ""
+
+    def _set_layers(self, layers: Any) -> str:
+        if isinstance(layers, list) and len(layers) == 1 and isinstance(layers[0], dict):
+            layers = layers[0]  # the form of Stable-Baselines3 before 1.8
+        if isinstance(layers, dict):
+            different = {tuple(value) for value in layers.values() if isinstance(value, list)}
+            if len(different) != 1:
+                return "policy and value network have the same layers here"
+            layers = list(different.pop())
+        if not isinstance(layers, list) or not all(isinstance(size, int) for size in layers):
+            return "it is no list of layers"
+        self._values["hidden_sizes"] = layers
+        self._origins["hidden_sizes"] = f"policy_kwargs net_arch {layers}"
+        return ""
+
+    def _translate_run_option(self, name: str, value: Any) -> str:
+        option, number = ("n_envs", self._n_envs) if name == "n_envs" else ("steps", self._steps)
+        self._overrides[option] = str(number)
+        return ""
+
+    def _translate_env_kwargs(self, name: str, value: Any) -> str:
+        arguments = value if isinstance(value, dict) else _parse_call(value)
+        if arguments is None:
+            return "it cannot be read as values by name"
+        for key, argument in arguments.items():
+            if isinstance(argument, _Name):
+                self._untranslated[f"env_kwargs.{key}"] = "it is code"
+            else:
+                self._overrides[f"+env.kwargs.{key}"] = str(argument)
+        return ""
+
+    def _translate_wrappers(self, name: str, value: Any) -> str:
+        given = value if isinstance(value, list) else [value]
+        classes = []
+        for wrapper in given:
+            if not isinstance(wrapper, str):
+                return "a wrapper with arguments has to be written as a class of its own"
+            module, _, last = wrapper.rpartition(".")
+            classes.append(f"{module}:{last}")
+        self._overrides["env.wrappers"] = f"[{','.join(classes)}]"
+        return ""
+
+    def _translate_normalize(self, name: str, value: Any) -> str:
+        if value is True:
+            self._overrides["wrappers"] = "normalized"
+        return "" if isinstance(value, bool) else "only true and false have a counterpart"
+
+
+class _Name(str):
+    """A name in code, such as `nn.ReLU`, which is not executed."""
+
+
+def _parse_literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return _NO_LITERAL
+
+
+def _parse_call(value: Any) -> dict[str, Any] | None:
+    """Read `dict(name=value, ...)` or a dictionary in a text, without executing it."""
+    if isinstance(value, dict):
+        return {str(key): item for key, item in value.items()}
+    if not isinstance(value, str):
+        return None
+    try:
+        found = _evaluate_node(ast.parse(value.strip(), mode="eval").body)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _evaluate_node(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "dict" and not node.args:
+        return {word.arg: _evaluate_node(word.value) for word in node.keywords if word.arg}
+    if isinstance(node, ast.Dict):
+        keys = [_evaluate_node(key) for key in node.keys if key is not None]
+        return {str(k): _evaluate_node(v) for k, v in zip(keys, node.values, strict=True)}
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_evaluate_node(item) for item in node.elts]
+    if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+        return _Name(ast.unparse(node))
+    return ast.literal_eval(node)

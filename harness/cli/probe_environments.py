@@ -1,14 +1,19 @@
 """`parallax probe --environments`: compares environments and wrappers instead of updates."""
 
 import argparse
+import dataclasses
+import importlib.util
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
 from parallax.harness.environment_probes import page
 from parallax.harness.environment_probes.answers import (
     FAILED,
@@ -16,21 +21,34 @@ from parallax.harness.environment_probes.answers import (
     describe_answer,
     list_answer_changes,
     load_environment_report,
+    merge_environment_reports,
 )
 from parallax.harness.environment_probes.own_environment import load_own_target
-from parallax.harness.environment_probes.runner import (
-    EnvironmentLibrary,
-    run_environment_probes,
-    select_libraries,
-)
-from parallax.harness.environment_probes.worker import OWN
+from parallax.harness.environment_probes.worker import MARK, OWN
 from parallax.harness.record.files import write_texts_atomically
 from parallax.harness.versions.environments import build_environment
 
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
+_PACKAGE = "parallax.harness.environment_probes"
+_MAX_LIBRARY_SECONDS = 600
 _OTHER_OPTIONS = ("algorithms", "claims", "details", "intervention", "path", "commits", "script")
 # What releases before 0.29 need besides numpy.
 _OLD_REQUIREMENTS = ("jax-jumpy==1.0.0", "gymnasium-notices==0.0.1")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentLibrary:
+    """A module with implementations.
+
+    Attributes:
+        name: Name of the library.
+        module: Module with `IMPLEMENTATIONS`, or `own:module:Class` of a user.
+        packages: Distributions whose versions the report names.
+    """
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
 
 
 def run_environments(options: argparse.Namespace) -> int:
@@ -181,3 +199,78 @@ def run_releases(options: argparse.Namespace) -> int:
         data = {release: report.to_dict() for release, report in history.items()}
         write_texts_atomically({options.json: json.dumps(data, indent=1) + "\n"})
     return CHANGED_EXIT if changes else NO_CHANGE_EXIT
+
+
+def list_libraries() -> tuple[EnvironmentLibrary, ...]:
+    """Return gymnasium, the MuJoCo tasks and every adapter that has a module `environments`."""
+    found = [
+        EnvironmentLibrary(
+            "gymnasium", f"{_PACKAGE}.gymnasium_implementations", ("gymnasium", "numpy")
+        ),
+        EnvironmentLibrary("mujoco", f"{_PACKAGE}.mujoco_tasks", ("gymnasium", "mujoco")),
+    ]
+    for name in sorted(find_adapter_entry_points()):
+        adapter = load_adapter(name)
+        module = f"{adapter.package}.environments"
+        if importlib.util.find_spec(module) is not None:
+            found.append(EnvironmentLibrary(name, module, (*adapter.packages, "gymnasium")))
+    return tuple(found)
+
+
+def select_libraries(names: Sequence[str] | None) -> tuple[EnvironmentLibrary, ...]:
+    """Return the libraries with some names, or all if `names` is None.
+
+    Raises:
+        SpecError: A name is unknown.
+    """
+    libraries = {library.name: library for library in list_libraries()}
+    for name in names or ():
+        if name not in libraries:
+            raise SpecError(format_unknown_name(f"--frameworks {name}", name, list(libraries)))
+    return tuple(libraries[name] for name in (libraries if names is None else names))
+
+
+def run_environment_probes(
+    libraries: Sequence[EnvironmentLibrary],
+    python: str = sys.executable,
+    progress: Callable[[str], None] = lambda name: None,
+) -> EnvironmentReport:
+    """Measure libraries in worker processes of an interpreter, one after another.
+
+    Args:
+        libraries: Libraries to measure.
+        python: The interpreter; it needs gymnasium, numpy and what the module imports.
+        progress: Called with the name of each library that is done.
+    """
+    reports = []
+    for library in libraries:
+        reports.append(run_library(library, python))
+        progress(library.name)
+    return merge_environment_reports(reports)
+
+
+def run_library(library: EnvironmentLibrary, python: str) -> EnvironmentReport:
+    """Measure one library; one that cannot be measured is reported as missing."""
+    module = f"{_PACKAGE}.worker"
+    command = [python, "-m", module, library.module, ",".join(library.packages)]
+    environment = add_project_to_path(dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_MAX_LIBRARY_SECONDS,
+        )
+    except OSError as error:
+        raise SpecError(f"--python {python} cannot be started ({error.strerror}).") from error
+    except subprocess.TimeoutExpired:
+        return EnvironmentReport(
+            {}, {}, {library.name: f"no answer within {_MAX_LIBRARY_SECONDS} s"}
+        )
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            return load_environment_report(line.removeprefix(MARK))
+    words = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return EnvironmentReport({}, {}, {library.name: words[:300]})

@@ -16,7 +16,7 @@ import dataclasses
 import pytest
 
 # pytest explains failed assertions of these modules only if they are registered before import.
-_PARTS = ("hyperparameters", "patches", "resuming", "run_folders", "semantics", "spaces")
+_PARTS = ("hyperparameters", "patches", "resuming", "run_folders", "semantics")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (*_PARTS, "update_counts")))
 
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
@@ -25,10 +25,11 @@ from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E40
 from parallax.harness.conformance.run_folders import RunFolderConformance  # noqa: E402
 from parallax.harness.conformance.semantics import (  # noqa: E402
     DeterminismConformance,
+    ExtraActionConformance,
+    ImageConformance,
     SemanticsConformance,
     TargetNoiseConformance,
 )
-from parallax.harness.conformance.spaces import ExtraActionConformance, ImageConformance  # noqa: E402
 from parallax.harness.conformance.update_counts import DeviceConformance, UpdateCountConformance  # noqa: E402
 from parallax.harness.contract.adapter import load_adapter  # noqa: E402
 from parallax.harness.contract.algorithms import ALGORITHMS  # noqa: E402

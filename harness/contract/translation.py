@@ -8,6 +8,15 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters, UpdateSchedule
 from parallax.harness.contract.fields import REQUIRED, SpecError, format_value
 
+NativeSettings = Mapping[str, Any]
+"""What upstream receives, by upstream's names."""
+
+
+def select_options(settings: NativeSettings, component: str) -> dict[str, Any]:
+    """Return the arguments of one of upstream's components, by name, from `component.name`."""
+    prefix = f"{component}."
+    return {n.removeprefix(prefix): v for n, v in settings.items() if n.startswith(prefix)}
+
 
 @dataclasses.dataclass(frozen=True)
 class TranslatedSetting:

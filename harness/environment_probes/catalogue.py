@@ -1,7 +1,7 @@
 """The catalogue of questions, and the loop that answers them for each implementation."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from parallax.harness.contract.probing.environments import (
     ACTION_CLIP,
@@ -24,8 +24,6 @@ from parallax.harness.environment_probes.answers import (
     EnvironmentQuestion,
     EnvironmentReport,
 )
-
-ReportProgress = Callable[[str], None]
 
 QUESTIONS: tuple[EnvironmentQuestion, ...] = (
     EnvironmentQuestion(
@@ -200,7 +198,6 @@ def answer_question(
 def measure_implementations(
     implementations: Sequence[EnvironmentImplementation],
     versions: dict[str, str],
-    progress: ReportProgress = lambda text: None,
     questions: Sequence[EnvironmentQuestion] = QUESTIONS,
 ) -> EnvironmentReport:
     """Answer every question for the implementations that it applies to.
@@ -208,7 +205,6 @@ def measure_implementations(
     Args:
         implementations: Implementations to measure.
         versions: Versions of the packages, for the report.
-        progress: Called with the name of each implementation that is done.
         questions: Questions to answer.
     """
     started = time.perf_counter()
@@ -223,5 +219,4 @@ def measure_implementations(
             for question in questions
             if question.role in implementation.roles
         }
-        progress(implementation.name)
     return EnvironmentReport(versions, answers, missing, time.perf_counter() - started)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 TOLERANCE = 2e-3
 """Relative: implementations sum in float32, and first statistics are of one or two numbers."""
+MAX_CHANGES = 3
+"""Largest number of changed factors besides settings and those that may all change together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +38,12 @@ class Explanation:
         differences: Changes in words.
         settings: Constants in words, whether as in the definition or not.
         largest_error: Largest difference from the definition, relative.
-        first_error: Index of the first number that differs from the definition; None for none.
         explained: Whether the changes reproduce the numbers.
     """
 
     differences: tuple[str, ...]
     settings: tuple[str, ...]
     largest_error: float
-    first_error: int | None
     explained: bool
 
 
@@ -72,7 +72,6 @@ def explain_numbers(
     simulate: Simulation,
     factors: Sequence[Factor],
     finishes: Sequence[Finish],
-    most_changes: int = 3,
     combined: Sequence[str] = (),
 ) -> Explanation:
     """Return the explanation with the fewest changed factors; settings do not count.
@@ -82,7 +81,6 @@ def explain_numbers(
         simulate: Returns the predicted parts for a value of each factor.
         factors: The factors; the first value of each is the definition.
         finishes: Possible scalings with their constants.
-        most_changes: Largest number of changed factors besides settings.
         combined: Names of factors that may all change together.
     """
     valid = ~np.isnan(measured)
@@ -91,12 +89,10 @@ def explain_numbers(
     # Use the constants with the smallest error, so that the rest is not due to constants.
     errors = [compute_error(measured, finish(parts))[valid] for _, finish in finishes]
     error = min(errors, key=lambda found: float(np.median(found)) if len(found) else 0.0)
-    wrong = np.flatnonzero(error > TOLERANCE)
     largest = float(min(error.max(initial=0.0), 1e6))
-    first = int(wrong[0]) if len(wrong) else None
     if not valid.any():
-        return Explanation((), (), np.inf, None, False)
-    for names in _list_choices(factors, most_changes, combined):
+        return Explanation((), (), np.inf, False)
+    for names in _list_choices(factors, combined):
         chosen = {factor.name: factor.values[names[factor.name]] for factor in factors}
         parts = simulate(**chosen)
         for constants, finish in finishes:
@@ -109,12 +105,12 @@ def explain_numbers(
                 if not factor.is_setting and names[factor.name] != next(iter(factor.values))
             )
             settings = tuple(names[factor.name] for factor in factors if factor.is_setting)
-            return Explanation(differences, (*settings, constants), largest, first, True)
-    return Explanation((), (), largest, first, False)
+            return Explanation(differences, (*settings, constants), largest, True)
+    return Explanation((), (), largest, False)
 
 
 def _list_choices(
-    factors: Sequence[Factor], most_changes: int, combined: Sequence[str]
+    factors: Sequence[Factor], combined: Sequence[str]
 ) -> Iterator[Mapping[str, str]]:
     """Yield the names of values by factor, combinations with the fewest changes first."""
     settings = [factor for factor in factors if factor.is_setting]
@@ -125,8 +121,8 @@ def _list_choices(
     ]
     base = {factor.name: next(iter(factor.values)) for factor in others}
     deep = [factor for factor in others if factor.name in combined]
-    for count in range(max(most_changes, len(deep)) + 1):
-        pool = others if count <= most_changes else deep
+    for count in range(max(MAX_CHANGES, len(deep)) + 1):
+        pool = others if count <= MAX_CHANGES else deep
         for changed in itertools.combinations(pool, count):
             for names in itertools.product(*(list(factor.values)[1:] for factor in changed)):
                 choice = base | {f.name: n for f, n in zip(changed, names, strict=True)}

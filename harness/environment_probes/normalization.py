@@ -320,12 +320,18 @@ def make_explained_answer(found: Explanation, subject: str) -> EnvironmentAnswer
 
 def measure_frozen_observations(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
     """Check whether frozen statistics of observations stay as they are."""
+    return _measure_frozen(implementation, lambda trace: _answer_observations(trace, frozen=True))
+
+
+def _measure_frozen(
+    implementation: EnvironmentImplementation, explain: Callable[[Trace], EnvironmentAnswer]
+) -> EnvironmentAnswer:
     scripts = make_scripts(implementation)
     try:
         trace = collect_trace(implementation, scripts, _STEPS, freeze_after=_FREEZE_AFTER)
     except NotImplementedError as error:
         return EnvironmentAnswer(NOT_MEASURED, str(error))
-    answer = _answer_observations(trace, frozen=True)
+    answer = explain(trace)
     still = next(name for name in FROZEN.values if name)
     if still in answer.differences:
         return EnvironmentAnswer(DIFFERS, still, answer.measured, answer.expected)
@@ -488,16 +494,6 @@ def _answer_rewards(
 
 def measure_frozen_rewards(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
     """Check whether frozen statistics of rewards stay as they are."""
-    scripts = make_scripts(implementation)
-    try:
-        trace = collect_trace(implementation, scripts, _STEPS, freeze_after=_FREEZE_AFTER)
-    except NotImplementedError as error:
-        return EnvironmentAnswer(NOT_MEASURED, str(error))
-    answer = _answer_rewards(implementation, trace, frozen=True)
-    still = next(name for name in FROZEN.values if name)
-    if still in answer.differences:
-        return EnvironmentAnswer(DIFFERS, still, answer.measured, answer.expected)
-    if any("no known rule" in words for words in answer.differences):
-        return answer
-    clip = next((f", {name}" for name in CLIPS if name in answer.words), "")
-    return EnvironmentAnswer(AS_DEFINED, f"frozen statistics stay as they are{clip}")
+    return _measure_frozen(
+        implementation, lambda trace: _answer_rewards(implementation, trace, frozen=True)
+    )

@@ -27,6 +27,8 @@ MIXED_ENDS = (
     ((4, TRUNCATED), (3, BOTH), (2, TERMINATED), (5, TERMINATED), (4, TRUNCATED)),
 )
 """Ends of two copies: each kind of end, at different times."""
+ACTION = 0.5
+"""Action of every step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,6 @@ class Trace:
         scripts: One per copy.
         autoreset: Who resets, and in which step.
         events: The calls in order.
-        action: The action of every step.
         ignores_reset: Whether an explicit reset returned the last observation and did not reset;
             the trace ends before it.
     """
@@ -67,7 +68,6 @@ class Trace:
     scripts: tuple[EpisodeScript, ...]
     autoreset: str
     events: tuple[TraceEvent, ...]
-    action: float
     ignores_reset: bool = False
 
     def get_next_place(self, event: TraceEvent, copy: int) -> Place:
@@ -78,7 +78,7 @@ class Trace:
 
     def compute_observation(self, copy: int, place: Place) -> Array:
         """Return the observation at a place, by the script."""
-        received = self.action if place[1] else 0.0
+        received = ACTION if place[1] else 0.0
         return self.scripts[copy].compute_observation(*place, received)
 
 
@@ -101,7 +101,6 @@ def collect_trace(
     *,
     reset_after: Collection[int] = (),
     freeze_after: int | None = None,
-    action: float = 0.5,
 ) -> Trace:
     """Reset, take steps and record them.
 
@@ -111,17 +110,16 @@ def collect_trace(
         n_steps: Number of steps.
         reset_after: Numbers of steps after which all copies are reset explicitly.
         freeze_after: Number of steps after which running statistics are frozen; None for never.
-        action: Action of every step.
 
     Raises:
         NotImplementedError: Statistics cannot be frozen.
     """
     driver = implementation.make(scripts)
     try:
-        events = list(_drive(driver, scripts, n_steps, set(reset_after), freeze_after, action))
+        events = list(_drive(driver, scripts, n_steps, set(reset_after), freeze_after))
     finally:
         driver.close()
-    return cut_at_ignored_reset(Trace(tuple(scripts), driver.autoreset, tuple(events), action))
+    return cut_at_ignored_reset(Trace(tuple(scripts), driver.autoreset, tuple(events)))
 
 
 def cut_at_ignored_reset(trace: Trace) -> Trace:
@@ -140,13 +138,12 @@ def _drive(
     n_steps: int,
     reset_after: set[int],
     freeze_after: int | None,
-    action: float,
 ) -> Any:
     copies = range(len(scripts))
     places: list[Place] = [(-1, 0) for _ in copies]
     waiting = [False for _ in copies]
     frozen = False
-    actions = np.full((len(scripts), 1), action, np.float32)
+    actions = np.full((len(scripts), 1), ACTION, np.float32)
     for number in range(n_steps + 1):
         if number == 0 or number in reset_after:
             places = [(episode + 1, 0) for episode, _ in places]

@@ -58,8 +58,8 @@ def _draw_step_share(*percents: float) -> DrawValue:
     return lambda generator, steps: max(int(shares(generator, steps) * steps / 100), 1)
 
 
-def _draw_uniform(low: float, high: float) -> DrawValue:
-    return lambda generator, steps: round(float(generator.uniform(low, high)), 2)
+def _draw_share(generator: np.random.RandomState, steps: int) -> float:
+    return round(float(generator.uniform(0, 1)), 2)
 
 
 def _draw_entropy_coefficient(generator: np.random.RandomState, steps: int) -> float:
@@ -157,13 +157,13 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
             "smr",
             "Changes the share of random actions that exploration ends with.",
             field="exploration_final",
-            draw=_draw_uniform(0, 1),
+            draw=_draw_share,
         ),
         FaultOperator(
             "ser",
             "Changes the share of random actions that exploration begins with.",
             field="exploration_initial",
-            draw=_draw_uniform(0, 1),
+            draw=_draw_share,
             in_reference=False,
         ),
     )

@@ -11,8 +11,7 @@ from parallax.harness.contract.adapter import find_adapter_entry_points, load_ad
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.versions import VersionRange
 from parallax.harness.record.labels import FRAMEWORK_LABELS
-from parallax.harness.versions.bug_lifetimes import BugLifetime, list_bug_lifetimes
-from parallax.harness.versions.figures import draw_history
+from parallax.harness.versions.figures import BugLifetime, draw_history, list_bug_lifetimes
 from parallax.harness.versions.history import (
     AnswerChange,
     ControlPair,

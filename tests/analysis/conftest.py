@@ -18,8 +18,8 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import (
     StudyResults,
     StudyVerdicts,
-    judge_published_table,
     judge_study,
+    judge_thesis_tables,
 )
 from parallax.harness.cli.main import main
 
@@ -169,7 +169,7 @@ def material(study: Path) -> StudyResults:
 @pytest.fixture(scope="session")
 def published() -> StudyVerdicts:
     """The verdicts on the thesis' published tables."""
-    return judge_published_table(VerdictOptions())
+    return judge_thesis_tables(VerdictOptions())
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from parallax.analysis.report.tables import (
     list_setting_values,
     list_size_values,
 )
-from parallax.analysis.stats.paired import MeanRatio, PairedDifference
+from parallax.analysis.stats.two_sample import MeanRatio, PairedDifference
 from parallax.analysis.verdicts.ablation import (
     CHANGES,
     INCONCLUSIVE,

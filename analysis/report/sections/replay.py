@@ -12,7 +12,7 @@ from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
 from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
-from parallax.analysis.stats.paired import MeanRatio
+from parallax.analysis.stats.two_sample import MeanRatio
 from parallax.analysis.verdicts import replay
 from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEffect
 

@@ -1,6 +1,5 @@
 """A run through the harness ends in the weights that the script alone ends in, bit for bit."""
 
-import importlib.util
 import multiprocessing
 from pathlib import Path
 
@@ -28,14 +27,6 @@ CASES = {
         ["--learning-starts", "500"],
     ),
 }
-
-
-def reference():
-    path = Path(__file__).with_name("reference.py")
-    spec = importlib.util.spec_from_file_location("cleanrl_reference", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 DISCRETE_PPO = ["--num-envs", "1", "--num-steps", "512", "--num-minibatches", "32"]
@@ -74,7 +65,7 @@ def test_harness_changes_nothing(algorithm, wrappers, actions, tmp_path):
     output = tmp_path / "weights.npz"
     # A process of its own, which need not import everything again.
     alone = multiprocessing.get_context("fork").Process(
-        target=reference().main,
+        target=support.load_file(Path(__file__).with_name("reference.py")).main,
         args=(output, script, arguments),
         kwargs={"own_wrappers": wrappers == "normalized"},
     )

@@ -10,10 +10,10 @@ import pytest
 import support
 
 from parallax.adapters.cleanrl.scripts import read_script
+from parallax.analysis.commands.plan import make_sweeps
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import get_label
 from parallax.analysis.plan.planning import SeedNeed
-from parallax.analysis.plan.sweeps import make_sweeps
 from parallax.harness.cli.hydra_app import spec_from_values
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter

@@ -12,6 +12,7 @@ from stable_baselines3 import DQN
 
 from parallax.adapters.sb3 import train
 from parallax.adapters.sb3.train import PrioritizedReplayBuffer, make_error_function
+from parallax.adapters.sb3_common.model import predict_actions
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.make import make_training_env
 from parallax.harness.conformance.resuming import check_killed_run
@@ -136,7 +137,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
 def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     model, changed = model_of("dqn", "per")
     learn(model, changed)
-    train.save_model(model, tmp_path / "policy.zip")
+    train.save_sb3_model(model, tmp_path / "policy.zip")
     code = (
         "import sys; from stable_baselines3 import DQN; "
         "model = DQN.load(sys.argv[1]); "
@@ -148,7 +149,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
     files = (tmp_path / "policy.zip", tmp_path / "seen.npy")
     said = forked.run_without_us("-c", code, *files, cwd=tmp_path)
     assert not said.returncode, said.stderr
-    actions = train.predict_actions(model, seen.astype(np.float32))
+    actions = predict_actions(model, seen.astype(np.float32))
     assert said.stdout.split() == [str(action) for action in actions]
     again = DQN.load(tmp_path / "policy.zip", env=model.get_env())  # and can be trained on
     again.learn(96)

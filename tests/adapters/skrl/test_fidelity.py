@@ -1,6 +1,5 @@
 """A run through the harness ends in the same weights as skrl alone, bit for bit."""
 
-import importlib.util
 from pathlib import Path
 
 import gymnasium
@@ -23,11 +22,7 @@ STEPS = {"ppo": 1024, "td3": 160, "sac": 160, "ddpg": 160, "dqn": 300}
 
 @pytest.fixture(scope="module")
 def reference():
-    path = Path(__file__).with_name("reference.py")
-    spec = importlib.util.spec_from_file_location("skrl_reference", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return support.load_file(Path(__file__).with_name("reference.py"))
 
 
 def test_random_actions_of_upstream_are_one_and_ours_are_not():

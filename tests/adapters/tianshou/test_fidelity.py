@@ -1,6 +1,5 @@
 """A run through the harness ends in the same weights as Tianshou alone, bit for bit."""
 
-import importlib.util
 from pathlib import Path
 
 import gymnasium
@@ -34,11 +33,7 @@ LEFT_OUT = {"td3": "without.delay-from-the-second-update"}
 
 @pytest.fixture(scope="module")
 def reference():
-    path = Path(__file__).with_name("reference.py")
-    spec = importlib.util.spec_from_file_location("tianshou_reference", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return support.load_file(Path(__file__).with_name("reference.py"))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

@@ -1,6 +1,5 @@
 """A run through the harness ends in the same weights as TorchRL's own script, bit for bit."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +25,7 @@ NATIVE = {"ppo": {"collector": {"frames_per_batch": 256}, "loss": {"ppo_epochs":
 
 @pytest.fixture(scope="module")
 def reference():
-    path = Path(__file__).with_name("reference.py")
-    spec = importlib.util.spec_from_file_location("torchrl_reference", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return support.load_file(Path(__file__).with_name("reference.py"))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

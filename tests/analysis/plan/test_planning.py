@@ -22,10 +22,10 @@ from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from parallax.analysis.commands.plan import SeedSweep, format_script, make_sweeps
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number
 from parallax.analysis.plan.planning import plan_seeds
-from parallax.analysis.plan.sweeps import SeedSweep, format_script, make_sweeps
 from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions

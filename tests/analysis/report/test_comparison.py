@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from parallax.analysis.commands.compare import print_document
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number, split_variant
 from parallax.analysis.report.render_markdown import render_markdown
-from parallax.analysis.report.render_terminal import print_document
 from parallax.analysis.report.sections.comparison import (
     CSV_COLUMNS,
     compare_frameworks,

@@ -1,12 +1,12 @@
 """The coverage table in docs/reference/simulations.md, against its script and against theory."""
 
-import importlib.util
 import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import support
 from scipy import stats
 
 from parallax.analysis.stats.intervals import INTERVAL_METHODS, compute_thesis_coverage
@@ -16,11 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def script():
-    path = ROOT / "benchmarks" / "interval_coverage.py"
-    spec = importlib.util.spec_from_file_location("interval_coverage", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return support.load_file(ROOT / "benchmarks" / "interval_coverage.py")
 
 
 @pytest.fixture(scope="module")

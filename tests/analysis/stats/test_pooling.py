@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from parallax.analysis.stats.paired import compute_paired_difference
 from parallax.analysis.stats.pooling import estimate_between_variance, pool_differences
+from parallax.analysis.stats.two_sample import compute_paired_difference
 
 
 def sample(seed, k=8, between=0.5):

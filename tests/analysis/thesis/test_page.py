@@ -48,7 +48,7 @@ def table():
 @pytest.mark.usefixtures("blank_figures")
 def test_the_page_in_docs_is_what_the_command_writes(answers, tmp_path, capsys, monkeypatch):
     known = {VerdictOptions(): answers}  # judged once
-    monkeypatch.setattr("parallax.analysis.verdicts.study.judge_published_table", known.__getitem__)
+    monkeypatch.setattr("parallax.analysis.verdicts.study.judge_thesis_tables", known.__getitem__)
     words = ["study", "thesis", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
     assert main([*words, "--figures", str(tmp_path / "figures")]) == 0
     assert (tmp_path / DOC.name).read_text() == DOC.read_text()

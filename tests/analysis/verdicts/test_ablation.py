@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.stats.paired import compute_ratio_of_means
+from parallax.analysis.stats.two_sample import compute_ratio_of_means
 from parallax.analysis.verdicts.ablation import CHANGES, INCONCLUSIVE, NO_EFFECT, judge_ablations
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.cli.main import main

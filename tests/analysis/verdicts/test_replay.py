@@ -20,7 +20,7 @@ from parallax.analysis.data.replay_metrics import (
 )
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold, normalize_by_human
-from parallax.analysis.stats.paired import NO_PAIRS
+from parallax.analysis.stats.two_sample import NO_PAIRS
 from parallax.analysis.verdicts import ablation, replay
 from parallax.analysis.verdicts.consistency import EQUIVALENT
 from parallax.analysis.verdicts.options import VerdictOptions

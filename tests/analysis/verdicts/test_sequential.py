@@ -1,12 +1,12 @@
 """Looking after every batch of seeds without more false positives."""
 
-import importlib.util
 import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import support
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -197,11 +197,7 @@ def test_holms_correction_runs_over_the_family():
 
 @pytest.fixture(scope="module")
 def script():
-    path = Path(__file__).parents[3] / "benchmarks" / "stopping_rule.py"
-    spec = importlib.util.spec_from_file_location("stopping_rule", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return support.load_file(Path(__file__).parents[3] / "benchmarks" / "stopping_rule.py")
 
 
 @pytest.fixture(scope="module")

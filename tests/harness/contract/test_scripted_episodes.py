@@ -5,6 +5,7 @@ import functools
 import gymnasium
 import numpy as np
 import pytest
+import support
 from numpy.testing import assert_array_equal
 
 from parallax.harness.contract.probing.environments import (
@@ -110,14 +111,10 @@ def test_recorded_episodes_are_return_and_length():
 
 
 def test_a_place_in_a_source_is_its_package_file_and_line(tmp_path):
-    import importlib.util
-
     folder = tmp_path / "site-packages" / "somebody"
     folder.mkdir(parents=True)
     (folder / "own.py").write_text("\n\ndef first():\n    a = 1\n    return a + 2\n")
-    spec = importlib.util.spec_from_file_location("own", folder / "own.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = support.load_file(folder / "own.py")
     assert locate_source(module.first, "return") == "somebody/own.py:5"
     assert locate_source(module.first, "") == "somebody/own.py:3"
     assert locate_source(module.first, "not there") == "somebody/own.py:3"

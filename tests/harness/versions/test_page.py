@@ -8,8 +8,7 @@ import pytest
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.versions.bug_lifetimes import list_bug_lifetimes
-from parallax.harness.versions.figures import list_answer_rows, spread_labels
+from parallax.harness.versions.figures import list_answer_rows, list_bug_lifetimes, spread_labels
 from parallax.harness.versions.history import (
     ReleaseRecord,
     history_to_text,

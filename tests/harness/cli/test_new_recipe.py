@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from parallax.harness.cli.main import main
+from parallax.harness.cli.new_recipe import translate_zoo_entry
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
-from parallax.harness.imports.zoo_recipe import translate_zoo_entry
 
 ZOO = """
 CartPole-v1:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.stats.paired import (
+from parallax.analysis.stats.two_sample import (
     compute_paired_difference,
     compute_ratio_of_means,
     compute_sign_flip_p,
