@@ -73,10 +73,12 @@ def get_saved(lab):
 
 def came_back(lab):
     """Whether `status` says of a run that waits from which step it will go on."""
-    waiting = [run for run in lab.status()["runs"] if run["state"] == "queued" and run["kept"]]
+    waiting = [
+        run for run in lab.status()["runs"] if run["state"] == "queued" and run["resume_step"]
+    ]
     if not waiting:
         return False
-    words = f"will go on from step {waiting[0]['kept']:,}"
+    words = f"will go on from step {waiting[0]['resume_step']:,}"
     assert waiting[0]["reason"].endswith(f"; {words}"), waiting[0]
     return words in lab.python("parallax", "status", str(lab.results)) or lab_has_moved(
         lab, waiting
