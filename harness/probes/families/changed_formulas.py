@@ -31,6 +31,8 @@ from parallax.harness.probes.reference_networks import RELU, solve_output_gradie
 from parallax.harness.probes.relation import RELATION_TOLERANCE
 from parallax.harness.probes.sac.experiments import POLICY_STD
 
+SMOOTHING_STDS, SMOOTHING_CLIP = (0.2, 0.1), 0.5
+"""Usual deviations and limit of TD3's noise in next actions, which DDPG does not have."""
 ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
 
 
@@ -158,6 +160,15 @@ def _compute_deterministic_next_values(
         }
         chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
         action = q.name("the next action that critics see", chosen)
+    else:
+        noise = get_update_noise(run, step, len(action))
+        smoothed = {
+            f"with noise of {std:g}": (
+                action + (std * _make_tensor(noise)).clamp(-SMOOTHING_CLIP, SMOOTHING_CLIP)
+            ).clamp(-1, 1)
+            for std in SMOOTHING_STDS
+        }
+        action = q.choose("the next action", {"without noise": action, **smoothed})
     return _compute_values(q, run, step, action)
 
 
@@ -260,6 +271,12 @@ def _compute_discrete_next_values(
         "the number of the action with the largest": target.argmax(1).double(),
         "the number of the online network's choice": online.argmax(1).double(),
     }
+    before = _make_tensor(find_minibatch(run, step).observations)
+    for network, whose in (("critic1", "the online network"), ("critic1_target", "itself")):
+        chosen = run_network(read_weights(run, step), network, before).argmax(1)
+        largest[f"that of the action chosen by {whose} at the current observation"] = target[
+            rows, chosen
+        ]
     if getattr(run.hyperparameters, "double_q", False):
         key = "that of the online network's choice"
         largest = {key: largest.pop(key), **largest}
