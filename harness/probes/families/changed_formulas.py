@@ -161,10 +161,10 @@ def _compute_deterministic_next_values(
         chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
         action = q.name("the next action that critics see", chosen)
     else:
-        noise = get_update_noise(run, step, len(action))
+        numbers = _make_tensor(get_update_noise(run, step, len(action)))
         smoothed = {
             f"with noise of {std:g}": (
-                action + (std * _make_tensor(noise)).clamp(-SMOOTHING_CLIP, SMOOTHING_CLIP)
+                action + (std * numbers).clamp(-SMOOTHING_CLIP, SMOOTHING_CLIP)
             ).clamp(-1, 1)
             for std in SMOOTHING_STDS
         }

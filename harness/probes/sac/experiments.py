@@ -18,6 +18,7 @@ from parallax.harness.probes.experiment_setups import (
     WIDE_LOW,
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
+from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import round_to_float32
 
 STD_NOISE = 0.02
@@ -44,6 +45,8 @@ def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
             break
         # Actions below 1e-6 are too inexact to compute the factor from them.
         noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
+    if not actions.all():
+        raise UnmeasuredError("the policy's actions have no noise")
     return _invert_squashing(cache, actions) / noise
 
 
@@ -100,6 +103,8 @@ def _interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
     actions = np.abs(
         _measure_std_actions(cache, grid, np.full_like(grid, SEARCH_NOISE), "sac std around")
     )
+    if not actions.all():
+        raise UnmeasuredError("the policy's actions have no noise")
     known = interpolate.CubicSpline(grid, np.log(_invert_squashing(cache, actions) / SEARCH_NOISE))
     return lambda raw: np.exp(known(raw))
 
