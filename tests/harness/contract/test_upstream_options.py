@@ -66,4 +66,4 @@ def test_with_upstreams_default_skrl_lets_advantages_continue_over_time_limits()
         cache = ExperimentCache(load_adapter("skrl"), 0, (), AlignmentLevel(name))
         answers[name] = worker.answer_probe(probe, cache).answers["skrl"]
     assert answers["defaults"].comparison.kind == "agrees"
-    assert "another function" in answers["upstream"].meaning
+    assert "the mask of ends is missing" in answers["upstream"].meaning
