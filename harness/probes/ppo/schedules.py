@@ -210,7 +210,7 @@ def _explain_annealing(found: Array, start: float, repeats: int) -> str:
         return ""
     done = np.repeat(np.arange(float(rollouts)), repeats)
     words = action_formulas.explain_annealing(found, done, rollouts, start, repeats)
-    return f"{words}: {_list_values(found)}" if words else ""
+    return f"{words}: {_format_values(found)}" if words else ""
 
 
 def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
@@ -300,10 +300,10 @@ def _describe_schedule(comparison: object, measurement: ProbeMeasurement) -> str
     value: Array = measurement.value
     if np.ptp(value) < 1e-3 * value[0]:
         return f"it does not change: it stays at {value[0]:.3g}"
-    return _list_values(value)
+    return _format_values(value)
 
 
-def _list_values(values: Array) -> str:
+def _format_values(values: Array) -> str:
     return f"it goes {', '.join(f'{v:.3g}' for v in values)}"
 
 
