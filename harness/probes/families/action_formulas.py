@@ -20,7 +20,13 @@ Bounds = tuple[Array | float, Array | float]
 
 
 def compute_action(
-    q: FormulaQuantities, outputs: Array, noise: Array, std: float, bounds: Bounds, is_sample: bool
+    q: FormulaQuantities,
+    outputs: Array,
+    noise: Array,
+    std: float,
+    bounds: Bounds,
+    is_sample: bool,
+    squashes: bool = True,
 ) -> Tensor:
     """Return actions of a policy with noise, of the shape of its outputs.
 
@@ -31,6 +37,7 @@ def compute_action(
         std: Standard deviation of the noise, as a share of half the range, or of the output's.
         bounds: Smallest and largest action.
         is_sample: Whether noise is added to the output, not to the action.
+        squashes: Whether samples are squashed and scaled, not cut at the bounds.
     """
     output, drawn = q.name("the policy's output", outputs), q.name("the normal number", noise)
     low, high = q.name("the smallest action", bounds[0]), q.name("the largest action", bounds[1])
@@ -48,7 +55,10 @@ def compute_action(
             "squashed and scaled": scale(sample),
             "as it is": sample,
             "cut at -1 and 1, and scaled": middle + half * sample.clamp(-1, 1),
+            "squashed, not scaled": torch.tanh(sample),
         }
+        if not squashes:
+            forms = {"as it is": sample, **forms}
         action = q.choose("the sample in the action", forms)
     else:
         plain = q.name("the action without noise", scale(output))
@@ -80,31 +90,11 @@ def explain_greedy_actions(
     """
 
     def make_part(output: Array, edges: Bounds) -> Formula:
-        return lambda q: compute_greedy_action(q, output, edges, squashes)
+        noise = np.zeros_like(output)
+        return lambda q: compute_action(q, output, noise, 0.0, edges, True, squashes)
 
     parts = [make_part(*each) for each in zip(outputs, bounds, strict=True)]
     return find_changed_quantity(parts, found, measure_distance, ("run", "dimension"))
-
-
-def compute_greedy_action(
-    q: FormulaQuantities, outputs: Array, bounds: Bounds, squashes: bool
-) -> Tensor:
-    """Return actions of a policy without noise; see `explain_greedy_actions`."""
-    output = q.name("the policy's output", outputs)
-    low, high = q.name("the smallest action", bounds[0]), q.name("the largest action", bounds[1])
-    middle = q.name("the middle of the range", (low + high) / 2)
-    half = q.name("half the range", (high - low) / 2)
-    forms = {
-        "squashed by tanh and scaled": middle + half * torch.tanh(output),
-        "as it is": output,
-        "squashed by tanh, not scaled": torch.tanh(output),
-        "cut at -1 and 1, and scaled": middle + half * output.clamp(-1, 1),
-    }
-    usual = "squashed by tanh and scaled" if squashes else "as it is"
-    forms = {usual: forms.pop(usual), **forms}
-    action = q.name("the action", q.choose("the output in the action", forms))
-    cuts = {"at the bounds": action.maximum(low).minimum(high), "nowhere": action}
-    return q.choose("actions are cut", cuts)
 
 
 def explain_random_actions(found: Array, numbers: Array, bounds: Bounds) -> str:
@@ -127,21 +117,20 @@ def explain_random_actions(found: Array, numbers: Array, bounds: Bounds) -> str:
     return find_changed_quantity([compute_random_action], [found], measure_distance, axes)
 
 
-def explain_annealing(found: Array, parts: Array, count: int, start: float, repeats: int) -> str:
+def explain_annealing(found: Array, count: int, start: float) -> str:
     """Return which quantity of a linear schedule is another one, else nothing.
 
     Args:
-        found: Values in each part of a run.
-        parts: Number of earlier rollouts at each value.
+        found: Values of all rollouts, equally many of each.
         count: Number of rollouts.
         start: First value.
-        repeats: Number of values in each rollout.
     """
+    repeats = len(found) // count
 
     def compute_schedule(q: FormulaQuantities) -> Tensor:
         steps = np.arange(float(len(found)))
         counts = {
-            "rollouts": (parts, float(count)),
+            "rollouts": (steps // repeats, float(count)),
             "gradient steps": (steps, float(count * repeats)),
             "epochs of a rollout": (np.mod(steps, repeats), float(repeats)),
         }

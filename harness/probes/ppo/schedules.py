@@ -196,20 +196,19 @@ def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
     )
     value = rates / run.hyperparameters.learning_rate
     axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
-    explain = functools.partial(_explain_annealing, value, 1.0, ANNEALED_EPOCHS)
+    explain = functools.partial(_explain_annealing, value, 1.0)
     due = np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS)
     return ProbeMeasurement(value, due, axis, explain=explain)
 
 
-def _explain_annealing(found: Array, start: float, repeats: int) -> str:
+def _explain_annealing(found: Array, start: float) -> str:
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.families import action_formulas
 
     rollouts = len(SCHEDULE_SHARES)
-    if len(found) != rollouts * repeats or np.ptp(found) < 1e-3 * np.abs(found).max():
+    if len(found) % rollouts or np.ptp(found) < 1e-3 * np.abs(found).max():
         return ""
-    done = np.repeat(np.arange(float(rollouts)), repeats)
-    words = action_formulas.explain_annealing(found, done, rollouts, start, repeats)
+    words = action_formulas.explain_annealing(found, rollouts, start)
     return f"{words}: {_format_values(found)}" if words else ""
 
 
@@ -224,7 +223,7 @@ def _measure_clip_ranges(cache: ExperimentCache) -> ProbeMeasurement:
             _compute_clip_edge(*(np.concatenate(a) for a in list(zip(*found, strict=True))[:2]))
         )
     axis = AnswerAxis("rollout", np.arange(1.0, 5.0))
-    explain = functools.partial(_explain_annealing, np.array(value), CLIP, 1)
+    explain = functools.partial(_explain_annealing, np.array(value), CLIP)
     return ProbeMeasurement(np.array(value), CLIP * SCHEDULE_SHARES, axis, explain=explain)
 
 

@@ -239,8 +239,10 @@ def test_actions_without_noise_and_random_ones_are_explained():
         return explain_greedy_actions(found, outputs, bounds, squashes)
 
     assert explain(np.tanh) == ""
-    assert explain(lambda x: np.clip(x, -1, 1)).startswith("the output in the action: cut at -1")
+    assert explain(lambda x: np.clip(x, -1, 1)).startswith("the sample in the action: cut at -1")
     assert explain(lambda x: -np.tanh(x)) == "the policy's output has the opposite sign"
+    plain = [np.clip(x, *edges) for x, edges in zip(outputs, bounds, strict=True)]
+    assert explain_greedy_actions(plain, outputs, bounds, squashes=False) == ""
     numbers = RNG.uniform(size=(12, 2))
     assert explain_random_actions(4 * numbers - 1, numbers, (-1.0, 3.0)) == ""
     assert explain_random_actions(numbers, numbers, (-1.0, 3.0)) != ""
@@ -250,7 +252,7 @@ def test_actions_without_noise_and_random_ones_are_explained():
 
 def test_linear_schedules_are_explained():
     done = np.repeat(np.arange(4.0), 5)
-    explain = functools.partial(explain_annealing, parts=done, count=4, start=0.2, repeats=5)
+    explain = functools.partial(explain_annealing, count=4, start=0.2)
     assert explain(0.2 * (1 - done / 4)) == ""
     assert explain(0.2 * (1 - np.arange(20) / 20)).startswith("it counts: gradient steps")
     assert explain(0.2 * (1 - (done + 1) / 4)) == "the number that are done is one more"
