@@ -102,22 +102,10 @@ def _build_noise_experiment(
     )
 
 
-SMOOTHING_STD = 0.2
-"""TD3's noise in next actions, which DDPG does not have."""
-
-
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    values = functools.partial(updates.compute_next_values, run, step)
-    (paper,) = values("policy_target", "_target", 0.0)
-    others = {
-        critics.ACTIONS_OF_BEFORE: values("policy_target", "_target", 0.0, seen="observations")[0],
-        "noise in the next action": values("policy_target", "_target", SMOOTHING_STD)[0],
-        "the online policy's next action": values("policy", "_target", 0.0)[0],
-        "the online critic's value": values("policy_target", "", 0.0)[0],
-        "online policy and critic": values("policy", "", 0.0)[0],
-    }
-    return compute_masked_targets(run, step, paper, others)
+    (paper,) = updates.compute_next_values(run, step, "policy_target", "_target", 0.0)
+    return compute_masked_targets(run, step, paper, {})
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
@@ -363,10 +364,6 @@ def compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str
     return {
         TARGET_NETWORK_MAXIMUM: target.max(axis=1),
         DOUBLE_Q: target[rows, online.argmax(axis=1)],
-        "the online network's largest value": online.max(axis=1),
-        "the online network's value of the target's choice": online[rows, target.argmax(axis=1)],
-        "the mean of the target's values": target.mean(axis=1),
-        "the smallest value of the target network": target.min(axis=1),
     }
 
 
@@ -397,18 +394,22 @@ def _measure_default_targets(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _compare_next_values(cache: ExperimentCache, run: ProbeRun, due: str) -> ProbeMeasurement:
     # Targets of the first updates within episodes, compared with one way to choose next values.
-    read: list[Array] = []
+    targets: list[Array] = []
     known: dict[str, list[Array]] = {}
+    read: list[tuple[OptimizerStepRecord, NDArray[np.intp]]] = []
     for step in list_updates_without_target_move(run):
         found, data = READER.target(cache, run, step), find_minibatch(run, step)
-        rows = (data.ends == 0) & ~np.isnan(found)
-        read.append(found[rows])
+        rows = np.flatnonzero((data.ends == 0) & ~np.isnan(found))
+        read.append((step, rows))
+        targets.append(found[rows])
         for name, value in compute_next_values(run, step).items():
             target = data.rewards + run.hyperparameters.gamma * value
             known.setdefault(f"target: {name}", []).append(target[rows])
     joined = {name: np.concatenate(arrays) for name, arrays in known.items()}
     expected = joined.pop(f"target: {due}")
-    return ProbeMeasurement(np.concatenate(read), expected, alternatives=joined)
+    value = np.concatenate(targets)
+    explain = functools.partial(critics.explain_targets, run, value, read)
+    return ProbeMeasurement(value, expected, alternatives=joined, explain=explain)
 
 
 def _measure_soft_update(cache: ExperimentCache) -> ProbeMeasurement:

@@ -54,19 +54,6 @@ TargetTerms = Mapping[str, tuple[Array, float]]
 """Terms whose weighted sum is a target: float[rows] and weight, by name."""
 
 
-def list_twin_values(target: Sequence[Array], online: Sequence[Array]) -> dict[str, Array]:
-    """Return combinations of critics other than the target critics' minimum, by description."""
-    first, second = target
-    return {
-        "the first critic in place of its target network": np.minimum(online[0], second),
-        "the second critic in place of its target network": np.minimum(first, online[1]),
-        "the first critic alone": first,
-        "the second critic alone": second,
-        "the larger of both critics": np.maximum(first, second),
-        "the mean of both critics": (first + second) / 2,
-    }
-
-
 def compute_masked_targets(
     run: ProbeRun, step: OptimizerStepRecord, paper: Array, others: Mapping[str, Array]
 ) -> tuple[Array, Mapping[str, Array]]:
@@ -130,7 +117,6 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     return found
 
 
-ACTIONS_OF_BEFORE = "next actions are those of the observations before the step"
 NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
@@ -277,7 +263,7 @@ class CriticProbes:
             joined[cause] = found
         due, explain = (
             np.concatenate(expected),
-            functools.partial(_explain_targets, run, found, read),
+            functools.partial(explain_targets, run, found, read),
         )
         return ProbeMeasurement(found, due, None, joined, parts, kinds, explain=explain)
 
@@ -337,8 +323,12 @@ class CriticProbes:
             for step in steps:
                 for name, target in self._list_targets(run, step)[1].items():
                     others.setdefault(name, []).append(self._fit_target_weights(run, step, target))
+            known = {name: np.array(each) for name, each in others.items()}
             return ProbeMeasurement(
-                found, due, alternatives={name: np.array(each) for name, each in others.items()}
+                found,
+                due,
+                alternatives=known,
+                explain=lambda: self.measure_targets(self.run_update, 0, cache).explain(),
             )
 
         return Probe(
@@ -422,7 +412,7 @@ class CriticProbes:
         )
 
 
-def _explain_targets(
+def explain_targets(
     run: ProbeRun, found: Array, read: Sequence[tuple[OptimizerStepRecord, NDArray[np.intp]]]
 ) -> str:
     """Return which quantity of the paper's targets, or of its loss, is another one."""

@@ -21,7 +21,6 @@ from parallax.harness.probes.families.critics import (
     TargetAlternatives,
     TargetTerms,
     compute_masked_targets,
-    list_twin_values,
 )
 from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
@@ -73,48 +72,26 @@ def sample_actions(
     return np.tanh(x), formulas.compute_squashed_log_prob(x, mean, std)
 
 
-def _compute_next_values(
-    run: ProbeRun, step: OptimizerStepRecord, seen: str = "next_observations"
-) -> tuple[Array, Array, Array]:
-    # Target and online critics at the next action, which is that of the observations `seen`,
-    # float[2, rows], and its log-probability.
-    weights, data = step.before, find_minibatch(run, step)
-    action, log_prob = sample_actions(run, step, getattr(data, seen))
-    inputs = np.hstack([data.next_observations, action])
-    target, online = (
-        np.array(
-            [compute_output(weights, f"critic{i}{suffix}", inputs, RELU)[:, 0] for i in (1, 2)]
-        )
-        for suffix in ("_target", "")
-    )
-    return target, online, log_prob
+def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, Array]:
+    # Target critics at the next action, float[2, rows], and its log-probability.
+    seen = find_minibatch(run, step).next_observations
+    action, log_prob = sample_actions(run, step, seen)
+    inputs = np.hstack([seen, action])
+    names = ("critic1_target", "critic2_target")
+    values = [compute_output(step.before, name, inputs, RELU)[:, 0] for name in names]
+    return np.array(values), log_prob
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    twins, online, log_prob = _compute_next_values(run, step)
     heat = get_temperature(get_weights_before_update(run, step))
-    first = get_temperature(run.weights)
-    smaller, bonus = twins.min(axis=0), -heat * log_prob
-    others = {n: v + bonus for n, v in list_twin_values([*twins], [*online]).items()}
-    before, _, log_prob_before = _compute_next_values(run, step, "observations")
-    others |= {
-        critics.ACTIONS_OF_BEFORE: formulas.compute_soft_value(before, log_prob_before, heat),
-        "without the entropy": smaller,
-        "entropy subtracted, not added": smaller - bonus,
-        "log temperature in place of the temperature": smaller - np.log(heat) * log_prob,
-        "the temperature that the run started with": smaller - first * log_prob,
-        "the online critics' values": online.min(axis=0) + bonus,
-        "the mean log-probability of the minibatch": smaller + bonus.mean(),
-    }
-    return compute_masked_targets(
-        run, step, formulas.compute_soft_value(twins, log_prob, heat), others
-    )
+    paper = formulas.compute_soft_value(*_compute_next_values(run, step), heat)
+    return compute_masked_targets(run, step, paper, {})
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     """Return the terms of the paper's targets, with their weights."""
-    twins, _, log_prob = _compute_next_values(run, step)
+    twins, log_prob = _compute_next_values(run, step)
     gamma, heat = run.hyperparameters.gamma, get_temperature(get_weights_before_update(run, step))
     return {
         "reward": (find_minibatch(run, step).rewards, 1.0),

@@ -15,7 +15,6 @@ from parallax.harness.probes.families.critics import (
     TargetAlternatives,
     TargetTerms,
     compute_masked_targets,
-    list_twin_values,
 )
 from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
@@ -50,13 +49,7 @@ SMALLER_CRITIC_TEXT = "the smaller of both critics"
 
 
 def compute_next_values(
-    run: ProbeRun,
-    step: OptimizerStepRecord,
-    policy: str,
-    suffix: str,
-    std: float,
-    cut: bool = True,
-    seen: str = "next_observations",
+    run: ProbeRun, step: OptimizerStepRecord, policy: str, suffix: str, std: float, cut: bool = True
 ) -> tuple[Array, ...]:
     """Return all critics at the next action, each float[rows].
 
@@ -67,11 +60,10 @@ def compute_next_values(
         suffix: Suffix of the critics' names.
         std: Standard deviation of the noise on the action.
         cut: Whether actions are clipped at the bounds.
-        seen: Name of the minibatch's observations that the policy acts on.
     """
     weights, data = step.before, find_minibatch(run, step)
     low, high = -np.ones(experiment_setups.ACTION_SIZE), np.ones(experiment_setups.ACTION_SIZE)
-    mean = np.tanh(compute_output(weights, policy, getattr(data, seen), RELU))
+    mean = np.tanh(compute_output(weights, policy, data.next_observations, RELU))
     noise = get_update_noise(run, step, len(mean))
     action = mean + formulas.compute_smoothing_noise(noise, std, TARGET_NOISE_CLIP, low, high)
     if cut:
@@ -84,18 +76,12 @@ def compute_next_values(
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
     values = functools.partial(compute_next_values, run, step)
-    first, second = values("policy_target", "_target", TARGET_NOISE)
-    beyond = values("policy_target", "_target", TARGET_NOISE, cut=False)
-    before = values("policy_target", "_target", TARGET_NOISE, seen="observations")
-    online = values("policy_target", "", TARGET_NOISE)
-    others = list_twin_values((first, second), online) | {
-        critics.ACTIONS_OF_BEFORE: np.minimum(*before),
-        "next actions that noise takes beyond the bounds are not cut": np.minimum(*beyond),
-        "no noise in the next action": np.minimum(*values("policy_target", "_target", 0.0)),
-        "the online policy's next action": np.minimum(*values("policy", "_target", TARGET_NOISE)),
-        "the online critics' values": np.minimum(*online),
-    }
-    return compute_masked_targets(run, step, np.minimum(first, second), others)
+    paper, beyond = (
+        np.minimum(*values("policy_target", "_target", TARGET_NOISE, cut=cut))
+        for cut in (True, False)
+    )
+    others = {"next actions that noise takes beyond the bounds are not cut": beyond}
+    return compute_masked_targets(run, step, paper, others)
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
