@@ -1,6 +1,8 @@
 """`parallax probe --path CHECKOUT [--commits A..B]` and `--script FILE`: answers of other code."""
 
+import ast
 import dataclasses
+import difflib
 import hashlib
 import io
 import itertools
@@ -38,11 +40,13 @@ class SourceVersion:
         label: Its name in the report: `installed`, `checkout`, or a commit.
         folder: Folder that its package is in; None for the installed version.
         description: Path, commit and state in words.
+        package: The package's own folder.
     """
 
     label: str
     folder: Path | None
     description: str
+    package: Path
 
 
 def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None) -> ProbeReport:
@@ -69,9 +73,7 @@ def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None)
     else:
         versions = list_commits(checkout, package, commits)
     found = measure_versions(versions, framework, request)
-    for version in versions:
-        print(f"{version.label}: {version.description}")
-    _print_changes(found)
+    _print_changes(found, versions)
     return found
 
 
@@ -94,14 +96,84 @@ def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
     with CommandProgress(2 * len(request.probes)) as progress:
         found = run_probes(request.probes, ProbeTargets((shipped, own)), progress.advance)
     print(f"{label}: {path}")
-    _print_changes(found)
+    _print_changes(found, ())
     return found
 
 
-def _print_changes(found: ProbeReport) -> None:
+def _print_changes(found: ProbeReport, versions: Sequence[SourceVersion]) -> None:
+    for version in versions:
+        print(f"{version.label}: {version.description}")
     changes = list_changes_in_order(found)
     print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
     print(*(f"  {change}\n" for change in changes), sep="", end="")
+    for before, after in itertools.pairwise(versions):
+        moved = any(change.startswith(f"{before.label} -> {after.label} ") for change in changes)
+        if moved:
+            print(f"Code that differs, {before.label} -> {after.label}:")
+            lines = list_changed_code(before.package, after.package, first=" ".join(changes))
+            print(*(f"  {line}\n" for line in lines), sep="", end="")
+
+
+_MAX_CODE_LINES = 40
+
+
+def list_changed_code(before: Path, after: Path, first: str = "") -> list[str]:
+    """Return the functions that differ between two folders of a package, each with its lines.
+
+    Comments, docstrings and the form of the code do not count.
+
+    Args:
+        before: The package's folder.
+        after: Another one.
+        first: Text that names the files whose functions come first.
+    """
+    old, new = (
+        {
+            (path.relative_to(folder).as_posix(), name): code
+            for path in sorted(folder.rglob("*.py"))
+            for name, code in _read_functions(path).items()
+        }
+        for folder in (before, after)
+    )
+    lines: list[str] = []
+    changed = [place for place in {**old, **new} if old.get(place) != new.get(place)]
+    changed.sort(key=lambda place: place[0] not in first)
+    for number, place in enumerate(changed):
+        texts = [code.get(place, "").splitlines() for code in (old, new)]
+        moved = [
+            line
+            for line in difflib.unified_diff(texts[0], texts[1], n=0)
+            if not line.startswith(("@@", "---", "+++"))
+        ]
+        if lines and len(lines) + len(moved) > _MAX_CODE_LINES:
+            lines.append(f"{len(changed) - number} further functions of {len(changed)}")
+            break
+        lines += [": ".join(place), *(f"  {line[0]} {line[1:].strip()}" for line in moved)]
+    return lines
+
+
+def _read_functions(path: Path) -> dict[str, str]:
+    # Code by function, that outside of functions by class or as "module".
+    found: dict[str, str] = {}
+
+    def add_code(owner: ast.Module | ast.ClassDef, prefix: str) -> None:
+        for node in owner.body:
+            if isinstance(node, ast.ClassDef):
+                add_code(node, f"{prefix}{node.name}.")
+                continue
+            name = prefix.rstrip(".") or "module"
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = prefix + node.name
+                if ast.get_docstring(node, clean=False) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            found[name] = found.get(name, "") + ("" if is_text else ast.unparse(node) + "\n")
+
+    try:
+        add_code(ast.parse(path.read_bytes()), "")
+    except (SyntaxError, ValueError):
+        return {"module": path.read_text(errors="replace")}
+    return found
 
 
 def list_changes_in_order(found: ProbeReport) -> list[str]:
@@ -151,7 +223,8 @@ def _get_package(framework: str) -> str:
 
 
 def _describe_installed(framework: str, package: str, python: str | None) -> SourceVersion:
-    return SourceVersion(INSTALLED, None, f"{framework} in {_find_module(package, python)}")
+    found = _find_module(package, python)
+    return SourceVersion(INSTALLED, None, f"{framework} in {found}", Path(found).parent)
 
 
 def _describe_checkout(checkout: Path, package: str) -> SourceVersion:
@@ -162,7 +235,8 @@ def _describe_checkout(checkout: Path, package: str) -> SourceVersion:
         state = f"commit {commit}" + (f", {changed} files changed since" if changed else "")
     except SpecError:
         state = "no commit"
-    return SourceVersion("checkout", folder, f"{folder / package} ({state})")
+    code = folder / package
+    return SourceVersion("checkout", folder, f"{code} ({state})", code)
 
 
 def _find_package_folder(checkout: Path, package: str) -> Path:
@@ -242,7 +316,8 @@ def _unpack_commit(checkout: Path, package: str, commit: str) -> SourceVersion:
                     raise
     title = _run_git(top, "log", "-1", "--format=%h %s", commit)
     inside = folder / _run_git(checkout, "rev-parse", "--show-prefix")
-    return SourceVersion(title.partition(" ")[0], _find_package_folder(inside, package), title)
+    place = _find_package_folder(inside, package)
+    return SourceVersion(title.partition(" ")[0], place, title, place / package)
 
 
 def _run_git(folder: Path, *words: str) -> str:

@@ -21,8 +21,10 @@ from typing import IO, Any, Self
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
+from parallax.harness.contract.installed import list_changed_modules
 from parallax.harness.contract.interpreter import has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
+from parallax.harness.contract.probing.protocol import PROBED_SOURCE
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (
     Intervention,
@@ -204,10 +206,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
     """Measure probes on one implementation in this process."""
     with os.fdopen(task.file, "w") as answers:
         adapter = task.load_adapter()
-        packages = (*adapter.packages, "gymnasium", "numpy")
-        _write_line(
-            answers, {"versions": [f"{package} {version(package)}" for package in packages]}
-        )
+        _write_line(answers, {"versions": _list_versions(adapter)})
         known = {probe.name: probe for probe in catalogue.PROBES}
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
         changes = find_task_interventions(adapter, task.intervention, algorithms)
@@ -229,6 +228,18 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
                     store.save_answer(measured)
             _write_line(answers, {"result": stored or measured, "stored": stored is not None})
     return 0
+
+
+def _list_versions(adapter: Adapter) -> list[str]:
+    packages = (*adapter.packages, "gymnasium", "numpy")
+    found = [f"{package} {version(package)}" for package in packages]
+    if not os.environ.get(PROBED_SOURCE) and (changed := list_changed_modules(packages[0])):
+        found[0] += f" (not as its wheel brought it: {', '.join(changed[:MAX_CHANGED_MODULES])})"
+    return found
+
+
+MAX_CHANGED_MODULES = 5
+"""Largest number of changed modules that are listed."""
 
 
 def find_task_interventions(

@@ -4,7 +4,7 @@ Rollouts are numbered from 0; `step` is always an optimizer step whose gradients
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,46 +241,27 @@ def sort_measurement(
     return ProbeMeasurement(value[order], expected[order], sorted_axis, sorted_others)
 
 
-def compute_rollout_advantages(run: ProbeRun, rollout: int = 0, **otherwise: Any) -> Array:
-    """Return generalised advantage estimates of a rollout of one environment.
-
-    Args:
-        run: The training.
-        rollout: Number of the rollout.
-        otherwise: Further arguments of `compute_advantages`.
-    """
+def compute_rollout_advantages(run: ProbeRun, rollout: int = 0) -> Array:
+    """Return generalised advantage estimates of a rollout of one environment, float[steps]."""
     return compute_advantages(
-        get_rollout_weights(run, rollout), get_rollout_transitions(run, rollout), **otherwise
+        get_rollout_weights(run, rollout), get_rollout_transitions(run, rollout)
     )
 
 
-def compute_advantages(
-    weights: Parameters,
-    steps: tuple[ScriptedTransition, ...],
-    lam: float = LAMBDA,
-    gamma: float = GAMMA,
-    bootstraps: bool = False,
-    runs_on: bool = False,
-    next_factor: float = 1.0,
-) -> Array:
-    """Return generalised advantage estimates of consecutive steps, float[steps].
+def compute_advantages(weights: Parameters, steps: Sequence[ScriptedTransition]) -> Array:
+    """Return generalised advantage estimates of consecutive steps of one environment.
 
     Args:
         weights: Weights of the value network.
         steps: Steps of one environment.
-        lam: Lambda of GAE.
-        gamma: Discount factor.
-        bootstraps: Whether to add the value after a termination, which is wrong.
-        runs_on: Whether sums continue across ends of episodes, which is wrong.
-        next_factor: Factor of next values besides gamma; 1 is right.
     """
     ends = np.array([t.end for t in steps])
     return formulas.compute_gae(
         np.array([t.reward for t in steps]),
         predict_values(weights, np.array([t.observation for t in steps])),
-        next_factor * predict_values(weights, np.array([t.next_observation for t in steps])),
-        np.where(bootstraps, 0.0, ends == TERMINATED),
-        np.where(runs_on, 0.0, ends > 0),
-        gamma,
-        lam,
+        predict_values(weights, np.array([t.next_observation for t in steps])),
+        (ends == TERMINATED).astype(float),
+        (ends > 0).astype(float),
+        GAMMA,
+        LAMBDA,
     )

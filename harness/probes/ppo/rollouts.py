@@ -248,7 +248,7 @@ def _list_alternative_advantages(
 ) -> dict[str, Array]:
     # Other estimates of one environment's steps, after a step with the end `previous`, and before
     # the observation `begun` if an episode ends with the last one.
-    ended = _terminate_ends(steps)
+    ended = [dataclasses.replace(t, end=TERMINATED) if t.end else t for t in steps]
     reset = [
         dataclasses.replace(t, next_observation=n.observation) if t.end == TRUNCATED else t
         for t, n in itertools.pairwise(steps)
@@ -259,14 +259,6 @@ def _list_alternative_advantages(
         last = dataclasses.replace(last, end=0, next_observation=begun)
     return {
         "the end of an episode at the last step is ignored": estimate((*steps[:-1], last)),
-        "as if lambda were 1": estimate(steps, lam=1.0),
-        "as if lambda were 0": estimate(steps, lam=0.0),
-        "gamma and lambda have changed places": estimate(steps, lam=GAMMA, gamma=LAMBDA),
-        "sums decay by lambda alone": estimate(steps, lam=LAMBDA / GAMMA),
-        "the next value is not discounted": estimate(steps, next_factor=1 / GAMMA),
-        "the next value is multiplied by gamma and by lambda": estimate(steps, next_factor=LAMBDA),
-        "the value after an end counts": estimate(steps, bootstraps=True),
-        "sums run on across ends of episodes": estimate(steps, runs_on=True),
         "nothing follows the end": estimate(ended),
         NEXT_EPISODE: estimate((*reset, steps[-1])),
         "the values of the policy that the run started with": measurements.compute_advantages(
@@ -319,10 +311,6 @@ def _list_rewards_and_values(
         for name in ("observation", "next_observation")
     )
     return np.array([t.reward for t in steps]), seen, after, np.append(seen[1:], after[-1])
-
-
-def _terminate_ends(steps: Sequence[ScriptedTransition]) -> tuple[ScriptedTransition, ...]:
-    return tuple(dataclasses.replace(t, end=TERMINATED if t.end else t.end) for t in steps)
 
 
 def _find_episode_ends(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
