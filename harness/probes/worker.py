@@ -234,12 +234,8 @@ def _list_versions(adapter: Adapter) -> list[str]:
     packages = (*adapter.packages, "gymnasium", "numpy")
     found = [f"{package} {version(package)}" for package in packages]
     if not os.environ.get(PROBED_SOURCE) and (changed := list_changed_modules(packages[0])):
-        found[0] += f" (not as its wheel brought it: {', '.join(changed[:MAX_CHANGED_MODULES])})"
+        found[0] += f" (not as its wheel brought it: {', '.join(changed[:5])})"
     return found
-
-
-MAX_CHANGED_MODULES = 5
-"""Largest number of changed modules that are listed."""
 
 
 def find_task_interventions(
