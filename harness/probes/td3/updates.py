@@ -49,36 +49,32 @@ SMALLER_CRITIC_TEXT = "the smaller of both critics"
 
 
 def compute_next_values(
-    run: ProbeRun, step: OptimizerStepRecord, policy: str, suffix: str, std: float, cut: bool = True
+    run: ProbeRun, step: OptimizerStepRecord, std: float, cut: bool = True
 ) -> tuple[Array, ...]:
-    """Return all critics at the next action, each float[rows].
+    """Return all target critics at the target policy's next action, each float[rows].
 
     Args:
         run: The training.
         step: Optimizer step of the critics.
-        policy: Canonical name of the policy that chooses the action.
-        suffix: Suffix of the critics' names.
         std: Standard deviation of the noise on the action.
         cut: Whether actions are clipped at the bounds.
     """
     weights, data = step.before, find_minibatch(run, step)
     low, high = -np.ones(experiment_setups.ACTION_SIZE), np.ones(experiment_setups.ACTION_SIZE)
-    mean = np.tanh(compute_output(weights, policy, data.next_observations, RELU))
+    mean = np.tanh(compute_output(weights, "policy_target", data.next_observations, RELU))
     noise = get_update_noise(run, step, len(mean))
     action = mean + formulas.compute_smoothing_noise(noise, std, TARGET_NOISE_CLIP, low, high)
     if cut:
         action = np.clip(action, low, high)
     inputs = np.hstack([data.next_observations, action])
-    names = (f"{name}{suffix}" for name in list_critic_names(run))
+    names = (f"{name}_target" for name in list_critic_names(run))
     return tuple(compute_output(weights, name, inputs, RELU)[:, 0] for name in names)
 
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    values = functools.partial(compute_next_values, run, step)
     paper, beyond = (
-        np.minimum(*values("policy_target", "_target", TARGET_NOISE, cut=cut))
-        for cut in (True, False)
+        np.minimum(*compute_next_values(run, step, TARGET_NOISE, cut)) for cut in (True, False)
     )
     others = {"next actions that noise takes beyond the bounds are not cut": beyond}
     return compute_masked_targets(run, step, paper, others)
@@ -86,7 +82,7 @@ def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternati
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     """Return the terms of the paper's targets, with their weights."""
-    value = np.minimum(*compute_next_values(run, step, "policy_target", "_target", TARGET_NOISE))
+    value = np.minimum(*compute_next_values(run, step, TARGET_NOISE))
     gamma = run.hyperparameters.gamma
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
