@@ -96,11 +96,8 @@ def _compute_values(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, action: Tensor
 ) -> Tensor:
     # Value of the next action by the target critics, float[rows].
-    names, weights, data = (
-        list_critic_names(run),
-        read_weights(run, step),
-        find_minibatch(run, step),
-    )
+    names, weights = list_critic_names(run), read_weights(run, step)
+    data = find_minibatch(run, step)
     seen = q.name("the next observation that critics see", data.next_observations)
     q.name("the observation before the step", data.observations)
     inputs = torch.hstack([seen, action])

@@ -102,8 +102,8 @@ def compute_advantages(
     masks = {
         "the end of the task": ends == TERMINATED,
         "any end": ends > 0,
-        "a time limit": ends == TRUNCATED,
         "none": ends < 0,
+        "a time limit": ends == TRUNCATED,
     }
     over = {"any end": masks["any end"], **masks}
     masks = masks if last else over
@@ -112,11 +112,11 @@ def compute_advantages(
     q.join("the mask of ends", ("the mask of next values", "the mask of sums"))
     reward, value = q.name("the reward", paid), q.name("the value", values)
     following = q.name("the next value", seen)
-    q.name("the discount of sums", GAMMA * LAMBDA)
     discounted = q.name("the discounted next value", gamma * (1 - final) * following)
     target = q.name("the one-step target", reward + discounted)
     error = q.name("the one-step error", target - value)
-    share = q.name("the share of later errors", gamma * lam * (1 - stops))
+    decay = q.name("the discount of sums", gamma * lam)
+    share = q.name("the share of later errors", decay * (1 - stops))
     sums: list[Tensor] = []
     later = torch.zeros_like(error[0])
     for step in reversed(range(len(error))):

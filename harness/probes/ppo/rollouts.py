@@ -396,14 +396,17 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
     } - {""}
     meaning = words.pop() if len(words) == 1 else ""
 
-    def explain() -> str:
-        read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
-        rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
-        ends = np.array([[t.end for t in row] for row in steps])
-        every = np.full(steps.shape, True)
-        return _explain_advantages(found, [(rewards, values, after, ends)], [every])
-
+    explain = functools.partial(_explain_parallel_advantages, run, found, np.arange(len(found)))
     return ProbeMeasurement(found, expected, alternatives=others, meaning=meaning, explain=explain)
+
+
+def _explain_parallel_advantages(run: ProbeRun, found: Array, rows: NDArray[np.intp]) -> str:
+    steps = np.array(run.transitions, object).reshape(-1, N_ENVS)
+    read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
+    rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
+    ends = np.array([[t.end for t in row] for row in steps])
+    chosen = np.isin(np.arange(steps.size), rows).reshape(steps.shape)
+    return _explain_advantages(found[rows.argsort()], [(rewards, values, after, ends)], [chosen])
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
@@ -427,7 +430,8 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
     pool = scale * expected + shift
     nearest = pool[np.abs(slope[:, None] - pool).argmin(axis=1)]
     found["the advantages of other transitions"] = nearest
-    return ProbeMeasurement(slope, pool[rows], alternatives=found)
+    explain = functools.partial(_explain_parallel_advantages, run, (slope - shift) / scale, rows)
+    return ProbeMeasurement(slope, pool[rows], alternatives=found, explain=explain)
 
 
 def _fit_standardization(run: ProbeRun) -> tuple[float, float]:
