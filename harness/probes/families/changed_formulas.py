@@ -20,6 +20,7 @@ from parallax.harness.probes.formula_changes import (
     find_changed_quantity,
 )
 from parallax.harness.probes.measurements import (
+    CriticMinibatch,
     find_minibatch,
     get_update_noise,
     get_weights_before_update,
@@ -372,10 +373,16 @@ def compute_policy_gradient(
     names = list_critic_names(run)
     suffix = q.choose("values", {"those of the critics": "", "of target networks": "_target"})
     places = {"the observations that the policy sees": seen}
-    if (after := _find_next_observations(run, step)) is not None:
-        places["the next observations"] = after
-    inputs = torch.hstack([q.choose("what critics see", places), action])
-    values = [run_network(weights, name + suffix, inputs)[:, 0] for name in names]
+    judged = {"the policy's": action}
+    if data := _find_shared_minibatch(run, step):
+        places["the next observations"] = _make_tensor(data.next_observations)
+        judged["that of the minibatch"] = _make_tensor(data.actions)
+    seen = q.choose("what critics see", places)
+    values = [
+        run_network(weights, name + suffix, torch.hstack([seen, chosen]))[:, 0]
+        for name in names
+        for chosen in [q.choose(f"the action that {ORDINALS[name]} judges", judged)]
+    ]
     options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
     smaller = next(iter(options))
     if not is_soft and len(values) > 1:
@@ -393,12 +400,12 @@ def compute_policy_gradient(
     return differentiate_loss(loss, [outputs])[0]
 
 
-def _find_next_observations(run: ProbeRun, step: OptimizerStepRecord) -> Tensor | None:
-    # Those of the minibatch that the critics and the policy share, if they do.
+def _find_shared_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch | None:
+    # The minibatch of the critics and the policy, if they share one.
     for update in list_critic_updates(run):
         data = find_minibatch(run, update)
         if np.array_equal(data.observations, step.observations):
-            return _make_tensor(data.next_observations)
+            return data
     return None
 
 
@@ -420,8 +427,8 @@ def compute_temperature_gradient(
     usual = ("its logarithm", "its logarithm, under the policy after its step")
     factor, weights = q.choose("the factor in the loss", factors, usual)
     places = {"those of the observations": _make_tensor(step.observations)}
-    if (after := _find_next_observations(run, step)) is not None:
-        places["those of the next observations"] = after
+    if data := _find_shared_minibatch(run, step):
+        places["those of the next observations"] = _make_tensor(data.next_observations)
     seen = q.choose("the log-probabilities", places)
     mean, raw = (run_network(weights, "policy", seen, head) for head in ("mean", "std"))
     drawn = get_update_noise(run, step, len(seen))

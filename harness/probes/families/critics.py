@@ -98,7 +98,13 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     blank = np.zeros_like(steps[0].observation)
     none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
     own = (dataclasses.replace(t, next_observation=t.observation) for t in steps)
-    found = {"next states are those before the step": change(own)}
+    later = zip(steps, [*steps[n_envs:], *[none] * n_envs], strict=True)
+    summed = (_sum_two_rewards(t, o, run.hyperparameters.gamma) for t, o in later)
+    double = dataclasses.replace(run.hyperparameters, gamma=run.hyperparameters.gamma**2)
+    found = {
+        "next states are those before the step": change(own),
+        TWO_STEPS: dataclasses.replace(change(summed), hyperparameters=double),
+    }
     for of, others in at.items():
         chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
         pairs = [*zip(steps, chosen, strict=True)]
@@ -117,6 +123,18 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     return found
 
 
+def _sum_two_rewards(
+    step: ScriptedTransition, later: ScriptedTransition, gamma: float
+) -> ScriptedTransition:
+    if step.end:
+        return step
+    reward = step.reward + gamma * later.reward
+    return dataclasses.replace(
+        step, reward=reward, next_observation=later.next_observation, end=later.end
+    )
+
+
+TWO_STEPS = "the sum of two rewards, and the value of the state after the second step"
 NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
@@ -469,7 +487,6 @@ def describe_untaken_pulls(run: ProbeRun) -> str:
 
 SUMMED_LOSS = "the loss is a sum over the minibatch, not a mean"
 LARGEST_LEARNS = "the largest value learns, not that of the action taken"
-TARGET_CRITIC = "the target network of the critic"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""

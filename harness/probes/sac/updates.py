@@ -106,18 +106,7 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     fits = [fit_policy_terms(run, step) for step in steps]
     found = np.array([weights for weights, _ in fits])
     expected = np.tile([1.0, 1.0, 0.0], (len(found), 1))
-    of_targets = [fit_policy_terms(run, s, _replace_critics_by_targets(s.before))[0] for s in steps]
-    same = np.allclose(of_targets, expected, atol=1e-2)
-    others = {critics.TARGET_CRITIC: found} if same else {}
-    for used, other, words in (
-        ("critic1.", "critic2.", "first"),
-        ("critic2.", "critic1.", "second"),
-    ):
-        of_one = [fit_policy_terms(run, s, _replace_network(s.before, other, used)) for s in steps]
-        # Two equal critics share the weight of 1.
-        if np.allclose([weights for weights, _ in of_one], [1.0, 0.5, 0.5], atol=1e-2):
-            others[f"the {words} critic alone, not the smaller one"] = found
-    others[CONSTANT_SAMPLE] = np.array([_fit_constant_sample(run, step) for step in steps])
+    others = {CONSTANT_SAMPLE: np.array([_fit_constant_sample(run, step) for step in steps])}
     if adds_earlier_gradients(run, "policy"):
         others[EARLIER_GRADIENTS] = found
     if learns_at_next_observations(run, steps[0]):
@@ -127,16 +116,6 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
         critics.explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
     )
     return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
-
-
-def _replace_network(weights: Parameters, name: str, other: str) -> Parameters:
-    copies = {k.replace(other, name): v for k, v in weights.items() if k.startswith(other)}
-    return {**weights, **copies}
-
-
-def _replace_critics_by_targets(weights: Parameters) -> Parameters:
-    targets = {name: array for name, array in weights.items() if "_target." in name}
-    return {**weights, **{name.replace("_target", ""): array for name, array in targets.items()}}
 
 
 def _measure_policy_clipping(cache: ExperimentCache) -> ProbeMeasurement:

@@ -94,7 +94,7 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     fits = [fit_policy_terms(run, step) for step in steps]
     found = np.array([weights for weights, _ in fits])
     expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
-    others = {critics.TARGET_CRITIC: np.array([_fit_target_critic(run, s) for s in steps])}
+    others: dict[str, Array] = {}
     if len(list_critic_names(run)) > 1:
         pulls = (_compute_objective_gradients(run, step, step.before) for step in steps)
         others[SMALLER_CRITIC_TEXT] = np.array(
@@ -152,14 +152,6 @@ def fit_policy_terms(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, f
     return _fit_terms(each, _solve_policy_gradient(step))
 
 
-def _fit_target_critic(run: ProbeRun, step: OptimizerStepRecord) -> Array:
-    # Weights of the critics that a policy seems to give them if it maximizes the first's target.
-    each, goals = (
-        _compute_objective_gradients(run, step, step.before, of)[0] for of in ("", "_target")
-    )
-    return _fit_terms(each, goals[0])[0]
-
-
 def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
     return solve_output_gradient(
         step.gradients, step.before, "policy", step.observations, RELU
@@ -167,14 +159,14 @@ def _solve_policy_gradient(step: OptimizerStepRecord) -> Array:
 
 
 def _compute_objective_gradients(
-    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters, suffix: str = ""
+    run: ProbeRun, step: OptimizerStepRecord, weights: Parameters
 ) -> tuple[list[Array], list[Array]]:
     # Gradients by the policy's outputs of each critic, and of the smaller and larger of two.
     seen = step.observations
     action = np.tanh(compute_output(step.before, "policy", seen, RELU))
     inputs, inner = np.hstack([seen, action]), (1 - action**2) / len(action)
     each = [
-        compute_input_gradient(weights, name + suffix, inputs)[:, -experiment_setups.ACTION_SIZE :]
+        compute_input_gradient(weights, name, inputs)[:, -experiment_setups.ACTION_SIZE :]
         for name in list_critic_names(run)
     ]
     by_size = compute_critic_slopes(weights, seen, action) if len(each) > 1 else ()
