@@ -98,12 +98,15 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
     blank = np.zeros_like(steps[0].observation)
     none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
     own = (dataclasses.replace(t, next_observation=t.observation) for t in steps)
-    later = zip(steps, [*steps[n_envs:], *[none] * n_envs], strict=True)
+    after = [*steps[n_envs:], *steps[-n_envs:]]
+    later = [(t, t if t.end else o) for t, o in zip(steps, after, strict=True)]
+    skipped = (dataclasses.replace(t, next_observation=o.next_observation) for t, o in later)
     summed = (_sum_two_rewards(t, o, run.hyperparameters.gamma) for t, o in later)
     double = dataclasses.replace(run.hyperparameters, gamma=run.hyperparameters.gamma**2)
     found = {
         "next states are those before the step": change(own),
         TWO_STEPS: dataclasses.replace(change(summed), hyperparameters=double),
+        "next states are two steps ahead within an episode": change(skipped),
     }
     for of, others in at.items():
         chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
@@ -126,7 +129,7 @@ def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
 def _sum_two_rewards(
     step: ScriptedTransition, later: ScriptedTransition, gamma: float
 ) -> ScriptedTransition:
-    if step.end:
+    if later is step:
         return step
     reward = step.reward + gamma * later.reward
     return dataclasses.replace(
