@@ -1,4 +1,4 @@
-"""Learning curves: what seeds share, which runs are counted, and which policies stand beside them."""
+"""Learning curves: what seeds share, which runs count, and which policies stand beside them."""
 
 from pathlib import Path
 

@@ -11,10 +11,7 @@ RANGES = (("A-v1", 0.0, 1.0), ("A-v1", 5.0, 6.0), ("B-v1", 2.0, 3.0))
     ("options", "text"),
     [
         ({}, "10% of the way from random actions to the published or solved score"),
-        (
-            {"margin_share": 0.25, "margin_of": "score"},
-            "25% of the published or solved score",
-        ),
+        ({"margin_share": 0.25, "margin_of": "score"}, "25% of the published or solved score"),
         (
             {"ranges": RANGES},
             "10% of the range given for a task, elsewhere of the way from random actions to the "
