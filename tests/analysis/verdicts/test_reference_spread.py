@@ -97,7 +97,7 @@ def test_the_p_value_of_a_single_check_is_that_of_the_paired_t_test(sign):
 
 
 def test_the_frameworks_that_there_are_are_named():
-    with pytest.raises(ValueError, match="Spread|spread") as raised:
+    with pytest.raises(ValueError, match="there are") as raised:
         compute_reference_spread({"a": [1.0], "b": [2.0], "c": []})
     assert (
         str(raised.value) == "A spread needs runs of at least 3 frameworks; there are runs of a, b."
