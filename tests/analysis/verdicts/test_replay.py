@@ -441,3 +441,12 @@ def test_lags_are_averaged_over_the_runs_that_recorded_them():
     empty.discrepancies["last"] = (np.zeros(0, dtype=int), np.zeros(0))
     ((summary,),) = (setting.strategies for setting in summarize_staleness([empty, items[0]], 3))
     assert summary.overall["last"].n == 1 and summary.overall["first"].n == 2
+
+
+def test_results_are_ordered_by_setting_framework_and_strategy():
+    places = [("b", "uniform"), ("a", "per"), ("b", "imp"), ("a", "uniform"), ("b", "per")]
+    items = [make_metrics(name, 0, [0, 0, 1.0], framework=framework) for framework, name in places]
+    found = judge_replay(items, VerdictOptions()).strategy_results
+    assert [(one.framework, one.name) for one in found] == [
+        *(("a", "uniform"), ("a", "per"), ("b", "uniform"), ("b", "per"), ("b", "imp"))
+    ]
