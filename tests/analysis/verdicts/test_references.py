@@ -69,6 +69,8 @@ def test_one_run_and_tasks_without_a_policy_are_not_tested():
     (found,) = judge_learning([make_runs(SCORES[:1])], VerdictOptions())
     assert (found.verdict, len(found.references)) == (NOT_TESTED, 2)  # one run is no sample
     assert np.isnan(found.p) and not found.is_learned
+    (two,) = judge_learning([make_runs(SCORES[:2])], VerdictOptions())
+    assert len(two.references) == 3 and two.verdict == NOT_SHOWN
     unknown = dataclasses.replace(CELL, env="Mine-v1")
     runs = [make_curve_run(unknown, "sb3", seed, [100], [1.0 * seed]) for seed in range(3)]
     (found,) = judge_learning([make_group(unknown, "sb3", runs)], VerdictOptions())

@@ -210,7 +210,7 @@ def test_half_of_the_published_steps_are_not_early(group_of, steps, early):
 
 @pytest.mark.parametrize(
     ("difference", "p", "word"),
-    [(5.0, 0.049, "better"), (-5.0, 0.049, "worse"), (5.0, 0.05, "similar"), (5.0, math.nan, "")],
+    [(0.5, 0.049, "better"), (-0.5, 0.049, "worse"), (5.0, 0.05, "similar"), (5.0, math.nan, "")],
 )
 def test_words_of_the_test_need_a_p_value_below_the_level(difference, p, word):
     assert _classify_difference(difference, p, 0.05) == word

@@ -160,6 +160,7 @@ def test_results_of_a_table_have_the_intervals_that_it_prints():
     assert ends == pytest.approx((7.0, 4.5, 9.5)) and (interval.n, found.method) == (5, "thesis")
     curve = found.curves[MAIN, "sb3"]
     assert (curve.framework, curve.seeds, len(curve.steps), curve.left_out) == ("sb3", (), 0, 0)
+    assert [len(part) for part in (curve.mean, curve.low, curve.high)] == [0] * 3
     assert found.loaded.requested == 0 and interval.method == "thesis"
     assert found.bounds == {"A-v1": (0.0, 10.0)}
 
