@@ -207,3 +207,7 @@ def test_nothing_is_estimated_of_single_or_equal_values(first, second):
     assert all(map(math.isnan, found))
     one_varies = make_pair([1.0, 1.0, 1.0], [30.0, 31.0, 32.0])
     assert effects.estimate_seed_range(one_varies, 0.05, 1.0, np.random.default_rng(0)) == (4, 4)
+
+
+def test_a_difference_beyond_the_margin_is_never_shown_to_be_within():
+    assert effects.compute_equivalence_power(2.0, (1.0, 1.0), 5, 0.05, 0.1) == 0.0

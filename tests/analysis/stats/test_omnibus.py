@@ -7,6 +7,7 @@ from scipy import stats
 from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.stats.omnibus import (
     _count_significant,
+    _split_into_chunks,
     evaluate_count,
     shrink_deviations,
     simulate_counts,
@@ -84,3 +85,10 @@ def test_single_seeds_are_simulated_without_deviation():
     counts = simulate_counts(items, [(0, 1)], 0.2, np.random.default_rng(1), 5)
     assert counts.tolist() == [0] * 5
     assert shrink_deviations(items).sd.tolist() == [0.0, 0.0]
+
+
+def test_two_seeds_are_one_degree_of_freedom_and_memory_is_bounded():
+    items = SampleMoments(np.zeros(1), np.array([2.0]), np.array([2.0]))
+    assert shrink_deviations(items).sd.tolist() == [2.0]
+    assert _split_into_chunks(5, 1_000_000) == [2, 2, 1] and _split_into_chunks(5, 0) == [5]
+    assert _split_into_chunks(2, 3_000_000) == [1, 1] and _split_into_chunks(0, 5) == []

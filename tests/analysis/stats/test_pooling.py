@@ -150,3 +150,8 @@ def test_scores_of_all_strata_are_merged_around_one_mean():
     assert one == pytest.approx([*(first[0] + shifts[0]), *(first[1][:3] + shifts[1])])
     assert two == pytest.approx([*(second[0] + shifts[0]), *(second[1] + shifts[1])])
     assert ends == pytest.approx((shifts[1], 10 + shifts[0]))
+
+
+def test_scores_of_zero_are_equal():
+    zeros = [np.zeros(3)] * 2
+    assert compute_stratified_permutation_p(zeros, zeros, np.random.default_rng(0)) == 1.0

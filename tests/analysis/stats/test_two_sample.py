@@ -202,3 +202,11 @@ def test_contrasts_of_several_means_add_their_errors():
     assert item.error == pytest.approx(math.sqrt(total))
     freedom = total**2 / sum(part**2 / (n - 1) for part, n in parts)
     assert item.degrees_of_freedom == pytest.approx(freedom)
+
+
+def test_rounding_makes_no_probability_above_one():
+    strata = [(0, 1), (1, 0)], [(2, 3), (2, 3)]  # probabilities that add up to 1 + 4e-16
+    assert pairwise.compute_stratified_fisher_p(*strata) == 1.0
+    for size in range(1, 40):
+        low, high = (pairwise.compute_wilson_interval(k, size)[k > 0] for k in (0, size))
+        assert 0 <= low < 1e-15 and 1 - 1e-15 < high <= 1

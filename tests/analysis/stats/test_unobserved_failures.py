@@ -86,3 +86,9 @@ def test_the_allowance_of_one_sample_is_exact(n, rooms):
     both = compute_unobserved_allowance(np.array([n, n]), np.array([0.05, 0.01]), (7.0, 5.0))
     assert found < both[0] < both[1] < 12
     assert both[0] == compute_unobserved_allowance(n, 0.05, (5.0, 7.0))
+
+
+def test_a_margin_beyond_the_range_is_never_exceeded():
+    first, second = np.array([1.0, 1.0]), np.array([9.0, 9.0])
+    assert compute_exceedance_p(first, second, (0.0, 10.0), 15.0) == 0.0
+    assert compute_exceedance_p(second, first, (0.0, 10.0), 15.0) == 0.0

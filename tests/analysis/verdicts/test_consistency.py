@@ -427,3 +427,25 @@ def test_one_seed_is_no_test_of_its_family_and_the_others_are():
     expected = effect_size_and_power.improvement_from_moments(groups[0].moments, groups[1].moments)
     assert item.improvement[0] == pytest.approx(float(expected))
     assert math.isnan(item.p_permutation) and math.isnan(item.p_log_rank)
+
+
+@pytest.mark.parametrize("gap", [100, 4000])
+def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
+    groups = [group(name, around(mean, 400)) for name, mean in (("a", 0), ("b", gap), ("c", 9000))]
+    items = judge_consistency(groups, VerdictOptions())
+    undecided = [item.verdict for item in items].count("inconclusive")
+    assert undecided == (gap == 100)
+    one, two = compute_unobserved_distances(
+        [(item.first, item.second) for item in items], VerdictOptions()
+    )
+    expected = effect_size_and_power.estimate_seeds_needed(
+        np.array([item.difference for item in items]),
+        tuple(
+            np.array([getattr(item, side).moments.sd for item in items])
+            for side in ("first", "second")
+        ),
+        np.full(3, 0.05 / max(1, undecided)),
+        np.array([item.margin.size for item in items]),
+        rooms=(one, two),
+    )
+    assert [item.seeds_needed for item in items] == expected.tolist()

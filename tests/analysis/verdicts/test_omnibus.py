@@ -62,3 +62,8 @@ def test_a_pair_without_a_test_is_not_counted_and_simulated_studies_are_bounded(
     assert other.expected_under_null != found.expected_under_null
     nothing = count_differences(pairs, [np.nan] * 3, VerdictOptions(resamples=10))
     assert (nothing.tests, nothing.observed, nothing.p) == (0, 0, 1.0)
+
+
+def test_a_count_as_rare_as_the_level_shows_nothing():
+    (found,) = judge_omnibus(make_pairs(1.0), VerdictOptions(resamples=50, alpha=1.0))
+    assert (found.count.p, found.verdict) == (1.0, "no difference shown")

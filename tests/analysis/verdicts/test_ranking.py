@@ -237,3 +237,15 @@ def test_rankings_are_in_the_order_of_tasks_with_library_defaults_last():
     assert {item.left_out for item in found} == {()}
     assert all(item.chance.low <= item.chance.mean <= item.chance.high <= 1 for item in found)
     assert {item.chance.mean for item in found} == {item.pairs[0].chance.mean for item in found}
+
+
+def test_a_gap_changed_if_its_p_value_is_below_the_level():
+    two = {"ppo": (100, 5), "sac": (300, 5)}
+    wider = {"ppo": (100, 5), "sac": (320, 5)}
+    moments = [
+        stack_moments([compute_moments(around(*numbers)) for numbers in row.values()])
+        for row in (two, wider)
+    ]
+    _, p = ranks.compute_gap_p(*moments)[0, 1]
+    words = [judge({"a": two, "b": wider}, alpha=p * k).verdict for k in (1, 1.001)]
+    assert words == ["preserved", "magnitude changed"]

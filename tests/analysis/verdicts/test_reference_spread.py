@@ -137,3 +137,11 @@ def test_p_values_of_a_single_check_are_students(spread, side):
     level = inside.p_inside * 0.999
     word = judge_against_spread(scores, wide, SequentialSchedule(5, 5), level).verdict
     assert word == INCONCLUSIVE
+
+
+def test_a_p_value_at_the_level_is_not_outside():
+    spread = ReferenceSpread({}, 0, 0.0, 10.0)
+    scores, schedule = [11.0, 14.0, 12.0, 17.0, 13.0], SequentialSchedule(5, 5)
+    p = judge_against_spread(scores, spread, schedule).p_outside
+    words = [judge_against_spread(scores, spread, schedule, p * k).verdict for k in (1, 1.001)]
+    assert words == [INCONCLUSIVE, OUTSIDE]

@@ -338,3 +338,22 @@ def _fields(item):
     return {
         field.name: getattr(item, field.name) for field in dataclasses.fields(item) if field.init
     }
+
+
+def test_p_values_at_the_level_decide_nothing():
+    rng = np.random.default_rng(4)
+    pair = [group("a", rng.normal(100, 5, 6)), group("b", rng.normal(900, 50, 6))]
+    schedule = SequentialSchedule(6, 6)
+
+    def judge(alpha):
+        return judge_sequentially(pair, VerdictOptions(alpha=alpha), schedule)[0]
+
+    first = judge(0.05)
+    assert first.p < first.p_permutation < 0.05
+    assert math.isnan(judge(first.p).p_permutation) and judge(first.p * 1.01).p_permutation > 0
+    words = [judge(first.p_permutation * k).verdict for k in (1, 1.01)]
+    assert words == ["inconclusive", "different"]
+    pair = [group(name, rng.normal(2000, 10, 40)) for name in "ab"]
+    schedule = SequentialSchedule(40, 40)
+    level = judge(0.05).p_equivalence
+    assert [judge(level * k).verdict for k in (1, 1.01)] == ["inconclusive", "equivalent"]

@@ -222,3 +222,23 @@ def test_unlearned_tasks_are_named_of_each_pair():
     assert (
         item.failed == (0, 0) and stats.fisher_exact([[0, 40], [0, 40]]).pvalue == item.p_failures
     )
+
+
+def test_p_values_at_the_level_show_nothing_over_tasks():
+    def judge(sample, alpha, **options):
+        return judge_suite(sample, VerdictOptions(alpha=alpha, **options))[0]
+
+    far = make_sample(FIRST, SECOND)
+    item = judge(far, 0.05)
+    limit = max(item.p_holm, item.p_permutation)
+    assert [judge(far, limit * k).verdict for k in (1, 1.01)] == ["inconclusive", "different"]
+    words = [judge(far, item.p_mean * k).statement for k in (1, 1.01)]
+    assert words == ["different in distribution", "different in mean"]
+    near = make_sample(FIRST, FIRST)
+    level = judge(near, 0.05, margin_share=0.6).p_equivalence_holm
+    words = [judge(near, level * k, margin_share=0.6).verdict for k in (1, 1.01)]
+    assert 0 < level < 1 and words == ["inconclusive", "equivalent"]
+    failing = make_sample(FIRST, FIRST, {"a": (0, 0), "b": (4, 5)})
+    level = judge(failing, 0.05).p_failures_holm / 0.2
+    words = [judge(failing, level * k).statement for k in (0.999, 1.001)]
+    assert words == ["inconclusive", "inconclusive with different failure rates"]
