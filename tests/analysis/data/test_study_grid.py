@@ -7,6 +7,7 @@ import types
 import pytest
 from loops import iterate_some
 
+from parallax.analysis.data import study_grid
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.data.study_grid import (
     RequestedRun,
@@ -189,3 +190,27 @@ def test_choices_that_differ_in_one_axis_only_are_merged():
         (("a",), ("x",), ("1", "2"))
     ]
     assert _merge_axis([choices[0], (("b",), ("x",), ("1",))], 0) == [(("a", "b"), ("x",), ("1",))]
+
+
+def test_a_grid_may_be_as_large_as_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_grid, "_MOST_VALUES", 3)
+    monkeypatch.setattr(study_grid, "_MOST_RUNS", 6)
+
+    def read(**changes):
+        return len(read_grid(write_grid(tmp_path / "grid.yaml", **changes)).runs)
+
+    assert read(seed="'shuffle(range(0,3))'", env="A-v1,B-v1") == 6
+    with pytest.raises(UnusableError, match="seed has more than 3 values: name fewer"):
+        read(seed="1,2,3,4")
+    with pytest.raises(UnusableError, match="it asks for more than"):
+        read(seed="1,2,3", env="A-v1,B-v1,C-v1")
+    parts = "    parts:\n      - {env: A-v1}\n      - {env: B-v1}\n"
+    for seeds, allowed in (("range(0,3)", True), ("range(0,3)", False)):
+        text = write_grid(tmp_path / "grid.yaml", seed=seeds).read_text() + parts
+        text += "" if allowed else "      - {env: C-v1, seed: 7}\n"
+        (tmp_path / "parts.yaml").write_text(text)
+        if allowed:
+            assert len(read_grid(tmp_path / "parts.yaml").runs) == 6
+        else:
+            with pytest.raises(UnusableError, match="it asks for more than"):
+                read_grid(tmp_path / "parts.yaml")
