@@ -211,3 +211,15 @@ def test_nothing_is_estimated_of_single_or_equal_values(first, second):
 
 def test_a_difference_beyond_the_margin_is_never_shown_to_be_within():
     assert effects.compute_equivalence_power(2.0, (1.0, 1.0), 5, 0.05, 0.1) == 0.0
+
+
+@pytest.mark.parametrize(("theta", "n", "m"), [(0.7, 5, 8), (0.5, 2, 3), (0.04, 9, 4)])
+def test_the_ends_of_an_improvement_are_196_standard_errors_away(theta, n, m):
+    low, high = (float(end) for end in effects.compute_improvement_interval(theta, n, m))
+    assert 0 < low < theta < high < 1
+    for end in (low, high):
+        size = (n + m) / 2 - 1
+        inner = 1 + size * (1 - end) / (2 - end) + size * end / (1 + end)
+        error = math.sqrt(end * (1 - end) * inner / (n * m))
+        assert abs(end - theta) / error == pytest.approx(stats.norm.ppf(0.975))
+    assert np.isnan(effects.compute_improvement_interval(math.nan, n, m)).all()

@@ -11,6 +11,7 @@ from scipy import stats
 
 from parallax.analysis.stats.intervals import (
     INTERVAL_METHODS,
+    compute_bca_bounds,
     compute_interval,
     compute_interval_bounds,
     compute_percentile_bounds,
@@ -187,3 +188,17 @@ def test_equal_values_have_bca_ends_at_themselves():
     bounds = compute_interval_bounds(np.array([[2.0, 1.0], [2.0, 4.0]]), "bca", rng())
     assert [end[0] for end in bounds] == [2.0, 2.0, 2.0]
     assert bounds[1][1] < 2.5 < bounds[2][1]
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_bca_ends_are_efrons_quantiles_of_the_resamples(level):
+    samples = np.random.default_rng(1).exponential(size=9)
+    means = np.random.default_rng(2).gamma(9, 1 / 9, size=4001)
+    left_out = np.array([np.delete(samples, i).mean() for i in range(9)])
+    away = left_out.mean() - left_out
+    acceleration = (away**3).sum() / (6 * (away**2).sum() ** 1.5)
+    bias = stats.norm.ppf((means < samples.mean()).mean())
+    shifts = bias + stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    expected = np.quantile(means, stats.norm.cdf(bias + shifts / (1 - acceleration * shifts)))
+    found = compute_bca_bounds(samples[:, None], means[:, None], level)
+    assert [float(end[0]) for end in found] == pytest.approx(list(expected))

@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.duration.survfunc import survdiff
 
 from parallax.analysis.stats.survival import (
     CensoredTimes,
+    _compute_log_rank_statistics,
     compute_log_rank_p,
     compute_permuted_log_rank_p,
     estimate_survival,
@@ -53,3 +55,14 @@ def test_tests_need_two_runs_and_an_event():
     assert math.isnan(compute_permuted_log_rank_p([one, one, two], rng))
     p = compute_permuted_log_rank_p([one, two, never], rng, 99)
     assert 0.01 <= p <= 1 and (p * 100) == pytest.approx(round(p * 100))
+
+
+def test_the_statistic_of_several_groups_is_that_of_statsmodels():
+    rng = np.random.default_rng(0)
+    times, reached = rng.integers(1, 8, 18).astype(float), rng.random(18) < 0.7
+    groups = np.repeat([0, 1, 2, 3], [3, 5, 4, 6])
+    sample = CensoredTimes(times, reached)
+    other = rng.permutation(groups)
+    found = _compute_log_rank_statistics(sample, np.stack([groups, other]))
+    expected = [survdiff(times, reached, assigned)[0] for assigned in (groups, other)]
+    assert found == pytest.approx(expected)
