@@ -349,3 +349,11 @@ def test_a_table_that_is_not_there_is_one_message(tmp_path, monkeypatch):
     write_table(tmp_path, header="algorithm,env")
     with pytest.warns(UserWarning, match="its SHA-256 is not in SHA256SUMS"):
         assert published.read_csv_rows("mine") == []
+
+
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_text_after_a_closing_quote_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    write_table(tmp_path, '"x"y,z', header="a,b")
+    with pytest.raises(published.PublishedTableError, match=r"mine\.csv is no table: "):
+        published.read_csv_rows("mine")

@@ -449,3 +449,12 @@ def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
         rooms=(one, two),
     )
     assert [item.seeds_needed for item in items] == expected.tolist()
+
+
+def test_every_pair_needs_a_verdict():
+    pair = group("a", [1.0, 2.0]), group("b", [1.0, 2.0])
+    with pytest.raises(ValueError, match="shorter"):
+        judge_by_family([pair, pair], VerdictOptions(), lambda members, name, options: [1])
+    rounded = dataclasses.replace(pair[0], rounding=0.5), pair[1]
+    with pytest.raises(ValueError, match="longer"):
+        check_rounding_sensitivity([rounded], np.ones(1), np.ones(1), [], 0.05)

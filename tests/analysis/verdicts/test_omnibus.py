@@ -67,3 +67,9 @@ def test_a_pair_without_a_test_is_not_counted_and_simulated_studies_are_bounded(
 def test_a_count_as_rare_as_the_level_shows_nothing():
     (found,) = judge_omnibus(make_pairs(1.0), VerdictOptions(resamples=50, alpha=1.0))
     assert (found.count.p, found.verdict) == (1.0, "no difference shown")
+
+
+def test_every_pair_needs_a_p_value():
+    pairs = [(item.first, item.second) for item in make_pairs(0.5)]
+    with pytest.raises(ValueError, match="shorter"):
+        count_differences(pairs, [0.5, 0.5], VerdictOptions(resamples=5))
