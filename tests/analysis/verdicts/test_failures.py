@@ -12,6 +12,7 @@ from score_groups import make_curve_run
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.two_sample import compute_newcombe_interval
 from parallax.analysis.verdicts.failures import (
     compare_failures,
     count_failed_as_bottom,
@@ -131,3 +132,12 @@ def test_a_failed_run_never_reaches_a_threshold_by_the_end_of_the_longest_run():
     assert treated.censored.reached.tolist() == [True, False]
     assert treated.scores.tolist() == [0.5, 0.0]  # the share of training that is left
     assert treated.final_scores.tolist() == [0.0, -50.0]
+
+
+def test_rates_are_of_the_runs_of_each_framework():
+    first, second = make_scores(*[-40.0] * 3, 100.0), make_scores(-40.0, *[100.0] * 9)
+    (found,) = compare_failures([(first, second)], RANGE)
+    assert (found.failed, found.sizes) == ((3, 1), (4, 10))
+    assert found.difference == pytest.approx(3 / 4 - 1 / 10)
+    assert (found.low, found.high) == compute_newcombe_interval((3, 1), (4, 10))
+    assert found.p == pytest.approx(stats.fisher_exact([[3, 1], [1, 9]]).pvalue)
