@@ -84,7 +84,7 @@ def make_sample(first, second, failed=None, ends=(0.0, 1.0)):
 
 
 FIRST = [0.9, 0.95, 0.92, 0.88], [0.7, 0.8, 0.75, 0.72, 0.78]
-SECOND = [0.1, 0.2, 0.15, 0.12, 0.05], [0.3, 0.2, 0.1, 0.25]
+SECOND = [0.1, 0.2, 0.15, 0.12, 0.05], [0.3, 0.2, 0.1]
 
 
 @pytest.mark.parametrize("failed", [None, {"a": (0, 1), "b": (3, 2)}])
@@ -95,7 +95,7 @@ def test_every_number_of_a_pair_is_stratified_by_task(failed):
     both = sample.scores["a"], sample.scores["b"]
     contrast = pooling.compute_stratified_contrast(*both)
     assert (item.key, item.tasks, item.first, item.second) == (KEY, sample.tasks, "a", "b")
-    assert (item.runs, item.margin, item.left_out) == ((9, 9), 0.3, ("C-v1: x",))
+    assert (item.runs, item.margin, item.left_out) == ((9, 8), 0.3, ("C-v1: x",))
     means = [np.mean([part.mean() for part in parts]) for parts in both]
     assert item.difference == pytest.approx(means[0] - means[1])
     ends = two_sample.compute_contrast_bounds(contrast)
@@ -110,7 +110,7 @@ def test_every_number_of_a_pair_is_stratified_by_task(failed):
     assert (item.verdict, item.statement) == ("different", "different in mean")
     if failed:
         assert item.failed == (1, 5)
-        p = two_sample.compute_stratified_fisher_p([(0, 3), (1, 2)], [(4, 5), (5, 4)])
+        p = two_sample.compute_stratified_fisher_p([(0, 3), (1, 2)], [(4, 5), (5, 3)])
         assert item.p_failures == item.p_failures_holm == p
     else:
         assert item.failed == () and math.isnan(item.p_failures)
