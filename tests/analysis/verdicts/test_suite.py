@@ -120,7 +120,7 @@ def test_every_number_of_a_pair_is_stratified_by_task(failed):
 
 
 def test_pairs_of_a_suite_are_corrected_together():
-    sample = make_sample(FIRST, SECOND, {"a": (0, 0), "b": (5, 4), "c": (0, 1)})
+    sample = make_sample(FIRST, SECOND, {"a": (0, 0), "b": (5, 3), "c": (0, 1)})
     third = tuple(part - 0.02 for part in sample.scores["a"])
     sample = dataclasses.replace(sample, scores={**sample.scores, "c": third})
     items = judge_suite(sample, OPTIONS)
