@@ -548,6 +548,8 @@ def make_statement(verdict, first, second, p_tost=0.001, failed=(0, 0), p_fisher
     contrast = compute_contrast(*([stack_moments(side)] for side in sides))
     chosen = dataclasses.replace(OPTIONS, **options)
     found = [np.array([p_tost]), np.array([100.0]), [failures], chosen]
+    with pytest.raises(ValueError, match="shorter"):
+        state_pairs([pair], [], contrast, *found)  # every pair has a verdict
     (statement,) = state_pairs([pair], [verdict], contrast, *found)
     return statement
 
