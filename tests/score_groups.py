@@ -9,6 +9,14 @@ from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
 
 
+def make_curve_run(cell, framework, seed, steps, returns, **more):
+    """A run with given returns, one row of episodes per evaluation."""
+    results = np.asarray(returns, dtype=float).reshape(len(steps), -1)
+    lengths = np.ones(results.shape, dtype=int)
+    place = RunId(cell, framework, seed), Path(f"{framework}-{seed}")
+    return CompletedRun(*place, np.array(steps), results, lengths, more.pop("spec", {}), **more)
+
+
 def make_score_group(cell, framework, scores, spec):
     """Runs of one evaluation of one episode each; only their scores and settings mean anything."""
     zeros, n = np.zeros((1, 1)), len(scores)

@@ -2,7 +2,9 @@
 
 import collections
 import dataclasses
+import operator
 from collections.abc import Sequence
+from typing import Any
 
 from parallax.analysis.data.runs import LoadedRuns, StudyCell
 from parallax.harness.record.diagnosis import FINDING_LEVELS, NOT_REQUESTED, read_diagnosis
@@ -68,7 +70,7 @@ class DiagnosisSummary:
 
 def read_diagnosis_summary(loaded: LoadedRuns) -> DiagnosisSummary:
     """Summarize `diagnosis.json` of every run folder; damaged files are counted by reason."""
-    groups: dict[tuple[str, ...], list[tuple[StudyCell, tuple[dict[str, object], ...]]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[StudyCell, tuple[dict[str, Any], ...]]]] = {}
     unread: collections.Counter[str] = collections.Counter()
     notes: collections.Counter[str] = collections.Counter()
     touched: collections.Counter[str] = collections.Counter()
@@ -100,10 +102,10 @@ def _get_sort_key(finding: CheckSummary) -> tuple[object, ...]:
 
 
 def _summarize_checks(
-    setting: tuple[str, ...], runs: Sequence[tuple[StudyCell, tuple[dict[str, object], ...]]]
+    setting: tuple[str, ...], runs: Sequence[tuple[StudyCell, tuple[dict[str, Any], ...]]]
 ) -> list[CheckSummary]:
     """Summarize the runs of one framework, algorithm and task by check."""
-    hits: dict[tuple[str, str], list[tuple[StudyCell, dict[str, object]]]] = {}
+    hits: dict[tuple[str, str], list[tuple[StudyCell, dict[str, Any]]]] = {}
     for cell, found in runs:
         for finding in found:
             if finding["level"] in LISTED_LEVELS:
@@ -112,7 +114,7 @@ def _summarize_checks(
     framework, algorithm, task = setting
     made = []
     for (level, check), members in hits.items():
-        first = min((finding for _, finding in members), key=_get_first_step)
+        first = min((finding for _, finding in members), key=operator.itemgetter("first_step"))
         made.append(
             CheckSummary(
                 level=level,
@@ -123,15 +125,10 @@ def _summarize_checks(
                 task=task,
                 runs=len(members),
                 watched=len(runs),
-                first_step=_get_first_step(first),
+                first_step=first["first_step"],
                 seen=escape_unprintable(str(first["seen"])),
                 remedies=escape_unprintable(str(first["remedies"])),
                 cells=tuple(sorted({cell for cell, _ in members})),
             )
         )
     return made
-
-
-def _get_first_step(finding: dict[str, object]) -> int:
-    step = finding["first_step"]
-    return step if isinstance(step, int) else 0

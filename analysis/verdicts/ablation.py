@@ -142,7 +142,7 @@ def judge_effects(
         changes: Noun for the changes, for the family's name.
         options: Level, margin and ranges.
     """
-    settings = sorted({(cell, framework) for cell, framework, name in groups if name != NO_CHANGE})
+    settings = sorted({(cell, framework) for cell, framework, _ in groups})
     pairs: dict[tuple[StudyCell, str], list[tuple[str, ScoreGroup, ScoreGroup]]] = {}
     for cell, framework in settings:
         plain = groups.get((cell, framework, NO_CHANGE))

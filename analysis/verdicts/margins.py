@@ -226,7 +226,7 @@ def choose_unobserved_distances(
         ends: Least and largest possible score.
     """
     (a, b), (low, high) = means, ends
-    ways = ((high - a, b - low), (high - b, a - low))
+    ways = ((high - a, b - low), (a - low, high - b))
     return max(ways, key=lambda way: max(way) + min(way) / 4)
 
 

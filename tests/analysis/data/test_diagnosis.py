@@ -80,3 +80,17 @@ def test_an_unreadable_diagnosis_is_told_without_its_path(results, make_run):
     (folder / "diagnosis.json").write_text("{}")
     found = read_diagnosis_summary(load_runs(results))
     assert len(found.unread) == 2 and str(results) not in str(found.unread)
+
+
+def test_the_earliest_finding_of_a_check_is_shown_with_all_settings(results, make_run):
+    late, early = finding("a", step=300), finding("a", step=20)
+    early |= {"name": "early\x1b name", "seen": "early seen", "remedies": "early remedy"}
+    for seed, (found, env) in enumerate(((late, "A-v1"), (early, "A-v1"), (late, "B-v1"))):
+        put(make_run(env=env, seed=seed, variant=f"steps=20000,x={seed}"), found)
+    first, second = read_diagnosis_summary(load_runs(results)).findings
+    words = first.name, first.seen, first.remedies
+    assert words == (r"early\x1b name", "early seen", "early remedy")
+    assert (first.task, first.algorithm, first.first_step) == ("A-v1", "ppo", 20)
+    assert (first.runs, first.watched, second.task, second.runs) == (2, 2, "B-v1", 1)
+    variants = [cell.variant for cell in first.cells]
+    assert variants == [f"steps=20000,alignment=common,x={seed}" for seed in (0, 1)]

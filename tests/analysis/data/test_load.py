@@ -1,3 +1,5 @@
+import json
+import math
 import os
 import shutil
 
@@ -6,6 +8,7 @@ import pytest
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import RunId, StudyCell
 from parallax.analysis.labels import format_run_counts
+from parallax.harness.record.run_json import ReferenceReturns
 
 
 def only_reason(results):
@@ -96,3 +99,35 @@ def test_a_folder_that_may_not_be_listed_is_kept(results, make_run, monkeypatch)
     monkeypatch.setattr(os, "scandir", refuse)
     (folder / "run.json").unlink()
     assert only_reason(results) == "missing run.json"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((9.5, 1.5, 30.0), (9.5, 1.5, 30.0)), ((-1.0, None, -0.5), (math.nan,) * 3)],
+)
+def test_times_values_and_origin_are_those_of_the_record(results, make_run, given, expected):
+    path = make_run() / "run.json"
+    record = json.loads(path.read_text())
+    names = ("seconds", "evaluation_seconds", "training_cpu_seconds")
+    record["timings"] = dict(zip(names, given, strict=True))
+    record["hyperparameters"] = {"gamma": 0.9}
+    record["interventions"] = {"huber-loss": {}, "patch.gamma": 0.9}
+    record["references"] = {"do nothing": {"mean": 1.0, "sd": 2.0, "episodes": 3}}
+    record["provenance"] = {"python": "3.11.7"}
+    path.write_text(json.dumps(record))
+    (run,) = load_runs(results).runs
+    assert [getattr(run, name) for name in names] == pytest.approx(expected, nan_ok=True)
+    assert run.effective_hyperparameters == {"gamma": 0.9}
+    assert run.interventions == {"huber-loss", "patch.gamma"}
+    assert run.references == {"do nothing": ReferenceReturns(1.0, 2.0, 3)}
+    assert (run.provenance.python, run.imported, run.record) == ("3.11.7", None, None)
+    assert run.path == path.parent and not run.is_imputed and not run.has_conflicting_settings
+
+
+def test_names_of_folders_can_be_shown(results, make_run):
+    folder = make_run(seed=3)
+    (folder / "run.json").write_text("{")
+    odd = folder.parents[1] / "steps=5\x1b"
+    folder.parent.rename(odd)
+    (item,) = load_runs(results).excluded
+    assert item.id.cell.variant == r"steps=5\x1b" and item.path == odd / "seed=3"

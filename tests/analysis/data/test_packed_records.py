@@ -13,10 +13,11 @@ import pytest
 from parallax.analysis.data import packed, reference_runs, replay_metrics
 from parallax.analysis.data.packed import exclude_copies_and_short_runs, parse_settings
 from parallax.analysis.data.replay_metrics import LAGS, RecurrentStateStrategy, read_staleness
-from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunId, StudyCell
 from parallax.harness.record import packed as packed_rows
 from parallax.harness.record import trace
 from parallax.harness.record.files import UnusableError
+from parallax.harness.record.npz_files import RunEvaluations
 
 
 def test_the_command_writes_the_file_that_it_is_given(monkeypatch, tmp_path):
@@ -211,3 +212,127 @@ def test_recurrent_states_are_read_of_runs_that_recorded_them(monkeypatch):
     assert RecurrentStateStrategy(True, 2).title == "stored state, burn-in 2"
     assert RecurrentStateStrategy(False, 0).title == "zero state, burn-in 0"
     assert RecurrentStateStrategy(False, 5) < RecurrentStateStrategy(True, 0)
+
+
+PLACE = RunId(StudyCell("s", "A-v0", "ppo", "own", ""), "sb3", 3)
+
+
+def judge_foreign(steps, returns, **spec):
+    results = np.array(returns, dtype=float)[:, None]
+    evaluations = RunEvaluations(np.array(steps), results, np.ones_like(results, dtype=int))
+    return packed.judge_foreign(PLACE, Path("x"), evaluations, spec)
+
+
+@pytest.mark.parametrize(
+    ("steps", "requested", "is_short"),
+    [([100, 200], 299, False), ([100, 200], 300, True), ([200], 399, False), ([200], 400, True)],
+)
+def test_a_run_of_another_tool_is_short_by_a_whole_evaluation(steps, requested, is_short):
+    found = judge_foreign(steps, [1.0] * len(steps), n_timesteps=requested)
+    if is_short:
+        reason = f"too short: last evaluation at step 200 of {requested}"
+        assert found == ExcludedRun(PLACE, Path("x"), reason)
+    else:
+        assert (found.id, found.path, found.spec) == (PLACE, Path("x"), {"n_timesteps": requested})
+    assert judge_foreign(steps, [1.0] * len(steps)).spec == {}
+
+
+def test_a_run_of_another_tool_has_failed_where_returns_are_not_finite():
+    found = judge_foreign([100, 2000], [1.0, np.inf], n_timesteps=9)
+    assert found.reason.startswith("non-finite returns: 1 of 2") and found.failed
+    assert not judge_foreign([100, 2000], [1.0, 2.0], n_timesteps=9000).failed
+    text = judge_foreign([100, 2000], [1.0, 2.0], n_timesteps=9000).reason
+    assert text == "too short: last evaluation at step 2,000 of 9,000"
+
+
+def test_a_folder_counts_once_in_a_packed_file():
+    runs = [make_run("a", [100]), make_run("b", [100]), make_run("a", [200])]
+    gone = ExcludedRun(PLACE, Path("b"), "why")
+    first, second, third, fourth = packed._without_repeated_folders([*runs, gone])
+    assert (first, second, fourth) == (runs[0], runs[1], gone)
+    reason = "corrupted row: another row of the file has the same folder"
+    assert third == ExcludedRun(runs[2].id, Path("a"), reason)
+
+
+def test_only_runs_of_other_tools_are_compared_with_each_other():
+    own = dataclasses.replace(make_run("a", [100, 200]), provenance=object())
+    copies = [make_run("b", [100, 200]), make_run("c", [100, 200])]
+    gone = ExcludedRun(PLACE, Path("d"), "why")
+    found = packed._judge_foreign_together([gone, copies[0], own, copies[1]])
+    assert found[:3] == [gone, copies[0], own]
+    assert found[3].reason == "same evaluations as b, which is used"
+
+
+def test_the_text_of_a_record_is_that_of_the_file_if_it_can_be_read(tmp_path):
+    run = make_run(str(tmp_path), [100])
+    assert packed.read_record_text(run) is None
+    (tmp_path / "run.json").write_text("{}")
+    assert packed.read_record_text(run) == "{}"
+    assert packed.read_record_text(dataclasses.replace(run, record="")) == ""
+    (tmp_path / "run.json").write_bytes(b"\xff")
+    assert packed.read_record_text(run) is None
+    (tmp_path / "run.json").write_bytes(b" " * 2**24)
+    assert len(packed.read_record_text(run)) == 2**24
+    (tmp_path / "run.json").write_bytes(b" " * (2**24 + 1))
+    assert packed.read_record_text(run) is None
+
+
+def test_names_are_shortened_for_pages():
+    assert packed._shorten_name(None) == "?" and packed._shorten_name("") == ""
+    assert packed._shorten_name("x" * 300) == "x" * 255
+    assert "\x1b" not in packed._shorten_name("a\x1bb")
+
+
+def test_an_excluded_run_is_packed_with_its_reason_and_state(tmp_path):
+    gone = ExcludedRun(PLACE, tmp_path / "d", "why", True, True, record="{}")
+    row = packed._run_to_row(gone, tmp_path)
+    assert row == {
+        **dataclasses.asdict(PLACE.cell),
+        **{"framework": "sb3", "seed": 3, "folder": "d", "run_json": "{}"},
+        **{"completed": True, "failed": True, "not_used_because": "why"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "stripped"),
+    [
+        ("/a/b", "b"),
+        ("a/b", "a/b"),
+        (["/a/b", 5, ["/c/d"]], ["b", 5, ["d"]]),
+        (None, None),
+        ({"/a": "/b/c"}, {"/a": "/b/c"}),
+    ],
+)
+def test_only_absolute_paths_lose_their_folders(value, stripped):
+    assert packed._strip_directories(value) == stripped
+
+
+def read_metrics(item, name, monkeypatch, recorded=None):
+    timings = types.SimpleNamespace(parts={"replay": {"minibatches": 3.0}})
+    record = types.SimpleNamespace(timings=timings)
+
+    def read(path, metric):
+        assert (path.name, metric) == ("trace.parquet", "replay/mape")
+        if recorded is None:
+            raise UnusableError("no trace")
+        return tuple(map(np.array, recorded))
+
+    reading = types.SimpleNamespace(record=record)
+    monkeypatch.setattr(replay_metrics, "read_run", lambda path: reading)
+    monkeypatch.setattr(replay_metrics, "read_metric", read)
+    monkeypatch.setattr(replay_metrics, "parse_record", lambda text: (record, {}))
+    found = replay_metrics._read_run_metrics(item, item.id.cell, name)
+    return list(found.check_steps), list(found.errors), found.costs, found.unread
+
+
+def test_checks_of_priorities_are_read_of_runs_that_replay_by_them(monkeypatch):
+    run, nothing = make_run("a", [100]), ([], [], {}, "")
+    recorded, costs = ([10, 20], [0.5, 0.25]), {"minibatches": 3.0}
+    assert read_metrics(run, "per", monkeypatch, recorded) == (*recorded, costs, "")
+    assert read_metrics(run, "per", monkeypatch) == ([], [], costs, "no trace")
+    assert read_metrics(run, "uniform", monkeypatch, recorded) == nothing
+    gone = ExcludedRun(PLACE, Path("b"), "why")
+    assert read_metrics(gone, "per", monkeypatch, recorded) == nothing
+    from_file = dataclasses.replace(run, record="{}")
+    without = "packed files have no traces"
+    assert read_metrics(from_file, "per", monkeypatch, recorded) == ([], [], costs, without)

@@ -248,3 +248,112 @@ def test_a_table_may_have_four_mebibytes_and_no_more(tmp_path, monkeypatch):
     assert len(published.read_csv_rows("whole")) == 1024
     with pytest.raises(published.PublishedTableError, match=r"large.csv"):
         published.read_csv_rows("large")
+
+
+@pytest.mark.parametrize(
+    ("env", "parts"),
+    [
+        ("Hopper-v4", ("Hopper", "v4")),
+        ("ALE/Pong-v5", ("ALE/Pong", "v5")),
+        ("A-v1-v12", ("A-v1", "v12")),
+        ("Pendulum-v1,g=9.81", ("Pendulum-v1,g=9.81", "")),
+        ("Hopper", ("Hopper", "")),
+        ("-v1", ("-v1", "")),
+    ],
+)
+def test_a_version_is_what_stands_at_the_end_of_a_name(env, parts):
+    assert published.split_version(env) == parts
+
+
+@pytest.mark.parametrize(
+    ("table", "find"),
+    [("random", published.get_random_score), ("do_nothing", published.get_do_nothing_score)],
+)
+def test_policies_without_training_are_found_by_version_or_else_by_task(table, find):
+    rows = read_table(table)
+    for row in iterate_some(rows):
+        env = f"{row.env}-{row.version}"
+        assert find(env) == (row.mean, row.source) and published.is_version_published(table, env)
+    first = next(row for row in rows if row.env == "Hopper")
+    assert find("Hopper-v99") == (first.mean, first.source)
+    assert not published.is_version_published(table, "Hopper-v99")
+    assert find("Unknown-v1") is None
+
+
+def test_the_best_score_is_of_any_table_and_the_top_is_published_or_solved():
+    rows = [row for name in list_tables() for row in read_table(name)]
+    best = max(row.mean for row in rows if (row.algorithm, row.env) == ("td3", "Reacher"))
+    assert published.get_best_published_score("td3", "Reacher-v5") == best
+    assert published.get_best_published_score("dqn", "Reacher-v5") is None
+    assert published.get_top_score("td3", "Hopper-v4") == get_reference_score("td3", "Hopper-v4")
+    assert published.get_top_score("dqn", "Hopper-v4") == published.get_solved_score("Hopper-v4")
+    assert published.get_top_score("dqn", "Unknown-v4") is None
+    assert get_reference_score("dqn", "Hopper-v4") is None
+    target = next(row for row in read_table("thesis_targets") if row.env == "Hopper")
+    assert get_reference_score(target.algorithm, "Hopper-v9") == (target.mean, target.source)
+
+
+def test_targets_begin_with_the_thesis_read_offs_and_end_with_its_tables():
+    found = [row.table for row in find_reproduction_targets("td3", "Hopper-v4", "original", "sb3")]
+    assert found[0] == "thesis_targets" and found[-1] == "thesis_tables"
+    assert found.count("thesis_tables") == 1 and found[1:-1] == sorted(found[1:-1])
+    assert find_reproduction_targets("td3", "Unknown-v4", "original", "sb3") == ()
+
+
+HEADER = (
+    "algorithm,env,version,hps,framework,statistic,steps,mean,spread,spread_kind,trials,source,note"
+)
+
+
+def write_table(folder, *rows, header=HEADER):
+    (folder / "mine.csv").write_text("\n".join([header, *rows]) + "\n")
+
+
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_cells_may_be_empty_where_a_number_is_not_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    write_table(tmp_path, "ppo,A,v1,,x,last,,-1.5,,,,s,n", "ppo,B,,,x,last,7,2,0.5,sd,3,s,")
+    first, second = read_table.__wrapped__("mine")
+    assert (first.steps, first.trials, first.mean, first.spread_kind) == (0, 0, -1.5, "")
+    assert math.isnan(first.spread) and (first.table, first.note, first.env) == ("mine", "n", "A")
+    assert (second.steps, second.trials, second.mean, second.spread) == (7, 3, 2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("ppo,A,v1,,x,,5,1,,,3,s", "mine.csv, row 3: not as many cells as columns"),
+        ("ppo,A,v1,,x,,5.5,1,,,3,s,", "mine.csv, line 3: steps='5.5' is not a number."),
+        ("ppo,A,v1,,x,,5,inf,,,3,s,", "mine.csv, line 3: mean='inf' is not finite."),
+        ("ppo,A,v1,,x,,5,1,,,x,s,", "mine.csv, line 3: trials='x' is not a number."),
+        (
+            "ppo,A,v1,,x,,5,1,,sd,3,s,",
+            "mine.csv, line 3: spread_kind='sd' does not fit spread=''. Known: sd, population sd, "
+            "thesis interval.",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_a_row_that_cannot_be_used_is_named_with_what_is_wrong(tmp_path, monkeypatch, row, message):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    write_table(tmp_path, "ppo,A,v1,,x,last,,-1.5,,,,s,n", row)
+    with pytest.raises(published.PublishedTableError) as raised:
+        read_table.__wrapped__("mine")
+    assert str(raised.value) == message
+
+
+def test_a_table_that_is_not_there_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    with pytest.raises(published.PublishedTableError, match=r"gone\.csv cannot be read: "):
+        published.read_csv_rows("gone")
+    write_table(tmp_path, header="algorithm,env")
+    with pytest.warns(UserWarning, match="its SHA-256 is not in SHA256SUMS"):
+        assert published.read_csv_rows("mine") == []
+
+
+@pytest.mark.filterwarnings("ignore:.*is not the table")
+def test_text_after_a_closing_quote_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    write_table(tmp_path, '"x"y,z', header="a,b")
+    with pytest.raises(published.PublishedTableError, match=r"mine\.csv is no table: "):
+        published.read_csv_rows("mine")

@@ -7,7 +7,16 @@ import types
 import pytest
 from loops import iterate_some
 
-from parallax.analysis.data.study_grid import _check_range, _override, read_grid
+from parallax.analysis.data import study_grid
+from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
+from parallax.analysis.data.study_grid import (
+    RequestedRun,
+    _check_range,
+    _merge_axis,
+    _override,
+    read_grid,
+    requested_run_from_folder,
+)
 from parallax.harness.record.files import UnusableError
 
 HEAD = "hydra:\n  sweeper:\n    params:\n"
@@ -113,3 +122,95 @@ def test_only_brackets_inside_others_are_nesting():
         _override("env", "[" * 17)
     with pytest.raises(UnusableError, match="env has 10,001 characters: at most 10,000"):
         _override("env", "x" * 9_997)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"gamma": "0.9,0.99", "tau": "1,2", "alignment": "exact"},
+            "it sweeps gamma, tau; a grid has values of algorithm, env, hps, framework, seed, and "
+            "of nothing else",
+        ),
+        ({"seed": "1,x2"}, "seed=x2 is no number"),
+        (
+            {"seed": "range(0,1001)", "env": ",".join(f"A{i}-v1" for i in range(1000))},
+            "it asks for more than 1,000,000 runs: name fewer values",
+        ),
+        (
+            {"seed": "[1]", "hps": "{a: 1}"},
+            "hps is a dict: write its values in one line, such as `seed: range(0,10)` or `env: "
+            "A-v1,B-v1`",
+        ),
+    ],
+)
+def test_a_grid_that_cannot_be_trained_says_why(tmp_path, changes, message):
+    with pytest.raises(UnusableError) as refused:
+        read_grid(write_grid(tmp_path / "grid.yaml", **changes))
+    assert str(refused.value) == message
+
+
+def test_a_grid_names_all_axes(tmp_path):
+    text = HEAD + "      algorithm: ppo\n      hps: x\n      seed: 1\n"
+    (tmp_path / "grid.yaml").write_text(text)
+    with pytest.raises(UnusableError, match="it lacks env, framework; a grid has values of"):
+        read_grid(tmp_path / "grid.yaml")
+
+
+def test_parts_of_a_grid_replace_what_is_general(tmp_path):
+    lines = "".join(f"      {name}: {text}\n" for name, text in REST.items())
+    parts = "    parts:\n      - {seed: 7}\n      - {env: 'B-v1,C-v1', seed: '1,2'}\n"
+    (tmp_path / "two.yaml").write_text(HEAD + lines + parts)
+    grid = read_grid(tmp_path / "two.yaml")
+    assert (grid.name, grid.path) == ("two", tmp_path / "two.yaml")
+    found = sorted((run.env, run.seed) for run in grid.runs)
+    assert found == [("A-v1", 7), ("B-v1", 1), ("B-v1", 2), ("C-v1", 1), ("C-v1", 2)]
+    run = max(grid.runs)
+    assert run == RequestedRun("ppo", "C-v1", "sb3", "sb3", 2)
+    assert run.setting == ("ppo", "C-v1", "sb3", "sb3")
+    first = {one for one in grid.runs if one.env != "C-v1"}
+    assert grid.format_commands([*first, RequestedRun("dqn", "A-v1", "x", "y", 0)]) == (
+        "parallax train -m study=two algorithm=ppo env=A-v1,B-v1 hps=sb3",
+    )
+    assert grid.format_commands([]) == ()
+
+
+def test_a_folder_belongs_to_the_run_of_its_identity():
+    cell = StudyCell("s", "A-v1", "ppo", "h", "v")
+    for seed in (None, 0, 4):
+        item = ExcludedRun(RunId(cell, "sb3", seed), None, "")
+        expected = None if seed is None else RequestedRun("ppo", "A-v1", "h", "sb3", seed)
+        assert requested_run_from_folder(item) == expected
+
+
+def test_choices_that_differ_in_one_axis_only_are_merged():
+    choices = [(("a",), ("x",), ("1",)), (("b",), ("x",), ("1", "2")), (("a",), ("y",), ("1",))]
+    assert _merge_axis(choices, 1) == [(("a",), ("x", "y"), ("1",)), choices[1]]
+    assert _merge_axis([choices[0], (("a",), ("x",), ("2", "1"))], 2) == [
+        (("a",), ("x",), ("1", "2"))
+    ]
+    assert _merge_axis([choices[0], (("b",), ("x",), ("1",))], 0) == [(("a", "b"), ("x",), ("1",))]
+
+
+def test_a_grid_may_be_as_large_as_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_grid, "_MOST_VALUES", 3)
+    monkeypatch.setattr(study_grid, "_MOST_RUNS", 6)
+
+    def read(**changes):
+        return len(read_grid(write_grid(tmp_path / "grid.yaml", **changes)).runs)
+
+    assert read(seed="'shuffle(range(0,3))'", env="A-v1,B-v1") == 6
+    with pytest.raises(UnusableError, match="seed has more than 3 values: name fewer"):
+        read(seed="1,2,3,4")
+    with pytest.raises(UnusableError, match="it asks for more than"):
+        read(seed="1,2,3", env="A-v1,B-v1,C-v1")
+    parts = "    parts:\n      - {env: A-v1}\n      - {env: B-v1}\n"
+    for seeds, allowed in (("range(0,3)", True), ("range(0,3)", False)):
+        text = write_grid(tmp_path / "grid.yaml", seed=seeds).read_text() + parts
+        text += "" if allowed else "      - {env: C-v1, seed: 7}\n"
+        (tmp_path / "parts.yaml").write_text(text)
+        if allowed:
+            assert len(read_grid(tmp_path / "parts.yaml").runs) == 6
+        else:
+            with pytest.raises(UnusableError, match="it asks for more than"):
+                read_grid(tmp_path / "parts.yaml")

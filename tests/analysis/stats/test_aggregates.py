@@ -8,6 +8,7 @@ from parallax.analysis.stats.aggregates import (
     AGGREGATE_NAMES,
     compute_aggregates,
     compute_improvement,
+    compute_percentile_interval,
     compute_profiles,
     draw_resample_counts,
 )
@@ -28,7 +29,9 @@ def textbook(scores):
     return [np.median(means), stats.trim_mean(flat, 0.25), flat.mean(), gap]
 
 
-@pytest.mark.parametrize("shape", [(8, 5), (1, 2), (3, 1), (5, 7), (2, 30)])
+@pytest.mark.parametrize(
+    "shape", [(8, 5), (1, 2), (3, 1), (5, 7), (2, 30), (1, 255), (1, 256), (1, 257), (2, 40_000)]
+)
 def test_points_are_the_textbook_formulas(shape):
     scores = tasks(shape=shape)
     found = compute_aggregates({"a": scores}, rng(), resamples=10)
@@ -138,3 +141,41 @@ def test_many_different_numbers_of_seeds_are_no_trouble():
     found = compute_aggregates({"a": scores}, rng(), resamples=20)
     assert np.isfinite(found.point).all()
     assert (found.low <= found.high).all()
+
+
+def test_percentiles_leave_half_of_the_rest_on_each_side():
+    values = np.stack([np.arange(101.0), 10 * np.arange(101.0)])
+    low, high = compute_percentile_interval(values, 0.9)
+    assert low == pytest.approx([5, 50]) and high == pytest.approx([95, 950])
+
+
+def test_many_values_of_uneven_tasks_are_cut_as_if_repeated():
+    scores = [rng(i).normal(i, 1, n) for i, n in enumerate((255, 256))]
+    flat = np.concatenate([np.repeat(scores[0], 256), np.repeat(scores[1], 255)])
+    found = compute_aggregates({"a": scores}, rng(), resamples=5).point[0]
+    assert found[1] == pytest.approx(stats.trim_mean(flat, 0.25), rel=1e-9)
+
+
+def test_improvement_intervals_agree_with_a_plain_stratified_bootstrap():
+    draws = rng(5)
+    scores = {
+        "a": [rng(1).normal(0, 1, 6), rng(2).normal(0, 1, 4)],
+        "b": [rng(3).normal(0.5, 1, 5), rng(4).normal(0.5, 1, 7)],
+        "c": [np.full(3, 9.0), np.full(2, 9.0)],
+    }
+
+    def compare(a, b):
+        return (
+            np.sign(np.subtract.outer(draws.choice(a, len(a)), draws.choice(b, len(b)))) + 1
+        ) / 2
+
+    plain = [
+        np.mean([compare(*both).mean() for both in zip(scores["a"], scores["b"], strict=True)])
+        for _ in range(3000)
+    ]
+    found = compute_improvement(scores, rng(), resamples=20_000, level=0.8)
+    assert found.pairs == (("a", "b"), ("a", "c"), ("b", "c")) and found.resamples == 20_000
+    assert (found.low[0], found.high[0]) == pytest.approx(
+        tuple(np.quantile(plain, [0.1, 0.9])), abs=0.03
+    )
+    assert found.point[1:].tolist() == found.high[1:].tolist() == [0.0, 0.0]

@@ -49,3 +49,9 @@ def test_few_evaluations_are_taken_the_last_among_them(count, places):
     found = thin_evaluations(count)
     assert found == (places if places is not None else sorted(set(found)))
     assert len(found) == min(count, 30) and found[-1:] == [count - 1][: len(found)]
+
+
+def test_evaluations_are_taken_at_even_distances():
+    assert thin_evaluations(300) == list(range(9, 300, 10))
+    assert thin_evaluations(9, 3) == [2, 5, 8] and thin_evaluations(4, 4) == [0, 1, 2, 3]
+    assert thin_evaluations(5, 4) == [0, 1, 3, 4]

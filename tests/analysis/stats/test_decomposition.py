@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from parallax.analysis.stats import decomposition
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
+    VarianceComponents,
+    _bootstrap_framework_variance,
     _compute_basic_interval,
     compute_spread_interval,
     compute_variance_shares,
     decompose_spread,
+    estimate_components,
     estimate_crossed_variance,
     estimate_framework_variance,
 )
@@ -115,3 +119,98 @@ def test_a_basic_interval_leaves_half_of_the_rest_on_each_side(confidence):
     draws = np.arange(101.0).reshape(-1, 1)
     low, high = _compute_basic_interval(np.array([7.0]), np.array([50.0]), draws, confidence)
     assert [low[0], high[0]] == pytest.approx([7 - 50 * confidence, 7 + 50 * confidence])
+
+
+def test_components_are_those_of_the_one_way_layout():
+    groups = [np.array([1.0, 3.0]), np.array([4.0, 5.0, 9.0]), np.array([2.0, 2.0, 0.0, 8.0])]
+    within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (9 - 3)
+    between = stats.f_oneway(*groups).statistic * within
+    usual = (9 - (4 + 9 + 16) / 9) / 2
+    found = estimate_framework_variance([groups])
+    assert found.within == pytest.approx(within)
+    assert found.between == pytest.approx((between - within) / usual)
+    two = [np.array([0.0, 2.0]), np.array([5.0, 5.0])]
+    twice = estimate_framework_variance([groups, two])
+    assert twice.within == pytest.approx(within + 1.0)
+    assert twice.between == pytest.approx(found.between + (16 - 1) / 2)
+    for few in ([two[:1]], [[two[0], two[1][:1]]]):
+        with pytest.raises(ValueError, match="two frameworks with two seeds each"):
+            estimate_framework_variance(few)
+
+
+def test_shares_are_what_each_level_removes():
+    parts = FrameworkVariance(4.0, 1.0), FrameworkVariance(2.5, 9.0), FrameworkVariance(1.0, 9.0)
+    assert compute_variance_shares(*parts).array == pytest.approx([0.3, 0.3, 0.2, 0.2])
+
+
+def test_resamples_scatter_around_the_means_that_they_take_for_the_true_ones():
+    generator = np.random.default_rng(0)
+    tasks = [
+        [10 * k + generator.normal(size=n) for k, n in enumerate((3, 4, 5))],
+        [20 * k + 3 * generator.normal(size=3) for k in range(4)],
+    ]
+    found = _bootstrap_framework_variance(tasks, generator, 40_000)
+    assert found.draws.mean(axis=0) == pytest.approx(found.world, rel=0.01)
+    means = [[group.mean() for group in task] for task in tasks]
+    assert found.world[0] == pytest.approx(sum(np.var(part, ddof=1) for part in means))
+    estimate = estimate_framework_variance(tasks)
+    assert found.estimate.tolist() == [estimate.between, estimate.within]
+    assert found.world[1] == pytest.approx(estimate.within)
+
+
+@pytest.mark.parametrize("names", [("defaults", "exact", "lockstep"), ("defaults", "exact")])
+def test_intervals_do_not_depend_on_the_unit_and_what_remains_is_code_and_residual(names):
+    generator = np.random.default_rng(2)
+    means = {"defaults": [0, 3, 6], "exact": [0, 2, 4], "lockstep": [0, 1, 2]}
+    levels = {name: draw(generator, means[name], 6, tasks=2) for name in names}
+    found = decompose_spread(levels, np.random.default_rng(3), resamples=400)
+    shares = compute_variance_shares(
+        *(
+            estimate_framework_variance(levels[name]) if name in levels else FrameworkVariance(0, 0)
+            for name in means
+        )
+    )
+    assert found.shares == shares
+    assert found.equal[0] == pytest.approx(shares.code + shares.residual)
+    assert found.equal[1] < found.equal[0] < found.equal[2]
+    assert (found.low < shares.array + 1e-12).all() and (shares.array - 1e-12 < found.high).all()
+    scaled = {name: [[9 * g for g in task] for task in found] for name, found in levels.items()}
+    again = decompose_spread(scaled, np.random.default_rng(3), resamples=400)
+    assert again.low == pytest.approx(found.low) and again.equal == pytest.approx(found.equal)
+    half = decompose_spread(levels, np.random.default_rng(3), 0.5, 400)
+    assert half.low[0] > found.low[0] and half.equal[2] < found.equal[2]
+    one_less = decompose_spread(levels, np.random.default_rng(3), resamples=399)
+    assert one_less.low[0] != found.low[0]
+
+
+@pytest.mark.parametrize(("a", "b", "d", "e"), [(5, 3, 0, 2), (5, 3, 2, 1), (0, 0, 0, 3)])
+def test_crossed_components_are_those_of_the_mean_squares(a, b, d, e):
+    rows, columns = np.array([-1.0, 0, 1])[:, None], np.array([-1.0, 1])
+    cells = 7 + a * rows + b * columns + d * rows * columns
+    found = estimate_crossed_variance(cells[..., None] + e * np.array([-1.0, 1, -1, 1]))
+    # Mean squares: 8 a^2, 24 b^2, 8 d^2 and 4 e^2 / 3.
+    expected = a**2 - d**2, 2 * b**2 - 2 * d**2 / 3, 2 * d**2 - e**2 / 3, 4 * e**2 / 3
+    assert dataclasses.astuple(found) == pytest.approx(expected)
+    for shape in ((1, 2, 2), (2, 1, 2), (2, 2, 1)):
+        with pytest.raises(ValueError, match="at least two recipes, implementations and seeds"):
+            estimate_crossed_variance(np.zeros(shape))
+
+
+def test_noise_is_a_share_of_what_varies():
+    assert VarianceComponents(5, 10, 4.0, 1.0).noise_share == 0.25
+    assert VarianceComponents(5, 10, 4.0, 6.0).noise_share == 1.0
+    assert np.isnan(VarianceComponents(5, 10, 0.0, 0.0).noise_share)
+    found = VarianceComponents(5, 10, 4.0, 1.0)
+    assert (found.between, found.propose_episodes(0.1), found.propose_episodes(0.5)) == (3, 34, 7)
+    assert VarianceComponents(5, 9, 4.0, 1.0).propose_episodes(0.1) == 30  # exactly
+
+
+def test_noise_is_of_weighted_evaluations_and_the_smallest_number_of_episodes():
+    returns = [np.array([[1.0, 3.0], [0.0, 4.0]]), np.array([[2.0, 2.0, 5.0], [1.0, 1.0, 1.0]])]
+    weights = [np.array([0.25, 0.75]), np.array([0.5, 0.5])]
+    found = estimate_components(returns, weights, np.array([2.0, 5.0]))
+    noise = [(2 / 16 + 8 * 9 / 16) / 2, 3 / 4 / 3]
+    assert (found.n, found.episodes, found.total) == (2, 2, 4.5)
+    assert found.noise == pytest.approx(np.mean(noise))
+    with pytest.raises(ValueError, match="shorter"):
+        estimate_components(returns, weights[:1], np.array([2.0, 5.0]))

@@ -11,8 +11,11 @@ from scipy import stats
 
 from parallax.analysis.stats.intervals import (
     INTERVAL_METHODS,
+    compute_bca_bounds,
     compute_interval,
     compute_interval_bounds,
+    compute_percentile_bounds,
+    resample_means,
 )
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -159,3 +162,43 @@ def test_no_columns_give_no_columns(method):
 def test_an_unknown_method_names_the_known():
     with pytest.raises(ValueError, match=r"'z' is not known. Known: t, thesis, bootstrap"):
         compute_interval([1.0, 2.0], "z")
+
+
+def test_resamples_have_the_values_of_their_samples_in_equal_shares():
+    values = np.array([[0.0, 1.0], [3.0, 1.0], [9.0, 4.0]])
+    means = resample_means(values, rng())
+    assert means.shape == (10_000, 2)
+    assert set(np.round(means[:, 0])) == set(range(10)) - {8}
+    assert means.mean(axis=0) == pytest.approx([4.0, 2.0], abs=0.06)
+    assert means.var(axis=0) == pytest.approx(values.var(axis=0) / 3, rel=0.05)
+    low, high = compute_percentile_bounds(np.arange(101.0).reshape(-1, 1), 0.8)
+    assert (low[0], high[0]) == pytest.approx((10.0, 90.0))
+
+
+def test_an_interval_has_its_number_of_values_and_method():
+    found = compute_interval([1.0, 2.0, 6.0])
+    assert (found.n, found.method, found.mean) == (3, "t", 3.0)
+    half = stats.t.ppf(0.975, 2) * np.std([1, 2, 6], ddof=1) / np.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((3 - half, 3 + half))
+    with pytest.raises(ValueError, match="method=bca needs rng, such as"):
+        compute_interval([1.0, 2.0], "bca")
+
+
+def test_equal_values_have_bca_ends_at_themselves():
+    bounds = compute_interval_bounds(np.array([[2.0, 1.0], [2.0, 4.0]]), "bca", rng())
+    assert [end[0] for end in bounds] == [2.0, 2.0, 2.0]
+    assert bounds[1][1] < 2.5 < bounds[2][1]
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_bca_ends_are_efrons_quantiles_of_the_resamples(level):
+    samples = np.random.default_rng(1).exponential(size=9)
+    means = np.random.default_rng(2).gamma(9, 1 / 9, size=4001)
+    left_out = np.array([np.delete(samples, i).mean() for i in range(9)])
+    away = left_out.mean() - left_out
+    acceleration = (away**3).sum() / (6 * (away**2).sum() ** 1.5)
+    bias = stats.norm.ppf((means < samples.mean()).mean())
+    shifts = bias + stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    expected = np.quantile(means, stats.norm.cdf(bias + shifts / (1 - acceleration * shifts)))
+    found = compute_bca_bounds(samples[:, None], means[:, None], level)
+    assert [float(end[0]) for end in found] == pytest.approx(list(expected))

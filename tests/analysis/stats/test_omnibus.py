@@ -7,6 +7,7 @@ from scipy import stats
 from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.stats.omnibus import (
     _count_significant,
+    _split_into_chunks,
     evaluate_count,
     shrink_deviations,
     simulate_counts,
@@ -69,3 +70,25 @@ def test_the_p_value_counts_studies_with_as_many_or_more():
     found = evaluate_count(2, 9, np.array([0, 1, 2, 3]))
     assert (found.observed, found.tests, found.max_under_null) == (2, 9, 3)
     assert found.p == pytest.approx(3 / 5) and found.expected_under_null == 1.5
+
+
+def test_everything_is_significant_below_its_level_only():
+    mean, error = np.array([[1.0, 1.0, 2.0]]), np.zeros((1, 3))
+    sides = np.array([0, 0]), np.array([1, 2])
+    assert list(_count_significant(mean, error, np.full(3, 5.0), *sides, 1.0)) == [1]  # p = 1 and 0
+    found = evaluate_count(4, 9, np.array([0, 1, 2, 3]))
+    assert found.p == 1 / 5 and found.simulated_studies == 4
+
+
+def test_single_seeds_are_simulated_without_deviation():
+    items = SampleMoments(np.zeros(2), np.array([np.nan, np.nan]), np.array([1.0, 1.0]))
+    counts = simulate_counts(items, [(0, 1)], 0.2, np.random.default_rng(1), 5)
+    assert counts.tolist() == [0] * 5
+    assert shrink_deviations(items).sd.tolist() == [0.0, 0.0]
+
+
+def test_two_seeds_are_one_degree_of_freedom_and_memory_is_bounded():
+    items = SampleMoments(np.zeros(1), np.array([2.0]), np.array([2.0]))
+    assert shrink_deviations(items).sd.tolist() == [2.0]
+    assert _split_into_chunks(5, 1_000_000) == [2, 2, 1] and _split_into_chunks(5, 0) == [5]
+    assert _split_into_chunks(2, 3_000_000) == [1, 1] and _split_into_chunks(0, 5) == []

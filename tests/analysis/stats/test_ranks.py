@@ -8,8 +8,13 @@ from parallax.analysis.stats.moments import SampleMoments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.ranks import (
     _compute_welch_p,
+    bootstrap_means,
     compute_gap_p,
+    compute_mid_ranks,
+    compute_same_order_chance,
     compute_same_order_probability,
+    compute_separation_signs,
+    simulate_tied_orders,
 )
 
 
@@ -52,3 +57,54 @@ def test_rankings_agree_where_no_two_items_are_in_opposite_orders():
     first = np.broadcast_to(orders[0], orders.shape)
     assert compute_same_order_probability([first, orders]) == pytest.approx(2 / 5)
     assert compute_same_order_probability([orders, orders, first]) == pytest.approx(2 / 5)
+
+
+def test_means_are_resampled_drawn_or_known():
+    values = np.array([1.0, 2.0, 6.0])
+    items = SampleMoments(
+        np.array([3.0, 10.0, 7.0]), np.array([values.std(ddof=1), 4.0, np.nan]), np.array([3, 5, 1])
+    )
+    drawn = bootstrap_means(
+        items, [values, None, np.array([7.0])], 40_000, np.random.default_rng(0)
+    )
+    assert drawn.shape == (40_000, 3)
+    assert set(np.round(drawn[:, 0] * 3)) == {3, 4, 5, 6, 8, 9, 10, 13, 14, 18}
+    assert drawn[:, 0].mean() == pytest.approx(3, abs=0.03)
+    spread = (drawn[:, 1] - 10) / (4 / np.sqrt(5))
+    expected = stats.t.ppf([0.1, 0.5, 0.9], 4)
+    assert np.quantile(spread, [0.1, 0.5, 0.9]) == pytest.approx(expected, abs=0.04)
+    assert set(drawn[:, 2]) == {7.0}
+
+
+def test_orders_of_tied_items_vary_as_much_as_their_errors():
+    items = SampleMoments(np.array([0.0, 50.0]), np.array([2.0, 2.0]), np.array([4.0, 4.0]))
+    orders = simulate_tied_orders(items, 400, 100, np.random.default_rng(0))
+    assert orders.shape == (400, 100, 2, 2) and set(np.unique(orders)) == {-1, 0, 1}
+    above = (orders[:, :, 0, 1] > 0).mean(axis=1)
+    # A resample scatters around its sample as the sample does around 0: uniform shares.
+    assert above.mean() == pytest.approx(0.5, abs=0.05)
+    assert above.var() == pytest.approx(1 / 12, abs=0.02)
+    certain = SampleMoments(np.zeros(2), np.array([np.nan, 0.0]), np.array([1.0, 4.0]))
+    assert not simulate_tied_orders(certain, 3, 5, np.random.default_rng(0)).any()
+
+
+def test_the_chance_of_the_same_order_is_summarized_over_samples():
+    first = np.ones((41, 1, 2, 2)) * np.array([[0, 1], [-1, 0]])
+    second = np.where(np.arange(41)[:, None, None, None] < 11, -first, first)
+    found = compute_same_order_chance([first, second])
+    assert (found.mean, found.low, found.high) == (pytest.approx(30 / 41), 0.0, 1.0)
+    shares = np.repeat(np.linspace(0, 1, 41), 100).reshape(41, 100)
+    flips = np.where(np.arange(100) < 100 * shares, 1, -1)[:, :, None, None]
+    signs = np.array([[0, 1], [-1, 0]])
+    graded = compute_same_order_chance([np.ones_like(flips) * signs, flips * signs])
+    assert (graded.low, graded.high) == pytest.approx((0.025, 0.975), abs=0.011)
+
+
+def test_nothing_has_no_ranks_and_means_at_the_level_are_not_separated():
+    assert compute_mid_ranks(np.zeros((0, 0))).tolist() == []
+    items = SampleMoments(np.array([0.0, 2.0]), np.ones(2), np.full(2, 5.0))
+    p = stats.ttest_ind_from_stats(0, 1, 5, 2, 1, 5, equal_var=False).pvalue
+    assert compute_separation_signs(items, p * 1.0001).tolist() == [[0, -1], [1, 0]]
+    assert not compute_separation_signs(items, p * 0.9999).any()
+    unknown = SampleMoments(np.array([0.0, 2.0]), np.array([1.0, np.nan]), np.array([5.0, 1.0]))
+    assert not compute_separation_signs(unknown).any()

@@ -146,3 +146,67 @@ def test_a_possible_difference_needs_two_values_of_each_sample():
     assert math.isnan(compute_exceedance_p(few, more, bounds, 1.0))
     assert math.isnan(compute_exceedance_p(more, few, bounds, 1.0))
     assert 0 <= compute_exceedance_p(more, more, bounds, 9.0) <= 1
+
+
+def test_up_to_eight_and_eight_values_every_split_is_counted():
+    def find(n, m, seed=0):
+        first, second = np.arange(float(n)), 100 + np.arange(float(m))
+        return pairwise.compute_permutation_p(first, second, np.random.default_rng(seed))
+
+    assert find(8, 8) == pytest.approx(2 / 12_870)
+    assert find(9, 8) == pytest.approx(2 / 12_871)  # drawn, with the observed one
+    assert find(2, 2) == pytest.approx(2 / 6)
+    assert math.isnan(find(1, 5)) and math.isnan(find(5, 1))
+    near = np.random.default_rng(1).normal(size=(2, 10))
+    p = [pairwise.compute_permutation_p(*near, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert p[0] == p[1] != p[2]
+
+
+def test_one_sided_tests_ask_for_more_than_a_least_difference():
+    first, second = np.array([5.0, 7.0, 9.0, 6.0]), np.array([1.0, 2.0, 1.5])
+    item = apart(first, second)
+    for least in (0.0, 3.0, 8.0):
+        theirs = stats.ttest_ind(first - least, second, equal_var=False, alternative="greater")
+        assert float(pairwise.compute_one_sided_p(item, least)) == pytest.approx(theirs.pvalue)
+    assert float(pairwise.compute_one_sided_p(item)) == float(pairwise.compute_one_sided_p(item, 0))
+    low, high = pairwise.compute_contrast_bounds(item, 0.8)
+    theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.8)
+    assert (float(low), float(high)) == pytest.approx(tuple(theirs))
+
+
+def test_the_smallest_sample_gives_the_freedom_unless_nothing_varies():
+    three, five = compute_moments(np.array([1.0, 2.0, 4.0])), compute_moments(np.arange(5.0))
+    item = pairwise.compute_contrast([three], [five])
+    found = pairwise.use_smallest_degrees_of_freedom(item, [three, five])
+    assert found.degrees_of_freedom == 2 and found.error == item.error
+    constant = compute_moments(np.ones(5))
+    certain = pairwise.compute_contrast([constant], [constant])
+    assert certain.degrees_of_freedom == math.inf
+    found = pairwise.use_smallest_degrees_of_freedom(certain, [constant, constant])
+    assert found.degrees_of_freedom == math.inf
+
+
+def test_contrasts_of_several_means_add_their_errors():
+    samples = [
+        np.array([1.0, 2.0, 4.0]),
+        np.arange(5.0),
+        np.array([7.0, 9.0]),
+        np.array([1.0, 9, 3]),
+    ]
+    moments = [compute_moments(values) for values in samples]
+    item = pairwise.compute_contrast(moments[:3], moments[3:])
+    parts = [(values.var(ddof=1) / len(values), len(values)) for values in samples]
+    total = sum(part for part, _ in parts)
+    means = [values.mean() for values in samples]
+    assert item.difference == pytest.approx(sum(means[:3]) - means[3])
+    assert item.error == pytest.approx(math.sqrt(total))
+    freedom = total**2 / sum(part**2 / (n - 1) for part, n in parts)
+    assert item.degrees_of_freedom == pytest.approx(freedom)
+
+
+def test_rounding_makes_no_probability_above_one():
+    strata = [(0, 1), (1, 0)], [(2, 3), (2, 3)]  # probabilities that add up to 1 + 4e-16
+    assert pairwise.compute_stratified_fisher_p(*strata) == 1.0
+    for size in range(1, 40):
+        low, high = (pairwise.compute_wilson_interval(k, size)[k > 0] for k in (0, size))
+        assert 0 <= low < 1e-15 and 1 - 1e-15 < high <= 1

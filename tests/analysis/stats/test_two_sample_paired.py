@@ -66,3 +66,34 @@ def test_a_ratio_to_what_may_be_0_has_no_interval():
     found = compute_ratio_of_means(np.array([1.0, 2.0, 4.0]), np.array([-1.0, 0.5, 1.0]))
     assert found.share == pytest.approx(14.0) and math.isnan(found.low + found.high)
     assert math.isnan(compute_ratio_of_means(np.ones(4), np.zeros(4)).share)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_the_paired_interval_has_its_level_and_the_correlation_needs_three_pairs(level):
+    first, second = np.random.default_rng(0).normal(1, 1, (2, 6))
+    found = compute_paired_difference(first, second, level)
+    expected = stats.ttest_rel(first, second).confidence_interval(level)
+    assert [found.low, found.high] == pytest.approx(list(expected))
+    assert found.correlation == pytest.approx(stats.pearsonr(first, second).statistic)
+    three = compute_paired_difference(first[:3], second[:3])
+    assert three.correlation == pytest.approx(stats.pearsonr(first[:3], second[:3]).statistic)
+    for flat in ((first, np.ones(6)), (np.ones(6), second)):
+        assert math.isnan(compute_paired_difference(*flat).correlation)
+    equal = compute_paired_difference(np.arange(4.0) + 2, np.arange(4.0))
+    assert (equal.difference, equal.low, equal.high) == (2.0, 2.0, 2.0) and math.isnan(equal.p)
+    one = compute_paired_difference(np.array([3.0]), np.array([1.0]))
+    assert (one.n, one.difference) == (1, 2.0)
+    assert all(map(math.isnan, (one.low, one.high, one.p, one.correlation)))
+
+
+def test_a_ratio_needs_three_pairs_for_an_interval_and_a_second_mean_for_a_value():
+    three = compute_ratio_of_means(np.array([2.0, 2.2, 2.1]), np.array([1.0, 1.05, 1.1]))
+    assert three.n == 3 and three.is_bounded
+    two = compute_ratio_of_means(np.array([2.0, 4.0]), np.array([1.0, 2.0]))
+    assert (two.n, two.share) == (2, 2.0) and math.isnan(two.low) and math.isnan(two.high)
+    exact = compute_ratio_of_means(np.full(4, 3.0), np.full(4, 2.0))
+    assert (exact.share, exact.low, exact.high) == (1.5, 1.5, 1.5)
+    negative = compute_ratio_of_means(
+        np.array([1.0, 1.2, 0.9, 1.1]), -np.array([2.0, 2.1, 1.9, 2.2])
+    )
+    assert negative.low < negative.share < negative.high < 0

@@ -35,3 +35,25 @@ def test_welch_with_a_single_seed_has_no_interval():
     result = compute_welch_interval(np.array([5.0]), np.array([3.0, 4.0]))
     assert result.mean == 1.5
     assert math.isnan(result.low)
+
+
+def test_welchs_interval_names_itself_and_counts_both_samples():
+    first, second = np.array([5.0, 6.0, 9.0]), np.array([3.0, 4.0])
+    found = compute_welch_interval(first, second)
+    theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert (found.n, found.method) == (5, "welch")
+    ends = found.mean, found.low, found.high
+    np.testing.assert_allclose(ends, (first.mean() - second.mean(), *theirs))
+
+
+def test_samples_of_one_or_none_have_no_ends():
+    one, two, none = np.array([5.0]), np.array([3.0, 4.0]), np.array([])
+    for pair, mean, n in (((two, one), -1.5, 3), ((one, one), 0.0, 2)):
+        found = compute_welch_interval(*pair)
+        assert (found.mean, found.n, found.method) == (mean, n, "welch")
+        assert math.isnan(found.low) and math.isnan(found.high)
+    for pair in ((none, two), (two, none)):
+        found = compute_welch_interval(*pair)
+        assert found.n == 2 and math.isnan(found.mean) and math.isnan(found.high)
+    same = compute_welch_interval(np.full(2, 5.0), np.full(3, 3.0))
+    assert (same.n, same.method) == (5, "welch")

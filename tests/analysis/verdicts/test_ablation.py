@@ -1,11 +1,27 @@
 """Effects that were planted into made-up returns are found, with their share of the gap."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from score_groups import make_score_group
 
 from parallax.analysis.data.load import load_runs
-from parallax.analysis.stats.two_sample import compute_ratio_of_means
-from parallax.analysis.verdicts.ablation import CHANGES, INCONCLUSIVE, NO_EFFECT, judge_ablations
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.two_sample import (
+    compute_paired_difference,
+    compute_ratio_of_means,
+    compute_sign_flip_p,
+)
+from parallax.analysis.verdicts.ablation import (
+    CHANGES,
+    INCONCLUSIVE,
+    NO_EFFECT,
+    TOO_FEW_PAIRS,
+    judge_ablations,
+    judge_effects,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.cli.main import main
 
@@ -111,3 +127,99 @@ def test_intervals_of_shares_hold_the_true_share_as_often_as_they_say():
         found = compute_ratio_of_means(effect, gap)
         covered += not found.is_bounded or found.low <= 0.5 <= found.high
     assert 930 <= covered <= 970
+
+
+CELL = StudyCell("s", "Mine-v1", "ppo", "original", "")
+PLAIN = [10.0, 20.0, 35.0, 40.0]
+OTHER = [110.0, 125.0, 130.0, 150.0]
+CHANGED = {
+    "small": [11.0, 23.0, 33.0, 41.0],
+    "large": [70.0, 79.0, 96.0, 105.0],
+    "large+small": [72.0, 80.0, 99.0, 103.0],
+    "large+unknown": [75.0, 80.0, 99.0, 103.0],
+}
+
+
+def make_group(framework, scores, first=0, cell=CELL):
+    made = make_score_group(cell, framework, np.array(scores), {})
+    runs = tuple(
+        dataclasses.replace(run, id=dataclasses.replace(run.id, seed=seed))
+        for seed, run in enumerate(made.runs, first)
+    )
+    return dataclasses.replace(made, runs=runs)
+
+
+def make_effect_groups():
+    return {
+        (CELL, "sb3", "none"): make_group("sb3", PLAIN),
+        **{(CELL, "sb3", name): make_group(name, found) for name, found in CHANGED.items()},
+        (CELL, "sb3", "once"): make_group("once", [1000.0, 0.0], 3),
+        (CELL, "sb3", "never"): make_group("never", []),
+        (CELL, "cleanrl", "none"): make_group("cleanrl", OTHER),
+        (CELL, "skrl", "none"): make_group("skrl", [1.0, 2.0], 50),  # without a shared seed
+        (CELL, "torchrl", "none"): make_group("torchrl", []),
+        (CELL, "tianshou", "small"): make_group("tianshou", PLAIN),  # nothing to compare with
+        (CELL, "torchrl", "small"): make_group("torchrl", PLAIN),
+    }
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_every_number_of_an_effect_is_that_of_its_pairs_of_seeds(seed):
+    options = VerdictOptions(endpoint="auc", seed=seed)
+    (found,) = judge_effects(make_effect_groups(), "changes", options)
+    assert (found.cell, found.framework, found.score_name) == (CELL, "sb3", "score")
+    names = ["once", "large", "small", "large+unknown", "large+small"]
+    assert [effect.name for effect in found.effects] == names  # the largest first
+    assert [effect.name for effect in found.single_effects] == names[:3]
+    assert [effect.name for effect in found.joint_effects] == names[3:]
+    assert found.sum_single_effects(found.effects[3]) is None
+    once, *whole = found.effects
+    assert (once.verdict, once.seeds, once.result.n) == (TOO_FEW_PAIRS, (3,), 1)
+    assert once.result.difference == 1000.0 - PLAIN[3] and np.isnan(once.p_sign_flips_holm)
+    assert once.shares["cleanrl"].share == pytest.approx(960 / (OTHER[3] - PLAIN[3]))
+    p, flips = [], []
+    for effect in whole:
+        values = np.array(CHANGED[effect.name])
+        assert effect.result == compute_paired_difference(values, np.array(PLAIN))
+        assert (effect.seeds, effect.family_size) == ((0, 1, 2, 3), 4)
+        assert effect.pair.difference == pytest.approx(values.mean() - np.mean(PLAIN))
+        assert effect.pair.family == "changes on sb3's ppo in study s"
+        share = compute_ratio_of_means(values - PLAIN, np.array(OTHER) - PLAIN)
+        assert effect.shares == {"cleanrl": share}
+        rng = np.random.default_rng(seed)
+        assert effect.p_sign_flips == compute_sign_flip_p(values, np.array(PLAIN), rng)
+        p.append(effect.result.p)
+        flips.append(effect.p_sign_flips)
+    assert [effect.p_holm for effect in whole] == pytest.approx(adjust_holm(p))
+    assert [effect.p_sign_flips_holm for effect in whole] == pytest.approx(adjust_holm(flips))
+    (gap,) = found.gaps
+    assert (gap.other, gap.seeds, gap.group.framework) == ("cleanrl", (0, 1, 2, 3), "cleanrl")
+    assert gap.result == compute_paired_difference(np.array(OTHER), np.array(PLAIN))
+
+
+def test_effects_are_corrected_for_each_study_algorithm_and_framework_by_itself():
+    groups, cells = {}, []
+    for study, env in (("t", "A-v1"), ("s", "B-v1"), ("s", "A-v1")):
+        cells.append(cell := dataclasses.replace(CELL, study=study, env=env))
+        for framework in ("sb3", "cleanrl"):
+            groups[cell, framework, "none"] = make_group(framework, PLAIN, cell=cell)
+            groups[cell, framework, "small"] = make_group("small", CHANGED["small"], cell=cell)
+    found = judge_effects(groups, "changes", VerdictOptions())
+    assert [(item.cell, item.framework, item.effects[0].family_size) for item in found] == [
+        *((cells[2], "cleanrl", 2), (cells[1], "cleanrl", 2), (cells[2], "sb3", 2)),
+        *((cells[1], "sb3", 2), (cells[0], "cleanrl", 1), (cells[0], "sb3", 1)),
+    ]
+    assert found[0].score_name == "final return"
+
+
+def test_groups_of_interventions_are_named_after_them(results, make_run):
+    for seed in range(2):
+        for name in ("none", "a", "b+a"):
+            part = "" if name == "none" else f",intervention={name}"
+            variant = f"steps=20000{part},gamma=0.9"
+            make_run(seed=seed, score=10.0 * seed, variant=variant, intervention=name)
+    (found,) = judge_ablations(load_runs(results), VerdictOptions())
+    assert found.cell.variant == "steps=20000,alignment=common,gamma=0.9"
+    names = {(effect.name, effect.changed.framework) for effect in found.effects}
+    assert names == {("a", "sb3+a"), ("b+a", "sb3+b+a")}
+    assert {effect.baseline.framework for effect in found.effects} == {"sb3"}

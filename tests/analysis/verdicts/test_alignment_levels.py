@@ -5,16 +5,21 @@ import dataclasses
 import numpy as np
 import pytest
 from loops import iterate_some
-from score_groups import make_score_group
+from score_groups import make_curve_run, make_score_group
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
+from parallax.analysis.stats.decomposition import estimate_framework_variance
 from parallax.analysis.verdicts import alignment_levels
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
+    collect_reaching_times,
+    compare_reaching_times,
     decompose_levels,
+    find_common_frameworks,
     judge_alignment_levels,
     list_level_spreads,
 )
+from parallax.analysis.verdicts.groups import make_group as group_items
 from parallax.analysis.verdicts.options import VerdictOptions
 
 TASKS = ("CartPole-v1", "Pendulum-v1")
@@ -146,3 +151,151 @@ def test_half_of_the_trainings_may_fail():
     spread = list_level_spreads(groups, OPTIONS)[0]
     assert {len(scores) for scores in spread.scores.values()} == {6} and len(spread.scores) == 4
     assert {tuple(scores[3:]) for scores in spread.scores.values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_sizes_that_are_all_the_same_are_named_once():
+    assert list_level_spreads(make_groups(seeds=5), OPTIONS)[0].format_sizes() == "n = 5 each"
+
+
+KNOWN = VerdictOptions(ranges=(("My-v1", 100.0, 600.0),))
+
+
+def make_curves(framework, level, curves, failed=0, **spec):
+    """A framework's runs with the returns of evaluations after 100, 200, ... steps."""
+    cell = StudyCell("ladder", "My-v1", "ppo", "original", f"alignment={level}")
+    spec = {"alignment": level, "steps": 400, **spec}
+    items = [
+        make_curve_run(cell, framework, seed, np.arange(1, len(c) + 1) * 100, c, spec=spec)
+        for seed, c in enumerate(curves)
+    ]
+    gone = RunId(cell, framework, 99)
+    items += [ExcludedRun(gone, items[0].path if items else None, "failed", failed=True)] * failed
+    return group_items(cell, framework, items, KNOWN)
+
+
+def test_a_run_is_nearly_solved_at_nine_tenths_and_a_failed_one_never():
+    first = make_curves("a", "exact", [[0, 549, 550, 0], [550, 0, 0], [0, 549, 549, 549]], 2)
+    other = make_curves("b", "exact", [[0, 0], [600, 600]])
+    only_failed = make_curves("c", "exact", [], 3)
+    groups = [first, other, only_failed, make_curves("a", "lockstep", [[0]])]
+    (spread, _) = list_level_spreads(groups, KNOWN)
+    assert (spread.level, list(spread.groups)) == ("exact", ["a", "b", "c"])
+    found = collect_reaching_times(first, spread)
+    assert found.times.tolist() == [300, 100, 400, 400, 400]
+    assert found.reached.tolist() == [True, True, False, False, False]
+    complete = collect_reaching_times(first, spread, with_failed_runs=False)
+    assert complete.times.tolist() == [300, 100, 400]
+    assert collect_reaching_times(only_failed, spread).times.tolist() == [400] * 3
+    assert collect_reaching_times(only_failed, spread, with_failed_runs=False) is None
+    assert collect_reaching_times(first, dataclasses.replace(spread, scale=None)) is None
+    test = compare_reaching_times(spread, np.random.default_rng(0))
+    assert (test.reached, test.runs) == (3, 10) and 0 < test.p <= 1
+    nothing = compare_reaching_times(
+        dataclasses.replace(spread, scale=None), np.random.default_rng(0)
+    )
+    assert (nothing.reached, nothing.runs) == (0, 0) and np.isnan(nothing.p)
+
+
+def test_a_run_has_learned_if_it_is_above_zero_by_more_than_the_margin():
+    group = make_curves("a", "exact", [[150.0], [150.001], [600.0], [0.0]], 1)
+    (spread, _) = list_level_spreads([group, make_curves("a", "lockstep", [[0]])], KNOWN)
+    assert spread.learned == {"a": 2}  # 100 is zero, and the margin a tenth of 500
+    assert spread.scores["a"] == pytest.approx([0.1, 0.100002, 1.0, -0.2, 0.0])
+    assert (spread.task.length, spread.n) == (400, 5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_level"),
+    [
+        ({}, True),
+        ({"intervention": "none"}, True),
+        ({"intervention": "huber-loss"}, False),
+        ({"replay": None}, True),
+        ({"replay": {"name": "uniform"}}, True),
+        ({"replay": {"alpha": 1}}, True),
+        ({"replay": "uniform"}, True),
+        ({"replay": {"name": "per"}}, False),
+        ({"alignment": "common"}, False),
+    ],
+)
+def test_only_unchanged_runs_with_uniform_replay_are_of_a_level(spec, is_level):
+    groups = [make_curves("a", "exact", [[0]], **spec), make_curves("a", "lockstep", [[0]])]
+    assert len(list_level_spreads(groups, KNOWN)) == 2 * is_level
+
+
+def test_shares_of_steps_are_on_their_scale_already():
+    groups = [
+        dataclasses.replace(make_curves("a", level, [[0], [0]]), scores=np.array([0.25, 0.5]))
+        for level in ("exact", "lockstep")
+    ]
+    steps = dataclasses.replace(KNOWN, endpoint="steps-90")
+    assert list_level_spreads(groups, steps)[0].scores["a"].tolist() == [0.25, 0.5]
+    unknown = list_level_spreads(groups, VerdictOptions())[0]
+    assert (unknown.scores, unknown.variance, unknown.n) == ({}, None, 0)
+    assert np.isnan(unknown.spread)
+
+
+def test_two_levels_are_decomposed_where_there_is_no_third():
+    spreads = list_level_spreads(make_groups(levels=LEVELS[:2], frameworks=2), OPTIONS)
+    found = decompose_levels(spreads, np.random.default_rng(1), resamples=50)
+    assert not found.has_lockstep and found.shares.shares.residual == 0
+    assert found.shares.shares.code > 0.05 and found.frameworks == ("f0", "f1")
+    assert found.without_framework == {}  # one framework alone has no variance between
+    assert len(found.tasks) == len(found.without_task) == 2
+    one = [spread for spread in spreads if spread.task.env == TASKS[0]]
+    assert decompose_levels(one, np.random.default_rng(1), resamples=50).without_task == {}
+    own = {
+        spread.task: estimate_framework_variance([list(spread.scores.values())])
+        for spread in spreads
+        if spread.level == "defaults"
+    }
+    sizes = {task: part.between + part.within for task, part in own.items()}
+    for task, (shares, part) in iterate_some(found.alone.items()):
+        assert part == pytest.approx(sizes[task] / sum(sizes.values()))
+        assert shares.shares.array.sum() == pytest.approx(1)
+
+
+def test_three_frameworks_can_be_left_out_one_at_a_time_and_equal_scores_have_no_shares():
+    spreads = list_level_spreads(make_groups(frameworks=3), OPTIONS)
+    found = decompose_levels(spreads, np.random.default_rng(1), resamples=50)
+    assert found.has_lockstep and set(found.without_framework) == {"f0", "f1", "f2"}
+    equal = [
+        dataclasses.replace(one, scores={name: np.ones(4) for name in one.scores})
+        for one in spreads
+    ]
+    assert decompose_levels(equal, np.random.default_rng(1), resamples=50) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "common"),
+    [
+        ((2, 2, 1), ["f0", "f1"]),
+        ((2, 2, 1, 1), []),
+        ((2, 1), []),
+        ((2, 2, 2, 2, 1, 1), ["f0", "f1", "f2", "f3"]),
+        ((2, 2, 2, 1, 1), []),
+    ],
+)
+def test_two_thirds_of_the_frameworks_need_two_seeds_at_each_level(sizes, common):
+    names = [f"f{number}" for number in range(len(sizes))]
+    (spread, *_) = list_level_spreads(make_groups(), OPTIONS)
+    groups = dict.fromkeys(names)
+    exact, whole = (
+        dataclasses.replace(
+            spread, groups=groups, scores={n: np.zeros(k) for n, k in zip(names, ks, strict=True)}
+        )
+        for ks in (sizes, [5] * len(sizes))
+    )
+    assert find_common_frameworks({"exact": exact, "defaults": whole}, LEVELS[:2]) == common
+    assert find_common_frameworks({"exact": exact, "defaults": whole}, LEVELS) == []
+
+
+def test_the_second_decomposition_is_of_the_last_three_evaluations():
+    curves = {"a": [[0, 200, 300, 400], [0, 200, 300, 430]], "b": [[9, 500, 500, 500]] * 2}
+    levels = LEVELS
+    groups = [make_curves(name, level, found) for level in levels for name, found in curves.items()]
+    (found,) = judge_alignment_levels(groups, KNOWN)
+    rescored = [alignment_levels._rescore_group(group) for group in groups]
+    assert rescored[0].scores == pytest.approx([300, 310]) and rescored[0].runs == groups[0].runs
+    ends = found.decomposition.shares.shares, found.secondary.shares.shares
+    assert ends[0] != ends[1] and found.secondary.frameworks == ("a", "b")

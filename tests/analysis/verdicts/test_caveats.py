@@ -23,6 +23,22 @@ def test_values_that_are_all_equal_are_not_mentioned():
     assert caveats._format_differing("versions differ", {"numpy": {"2.0"}}) == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ((0, 1), (1, 0), ""),
+        ((0, None), (0, 0), ""),
+        ((), (1,), ""),
+        ((1,), (None,), ""),
+        ((0,), (1,), "no seed in common, so neither are the initial states"),
+        ((0, 1, 2), (2, 7), "1 seeds in common of 3 and 2"),
+        ((0, 1), (0, None), "1 seeds in common of 2 and 1"),
+    ],
+)
+def test_seeds_in_common_are_counted_without_unknown_ones(first, second, text):
+    assert caveats.describe_seed_overlap(first, second) == text
+
+
 def imported_group(framework, versions, unknown=("version",)):
     runs = tuple(
         types.SimpleNamespace(
@@ -71,3 +87,26 @@ def test_every_difference_that_was_not_intended_is_named_in_its_order():
     assert caveats.find_caveats(same, apart) == (
         "no seed in common, so neither are the initial states",
     )
+
+
+def test_what_is_not_known_of_imported_runs_is_named():
+    group = imported_group("a", ["2.0", "2.0", "2.0"], unknown=())
+    assert caveats._describe_imported_runs(group) == "3 of 3 runs of a were imported"
+    group.runs[0].imported = None
+    group.runs[1].imported.unknown = ("wrappers", "seed")
+    text = "2 of 3 runs of a were imported, seed, wrappers unknown"
+    assert caveats._describe_imported_runs(group) == text
+    group.runs[2].effective_hyperparameters = {}
+    text = text.replace(" unknown", ", hyperparameters unknown")
+    assert caveats._describe_imported_runs(group) == text
+
+
+def test_versions_are_those_that_are_known():
+    def make(packages, python):
+        return types.SimpleNamespace(
+            provenance=types.SimpleNamespace(packages=packages, python=python)
+        )
+
+    runs = [make({"a": "1", "b": ""}, None), make({"a": "2"}, "3.11.7 (main)")]
+    runs.append(types.SimpleNamespace(provenance=None))
+    assert caveats._collect_versions(runs) == {"a": {"1", "2"}, "Python": {"3.11.7"}}

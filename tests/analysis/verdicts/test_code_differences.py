@@ -134,3 +134,59 @@ def test_differences_without_effect_at_a_runs_values_are_not_listed(
     known = [name for name in found if name != "tanh-networks"]
     assert len(known) == len(left)
     assert all(name.startswith(start) for name, start in zip(known, left, strict=True))
+
+
+def test_runs_need_known_equal_values_and_uniform_replay():
+    def pair(second=None, **spec):
+        return make_group("sb3", SB3, **spec), make_group("tianshou", TIANSHOU, second, **spec)
+
+    assert is_same_algorithm(*pair(replay={"name": "uniform"}))
+    assert not is_same_algorithm(*pair(replay={"name": "per"}))
+    for name, good, bad in (
+        ("max_grad_norm", None, 0.5),
+        ("learning_rate_schedule", "constant", "linear"),
+        ("clip_range_schedule", None, "linear"),
+        ("policy_weight_decay", 0, 1e-4),
+        ("critic_weight_decay", 0.0, 1e-4),
+    ):
+        for value, same in ((good, True), (bad, False)):
+            sides = (
+                make_group("sb3", SB3, {name: value}),
+                make_group("tianshou", TIANSHOU, {name: value}),
+            )
+            assert is_same_algorithm(*sides) is same, name
+    first, second = pair()
+    empty = dataclasses.replace(second, runs=())
+    assert not is_same_algorithm(first, empty) and not is_same_algorithm(empty, first)
+    unknown = [
+        dataclasses.replace(
+            side,
+            runs=tuple(dataclasses.replace(r, effective_hyperparameters={}) for r in side.runs),
+        )
+        for side in (first, second)
+    ]
+    assert is_same_algorithm(*unknown) is False
+    odd = dataclasses.replace(second.runs[1], interventions=frozenset({"huber-loss"}))
+    assert not is_same_algorithm(first, dataclasses.replace(second, runs=(second.runs[0], odd)))
+
+
+def test_what_any_run_lacks_is_a_difference_of_all():
+    runs = [
+        *make_group("sb3", {"critic-loss-x1"}).runs,
+        *make_group("sb3", {"exact-squash-correction"}).runs,
+    ]
+    assert list_remaining_differences("sac", "sb3", runs) == (
+        *("critic-loss-x1", "exact-squash-correction"),
+    )
+
+
+def test_wrappers_may_change_the_unit_of_actions():
+    cell = dataclasses.replace(CELL, env="HalfCheetah-v4")
+    for spec, left in (
+        ({}, ()),
+        ({"env_wrappers": []}, ()),
+        ({"env_wrappers": ["scale"]}, ("scaled-critic-actions",)),
+    ):
+        found = make_group("skrl", {"squashed-gaussian", "critic-loss-x1"}, **spec).runs
+        runs = [dataclasses.replace(run, id=RunId(cell, "skrl", 0)) for run in found]
+        assert list_remaining_differences("sac", "skrl", runs) == left

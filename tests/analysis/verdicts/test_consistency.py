@@ -11,14 +11,27 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.stats.moments import compute_moments, stack_moments
+from parallax.analysis.stats import effect_size_and_power
+from parallax.analysis.stats.moments import (
+    compute_moments,
+    moments_from_thesis_interval,
+    stack_moments,
+)
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.consistency import (
+    PairTests,
+    _shift_by_rounding,
     check_rounding_sensitivity,
+    compute_holm_levels,
+    estimate_pair_seed_range,
+    judge_by_family,
     judge_consistency,
+    judge_library_defaults,
+    name_family,
     run_tests,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.margins import compute_unobserved_distances
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import group_published_scores
 
@@ -237,3 +250,211 @@ def test_a_printed_digit_matters_only_near_a_limit(rounding):
     border = stats.t.ppf(0.975, 2 * MANY - 2) * half  # the least that is significant
     assert is_sensitive(border + rounding / 4)
     assert not is_sensitive(border + 6 * rounding)
+
+
+@pytest.mark.parametrize(
+    ("p_holm", "permutation", "p_equivalence", "word", "detectable"),
+    [
+        (0.049, 0.049, 0.05, "different", True),
+        (0.05, 0.001, 0.05, "inconclusive", False),
+        (0.001, 0.05, 0.05, "inconclusive", False),
+        (0.001, math.nan, 0.05, "different", True),
+        (0.001, 0.001, 0.049, "equivalent", True),
+        (0.9, 0.9, 0.049, "equivalent", False),
+        (math.nan, math.nan, math.nan, "inconclusive", False),
+    ],
+)
+def test_words_need_p_values_strictly_below_the_level(
+    p_holm, permutation, p_equivalence, word, detectable
+):
+    values = [np.array([p]) for p in (1.0, p_holm, 1.0, 1.0, p_equivalence)]
+    found = PairTests(None, *values).decide(np.array([permutation]), 0.05)
+    assert found == ([word], [detectable])
+
+
+@pytest.mark.parametrize(
+    ("p_tost", "p_unobserved", "verdict", "failed", "expected"),
+    [
+        (0.049, 0.05, "inconclusive", 0, True),
+        (0.05, 0.05, "inconclusive", 0, False),
+        (0.049, 0.049, "inconclusive", 0, False),
+        (0.049, 0.05, "different", 0, False),
+        (0.049, 0.05, "inconclusive", 1, False),
+    ],
+)
+def test_only_possible_failures_are_in_the_way_where_the_runs_are_alike(
+    p_tost, p_unobserved, verdict, failed, expected
+):
+    item = judge_consistency([group("a", [1, 2]), group("b", [1, 2])], VerdictOptions())[0]
+    changes = {"p_tost": p_tost, "p_unobserved_failures": p_unobserved, "verdict": verdict}
+    for name in ("first", "second"):
+        side = dataclasses.replace(getattr(item, name), failed=failed)
+        found = dataclasses.replace(item, **changes, **{name: side})
+        assert found.is_limited_by_unobserved_failures is expected
+
+
+CELL = StudyCell("s", "Hopper-v4", "ppo", "original", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "own"),
+    [
+        ("all", "all pairs", "all pairs (library defaults) under steps=9"),
+        (
+            "algorithm",
+            "all pairs of ppo in study s",
+            "all pairs of ppo (library defaults) in study s under steps=9",
+        ),
+        (
+            "setting",
+            "pairs of ppo, original, Hopper-v4 in study s",
+            "pairs of ppo, library defaults, Hopper-v4 in study s under steps=9",
+        ),
+    ],
+)
+def test_families_are_named_after_what_they_have_in_common(kind, plain, own):
+    assert name_family(CELL, kind) == plain
+    cell = dataclasses.replace(CELL, hps="library defaults", variant="steps=9")
+    assert name_family(cell, kind) == own
+
+
+def test_pairs_are_judged_by_family_and_returned_in_their_order():
+    pairs = [(group(str(i), [1], algorithm=name), None) for i, name in enumerate("bab")]
+    calls = []
+
+    def judge(members, name, options):
+        calls.append((name, [first.framework for first, _ in members], options))
+        return [f"{name} {first.framework}" for first, _ in members]
+
+    options = VerdictOptions()
+    found = judge_by_family(pairs, options, judge)
+    first, second = "all pairs of a in study s", "all pairs of b in study s"
+    assert found == (f"{second} 0", f"{first} 1", f"{second} 2")
+    assert calls == [(first, ["1"], options), (second, ["0", "2"], options)]
+
+
+def test_holms_level_is_divided_by_the_pairs_that_are_left_to_decide():
+    rng = np.random.default_rng(0)
+    groups = [group(name, rng.normal(mean, 20, 5)) for name, mean in (("a", 0), ("b", 9))]
+    groups += [group("c", rng.normal(2000, 20, 5)), group("d", around(8, 1), algorithm="td3")]
+    groups += [group("e", around(2000, 1), algorithm="td3")]
+    items = judge_consistency(groups, VerdictOptions())
+    words = [item.verdict for item in items]
+    assert words == ["inconclusive", "different", "different", "different"]
+    assert compute_holm_levels(items, 0.06) == [0.06, 0.06, 0.06, 0.06]
+    undecided = [dataclasses.replace(item, verdict="inconclusive") for item in items[:2]]
+    levels = compute_holm_levels([*undecided, *items[2:]], 0.06)
+    assert levels == [0.03, 0.03, 0.03, 0.06]
+
+
+def test_the_range_of_seeds_needed_is_of_the_pair_its_margin_and_what_may_be_unobserved():
+    options = VerdictOptions(seed=3, power=0.7)
+    item = verdict(around(1350, 300), around(1000, 250), seed=3, power=0.7)
+    one, two = compute_unobserved_distances([(item.first, item.second)], options)
+    assert one != two
+    expected = effect_size_and_power.estimate_seed_range(
+        (item.first.moments, item.second.moments),
+        0.02,
+        item.margin.size,
+        np.random.default_rng(3),
+        0.7,
+        (float(one[0]), float(two[0])),
+    )
+    assert estimate_pair_seed_range(item, 0.02, options) == expected
+    assert expected[0] < item.seeds_needed < expected[1]
+
+
+def test_rounding_moves_printed_means_and_intervals_by_half_a_digit():
+    printed = (100.0, 4.0), (90.0, 7.0)  # mean and half-width
+    pair = tuple(
+        dataclasses.replace(
+            group(name, [1.0, 2.0]),
+            rounding=0.5,
+            moments=moments_from_thesis_interval(mean, half, 5.0),
+        )
+        for name, (mean, half) in zip("ab", printed, strict=True)
+    )
+    for (apart, wider), order in itertools.product(
+        itertools.product((-1, 1), repeat=2), (pair, pair[::-1])
+    ):
+        found = _shift_by_rounding(order, apart, wider)
+        found = found if order is pair else found[::-1]
+        for moments, (mean, half), side in zip(found, printed, (1, -1), strict=True):
+            expected = moments_from_thesis_interval(
+                mean + side * apart * 0.5, half + wider * 0.5, 5.0
+            )
+            assert float(moments.mean) == float(expected.mean)
+            assert float(moments.sd) == pytest.approx(float(expected.sd))
+            assert moments.n == 5
+    narrow = dataclasses.replace(pair[0], rounding=50.0)
+    assert float(_shift_by_rounding((narrow, pair[1]), 1, -1)[0].sd) == 0.0
+
+
+def test_scores_of_runs_are_not_rounded():
+    rng = np.random.default_rng(0)
+    items = judge_consistency(
+        [group(name, rng.normal(0, 9, 4)) for name in "abc"], VerdictOptions()
+    )
+    assert [item.is_rounding_sensitive for item in items] == [False] * 3
+
+
+def test_library_defaults_are_compared_under_each_frameworks_own_recipe():
+    rng = np.random.default_rng(0)
+    groups = [
+        dataclasses.replace(one, cell=dataclasses.replace(CELL, hps=hps))
+        for name, hps in (("a", "a"), ("b", "b"), ("a", "b"), ("b", "original"), ("c", "c"))
+        for one in [group(name, rng.normal(0, 9, 4))]
+    ]
+    found = judge_library_defaults(groups, VerdictOptions())
+    pairs = [(one.first.framework, one.second.framework) for one in found]
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+    for item in found:
+        assert item.cell.hps == "library defaults" and item.family_size == 3
+        for side in (item.first, item.second):
+            assert side.cell.hps == side.framework
+
+
+def test_one_seed_is_no_test_of_its_family_and_the_others_are():
+    rng = np.random.default_rng(0)
+    groups = [group(name, rng.normal(0, 9, n)) for name, n in (("a", 4), ("b", 4), ("c", 1))]
+    items = judge_consistency(groups, VerdictOptions())
+    assert [item.family_size for item in items] == [1, 1, 1]
+    assert items[0].improvement[0] == effect_size_and_power.improvement_from_samples(
+        groups[0].scores, groups[1].scores
+    )
+    printed = [dataclasses.replace(one, scores=None) for one in groups]
+    (item, *_) = judge_consistency(printed, VerdictOptions())
+    expected = effect_size_and_power.improvement_from_moments(groups[0].moments, groups[1].moments)
+    assert item.improvement[0] == pytest.approx(float(expected))
+    assert math.isnan(item.p_permutation) and math.isnan(item.p_log_rank)
+
+
+@pytest.mark.parametrize("gap", [100, 4000])
+def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
+    groups = [group(name, around(mean, 400)) for name, mean in (("a", 0), ("b", gap), ("c", 9000))]
+    items = judge_consistency(groups, VerdictOptions())
+    undecided = [item.verdict for item in items].count("inconclusive")
+    assert undecided == (gap == 100)
+    one, two = compute_unobserved_distances(
+        [(item.first, item.second) for item in items], VerdictOptions()
+    )
+    expected = effect_size_and_power.estimate_seeds_needed(
+        np.array([item.difference for item in items]),
+        tuple(
+            np.array([getattr(item, side).moments.sd for item in items])
+            for side in ("first", "second")
+        ),
+        np.full(3, 0.05 / max(1, undecided)),
+        np.array([item.margin.size for item in items]),
+        rooms=(one, two),
+    )
+    assert [item.seeds_needed for item in items] == expected.tolist()
+
+
+def test_every_pair_needs_a_verdict():
+    pair = group("a", [1.0, 2.0]), group("b", [1.0, 2.0])
+    with pytest.raises(ValueError, match="shorter"):
+        judge_by_family([pair, pair], VerdictOptions(), lambda members, name, options: [1])
+    rounded = dataclasses.replace(pair[0], rounding=0.5), pair[1]
+    with pytest.raises(ValueError, match="longer"):
+        check_rounding_sensitivity([rounded], np.ones(1), np.ones(1), [], 0.05)

@@ -1,6 +1,10 @@
 """Crossed design: recipes of frameworks in other frameworks."""
 
+import dataclasses
+import itertools
+
 import numpy as np
+import pytest
 from score_groups import make_score_group
 
 from parallax.analysis.data.runs import StudyCell
@@ -54,3 +58,42 @@ def test_two_recipes_in_two_frameworks_are_the_smallest_layout():
     assert found.scores.shape == (2, 2, 5)
     assert judge_crossed_designs(groups[:2], OPTIONS) == ()
     assert judge_crossed_designs(groups[::2], OPTIONS) == ()
+
+
+def test_intervals_of_components_are_around_their_estimates():
+    """The bootstrap neither shrinks the seeds' variance nor takes it for an interaction."""
+    generator = np.random.default_rng(4)
+    groups = []
+    for recipe, number in itertools.product(range(7), range(7)):
+        cell = StudyCell("crossed", "CartPole-v1", "ppo", f"f{recipe}", "")
+        scores = 100 + 40 * recipe + 20 * number + 30 * generator.normal(size=3)
+        groups.append(make_score_group(cell, f"f{number}", scores, {"alignment": "exact"}))
+    (found,) = judge_crossed_designs(groups, OPTIONS)
+    estimate = np.array(dataclasses.astuple(found.variance))
+    middle, half = (found.high + found.low) / 2, (found.high - found.low) / 2
+    assert (abs(middle - estimate) < 0.3 * half).all()
+    # A mean square has the variance 2 / degrees of freedom.
+    assert half[3] == pytest.approx(1.96 * np.sqrt(2 / 98) * (30 / 500) ** 2, rel=0.35)
+
+
+def test_only_unchanged_runs_of_frameworks_recipes_at_equal_hyperparameters_are_judged():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    more = [
+        make_cell(generator, "original", 0, 0.5),
+        make_cell(generator, "f9", 0, 0.5),
+        make_cell(generator, "f0", 2, 0.5, seeds=1),
+    ]
+    for spec in ({"alignment": "common"}, {"alignment": "exact", "intervention": "huber-loss"}):
+        cell = StudyCell("crossed", "CartPole-v1", "ppo", "f1", "")
+        more.append(make_score_group(cell, "f3", np.arange(5.0), spec))
+    (found,) = judge_crossed_designs([*groups, *more], OPTIONS)
+    assert (found.recipes, found.frameworks) == (("f0", "f1"), ("f0", "f1"))
+    assert (found.algorithm, found.env) == ("ppo", "CartPole-v1")
+    many = dataclasses.replace(groups[0], scores=np.append(groups[0].scores, 900.0))
+    (cut,) = judge_crossed_designs([many, *groups[1:]], OPTIONS)
+    assert np.array_equal(cut.scores, found.scores) and cut.scores.shape == (2, 2, 5)
+    no_scale = [
+        dataclasses.replace(one, cell=dataclasses.replace(one.cell, env="My-v1")) for one in groups
+    ]
+    assert judge_crossed_designs(no_scale, OPTIONS) == ()

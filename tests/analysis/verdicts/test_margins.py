@@ -8,6 +8,12 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
+from parallax.analysis.data.published import (
+    get_random_score,
+    get_reference_score,
+    list_tables,
+    read_table,
+)
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample as proportions
 from parallax.analysis.stats import unobserved_failures as unseen
@@ -15,7 +21,15 @@ from parallax.analysis.stats.effect_size_and_power import compute_equivalence_po
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.margins import compute_margin, compute_min_runs, find_score_range
+from parallax.analysis.verdicts.margins import (
+    choose_unobserved_distances,
+    compute_failure_threshold,
+    compute_margin,
+    compute_min_runs,
+    compute_unobserved_distances,
+    compute_unobserved_p,
+    find_score_range,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
@@ -205,3 +219,118 @@ def test_enough_runs_show_a_value_as_rare_as_gives_the_margin(first, second, roo
 
 
 UNKNOWN = StudyCell("s", "Unknown-v0", "ppo", "original", "")
+
+
+def test_ranges_say_where_they_come_from():
+    def find(env, algorithm="ppo", **options):
+        ends = find_score_range([group("a", [], env, algorithm)], VerdictOptions(**options))
+        return ends.low, ends.high, ends.source
+
+    given = {"ranges": (("Hopper-v4", 1.0, 2.0),)}
+    assert find("Hopper-v4", **given) == (1.0, 2.0, "given")
+    assert find("Hopper-v4", endpoint="steps-90", **given) == (0.0, 1.0, "length of training")
+    assert find(PENDULUM) == (0.0, 1000.0, "what the task's rewards allow")
+    best = max(row.mean for row in list_published("ppo", "Hopper"))
+    assert find("Hopper-v4") == (17.89, best, "random actions to the best published score")
+    random, source = (
+        get_random_score("Hopper-v4")[0],
+        "random actions to the score of a solved task",
+    )
+    assert find("Hopper-v4", "dqn") == (random, 3800.0, source)
+    reacher = find("Reacher-v4", "dqn")
+    assert reacher == (-42.98, 0.0, "what the task's rewards allow, and random actions")
+    unknown = find_score_range([group("a", [1.0], "Mine-v1")], VerdictOptions())
+    assert math.isnan(unknown.low) and math.isnan(unknown.high) and not unknown.known
+    assert unknown.source == "not known"
+    printed = dataclasses.replace(group("a", [5000.0, 9000.0], PENDULUM), scores=None)
+    assert find_score_range([printed, group("b", [])], VerdictOptions()).high == 7000.0
+
+
+PENDULUM = "InvertedPendulum-v4"
+
+
+def list_published(algorithm, task):
+    rows = [row for name in list_tables() for row in read_table(name)]
+    return [row for row in rows if (row.algorithm, row.env) == (algorithm, task)]
+
+
+def test_margins_say_what_they_are_a_share_of():
+    def find(env, *scores, **options):
+        groups = [group("a", one, env) for one in scores]
+        found = compute_margin(groups, VerdictOptions(**options))
+        return found.size, found.reference, found.zero, found.source
+
+    given = {"ranges": (("Hopper-v4", -100.0, 300.0),)}
+    whole = 300.0, -100.0, "the range given for the task"
+    assert find("Hopper-v4", [1.0], **given) == (40.0, *whole)
+    assert find("Hopper-v4", [1.0], margin_share=0.5, **given) == (200.0, *whole)
+    steps = find("Hopper-v4", [1.0], endpoint="steps-90", **given)
+    assert steps == (0.1, 1.0, 0.0, "length of training")
+    own = find("Mine-v1", [-40.0], [10.0, 30.0], margin_share=0.25)
+    assert own == (7.5, 30.0, 0.0, "compared runs")
+
+
+def test_a_run_has_failed_below_a_share_of_the_way_to_the_published_score():
+    def find(env, **options):
+        return compute_failure_threshold([group("a", [1.0], env)], VerdictOptions(**options))
+
+    published = get_reference_score("ppo", "Hopper-v4")[0]
+    assert find("Hopper-v4") == pytest.approx(17.89 + 0.25 * (published - 17.89))
+    given = {"ranges": (("Hopper-v4", 100.0, 300.0),), "failed_share": 0.1}
+    assert find("Hopper-v4", **given) == pytest.approx(120.0)
+    assert math.isnan(find("Mine-v1"))
+    measured = (("Mine-v1", "random actions", 5.0, "runs"),)
+    assert math.isnan(find("Mine-v1", references=measured))  # no score of a solved task
+
+
+@pytest.mark.parametrize(
+    ("means", "distances"),
+    [
+        ((50.0, 50.0), (50.0, 50.0)),
+        ((10.0, 30.0), (90.0, 30.0)),  # the first could be better, the second worse
+        ((30.0, 10.0), (30.0, 90.0)),
+        ((90.0, 20.0), (90.0, 80.0)),
+        ((20.0, 90.0), (80.0, 90.0)),
+        ((95.0, 80.0), (95.0, 20.0)),
+        ((80.0, 95.0), (20.0, 95.0)),
+    ],
+)
+def test_runs_that_were_not_observed_may_lie_in_the_direction_with_more_room(means, distances):
+    assert choose_unobserved_distances(means, (0.0, 100.0)) == distances
+    pair = group("a", [means[0]] * 3, "Mine-v1"), group("b", [means[1]] * 3, "Mine-v1")
+    options = VerdictOptions(ranges=(("Mine-v1", 0.0, 100.0),))
+    empty = group("c", [], "Mine-v1")
+    pairs = [pair, (pair[0], empty), (empty, pair[1])]
+    one, two = compute_unobserved_distances(pairs, options)
+    assert (one.tolist(), two.tolist()) == (
+        [distances[0]] + [math.inf] * 2,
+        [distances[1]] + [math.inf] * 2,
+    )
+    one, two = compute_unobserved_distances([pair], VerdictOptions())
+    assert (one.tolist(), two.tolist()) == ([math.inf], [math.inf])
+    assert [end.shape for end in compute_unobserved_distances([], options)] == [(0,), (0,)]
+
+
+def test_a_bound_uses_the_first_seeds_and_needs_two_of_each():
+    options = VerdictOptions(ranges=(("Mine-v1", 0.0, 100.0),))
+    first = group("a", [50.0, 52.0, 51.0, 0.0, 100.0], "Mine-v1")
+    second = group("b", [50.0, 49.0, 53.0, 50.0], "Mine-v1")
+    few = [group(one.framework, one.scores[:3], "Mine-v1") for one in (first, second)]
+    assert compute_unobserved_p((first, second), options, 3) == compute_unobserved_p(few, options)
+    assert compute_unobserved_p((first, second), options) != compute_unobserved_p(few, options)
+    assert math.isnan(compute_unobserved_p((first, second), options, 1))
+    two = compute_unobserved_p((first, second), options, 2)
+    assert 0 < two <= 1 and not math.isnan(two)
+    one = group("c", [50.0], "Mine-v1")
+    assert math.isnan(compute_unobserved_p((first, one), options))
+    assert compute_unobserved_p((first, second), VerdictOptions()) == 1.0
+    expected = unseen.compute_difference_p(first.scores, second.scores, (0.0, 100.0), 10.0)
+    assert compute_unobserved_p((first, second), options) == expected
+
+
+def test_without_a_margin_no_number_of_runs_shows_equivalence():
+    options = VerdictOptions(ranges=(("Mine-v1", 0.0, 100.0),), margin_share=0.0)
+    pair = group("a", [50.0] * 3, "Mine-v1"), group("b", [50.0] * 3, "Mine-v1")
+    assert compute_min_runs(pair, options) == math.inf
+    equal = dataclasses.replace(options, margin_share=0.5)  # the margin is all there is room for
+    assert compute_min_runs(pair, equal) == 2.0

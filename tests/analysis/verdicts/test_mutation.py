@@ -3,6 +3,7 @@
 import json
 import math
 
+import msgspec
 import pytest
 
 from parallax.analysis.data.mutation_outcomes import (
@@ -164,3 +165,43 @@ def test_outcomes_that_are_no_pairs_are_refused(tmp_path, changes, message):
 def test_outcomes_that_are_missing_name_the_command_that_writes_them(tmp_path):
     with pytest.raises(OutcomesError, match="there is no such file; parallax mutation test"):
         read_outcomes(tmp_path)
+
+
+def test_outcomes_are_read_from_a_file_or_the_folder_that_has_it(tmp_path):
+    in_folder = read(tmp_path)
+    (tmp_path / "outcomes.json").rename(tmp_path / "mutation.json")
+    assert read_outcomes(tmp_path) == read_outcomes(tmp_path / "mutation.json") == in_folder
+    (setting,) = in_folder
+    (mutant,) = setting.mutants
+    assert (setting.env, setting.steps, setting.originals) == ("A-v0", 100, [0, 1])
+    assert (mutant.operator, mutant.mutant_seeds, mutant.seeds) == ("lr", [0, 1], [0, 1])
+    empty = GeneratorResults()
+    assert (empty.original, empty.mutant, empty.reason) == ([], [], "")
+    assert math.isnan(empty.predictor_accuracy) and empty.pairs == ([], [])
+
+
+def test_messages_name_mutant_and_generator(tmp_path):
+    with pytest.raises(OutcomesError) as raised:
+        read(tmp_path, tests={"mutant": [[0]]})
+    text = f"{tmp_path / 'outcomes.json'}: lr 0.5: weak has 2 originals and 1 mutants of 2 pairs."
+    assert str(raised.value) == text
+    with pytest.raises(OutcomesError) as raised:
+        read(tmp_path, tests={"mutant": [[0], []]})
+    assert str(raised.value) == f"{tmp_path / 'outcomes.json'}: lr 0.5: weak has no tests."
+    with pytest.raises(OutcomesError) as raised:
+        read_outcomes(tmp_path)
+    text = f"{tmp_path / 'mutation.json'}: there is no such file; parallax mutation test {tmp_path}"
+    assert str(raised.value) == f"{text} writes it."
+
+
+def test_the_closest_mutant_is_the_first_where_originals_have_no_number():
+    def judge_without(*values):
+        mutants = [
+            msgspec.structs.replace(make_subtle(v, 1, 1), original_value=None) for v in values
+        ]
+        return judge(*mutants).operators[0].closest_to_original
+
+    assert judge_without(4.0, 0.5, 0.9).mutant.value == 0.5  # in the order of their values
+    assert judge(make_subtle(None, 1, 1)).operators[0].closest_to_original.mutant.value is None
+    untested = msgspec.structs.replace(make_mutant(2.0, None), original_value=None)
+    assert judge(untested).operators[0].closest_to_original is None

@@ -2,15 +2,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-from score_groups import make_score_group
+from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_reference_score
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.stats.aggregates import compute_aggregates
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
-from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.verdicts.groups import group_runs, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.overall import _normalize_curves, compute_overall_scores
+from parallax.analysis.verdicts.overall import (
+    _normalize_curves,
+    compute_overall_scores,
+    select_failed_parts,
+)
 
 OPTIONS = VerdictOptions(resamples=200)
 
@@ -84,3 +89,76 @@ def test_curves_of_a_task_are_on_its_scale():
     group = make_score_group(cell, "sb3", np.zeros(2), {})
     steps, (scores,) = _normalize_curves([group], {"A-v1": ScoreScale(-300.0, 100.0, "given")})
     assert steps.tolist() == [1000] and scores.tolist() == [[0.75], [0.75]]
+
+
+RANGES = (("A-v1", 0.0, 10.0), ("B-v1", -100.0, 100.0), ("C-v1", 0.0, 1.0))
+
+
+def make_task_group(env, framework, ends, steps=(100, 200), hps="original"):
+    cell = StudyCell("s", env, "ppo", hps, "v")
+    runs = [
+        make_curve_run(cell, framework, seed, steps, [[0.0, 0.0], [end, end + 2]])
+        for seed, end in enumerate(ends)
+    ]
+    return make_group(cell, framework, runs)
+
+
+def test_every_part_of_an_aggregate_is_of_the_same_normalized_scores():
+    groups = [
+        make_task_group("A-v1", "sb3", [4.0, 6.0]),
+        make_task_group("B-v1", "sb3", [-1.0, 49.0, 99.0]),
+        make_task_group("A-v1", "cleanrl", [9.0, 9.0]),
+        make_task_group("B-v1", "cleanrl", [-101.0, -101.0], steps=(100, 150)),
+        make_task_group("C-v1", "sb3", [1.0]),
+        make_task_group("D-v1", "sb3", [1.0]),
+        make_task_group("D-v1", "cleanrl", [1.0]),
+    ]
+    options = VerdictOptions(ranges=RANGES, resamples=300, seed=4)
+    (found,) = compute_overall_scores([*groups, make_task_group("E-v1", "skrl", [])], options)
+    assert (found.study, found.algorithm, found.hps, found.variant) == ("s", "ppo", "original", "v")
+    assert found.tasks == ("A-v1", "B-v1") == tuple(found.scales)
+    assert found.left_out == ("D-v1: no scale is known", "C-v1: no run of cleanrl")
+    scores = {
+        "cleanrl": [np.array([1.0, 1.0]), np.array([0.0, 0.0])],
+        "sb3": [np.array([0.5, 0.7]), np.array([0.5, 0.75, 1.0])],
+    }
+    expected = compute_aggregates(scores, np.random.default_rng(4), 300)
+    assert found.aggregates.names == ("cleanrl", "sb3")
+    for name in ("point", "low", "high"):
+        np.testing.assert_allclose(getattr(found.aggregates, name), getattr(expected, name))
+    assert found.profiles.thresholds.tolist() == pytest.approx(np.arange(81) / 40)
+    assert found.profiles.share[0, [0, 20, 40]].tolist() == pytest.approx([0.5, 0.5, 0.0])
+    assert found.improvement.pairs == (("cleanrl", "sb3"),)
+    assert found.improvement.point[0] == pytest.approx(0.5)
+    assert {found.aggregates.resamples, found.profiles.resamples, found.improvement.resamples} == {
+        300
+    }
+    curves = found.efficiency.curves
+    assert list(curves) == ["cleanrl", "sb3"] and found.efficiency.resamples == 300
+    assert curves["cleanrl"].steps.tolist() == [100.0]  # all that its runs share
+    assert curves["sb3"].steps.tolist() == [100.0, 200.0]
+    assert curves["cleanrl"].point == pytest.approx([0.25])  # 0 is half of the way in B
+    alone = compute_overall_scores(groups[4:], options)
+    assert alone == () and compute_overall_scores([], options) == ()
+
+
+def test_frameworks_whose_runs_share_no_evaluation_have_no_curve():
+    groups = [
+        make_task_group("A-v1", "sb3", [4.0]),
+        make_task_group("B-v1", "sb3", [4.0], steps=(150, 250)),
+        make_task_group("A-v1", "cleanrl", [4.0]),
+        make_task_group("B-v1", "cleanrl", [4.0]),
+    ]
+    options = VerdictOptions(ranges=RANGES, resamples=5_000)
+    (found,) = compute_overall_scores(groups, options)
+    assert list(found.efficiency.curves) == ["cleanrl"]
+    assert found.efficiency.resamples == 2_000 and found.aggregates.resamples == 5_000
+
+
+def test_recipes_in_which_a_run_failed_are_taken_with_all_of_their_tasks():
+    groups = [make_task_group(env, "sb3", [1.0]) for env in ("A-v1", "B-v1")]
+    groups += [make_task_group("A-v1", "cleanrl", [1.0])]
+    groups += [make_task_group("A-v1", "sb3", [1.0], hps="sb3")]
+    groups[1] = dataclasses.replace(groups[1], failed=1)
+    assert select_failed_parts(groups) == groups[:3]
+    assert select_failed_parts(groups[:1]) == []

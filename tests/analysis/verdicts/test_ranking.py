@@ -10,7 +10,7 @@ from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import LIBRARY_DEFAULTS
-from parallax.analysis.stats import ranks
+from parallax.analysis.stats import effect_size_and_power, ranks
 from parallax.analysis.stats.moments import compute_moments, stack_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -183,3 +183,69 @@ def test_a_gap_is_a_difference_with_welchs_interval():
         theirs = stats.ttest_ind(scores[i], scores[j], equal_var=False).confidence_interval(0.95)
         found = ranking.gap(i, j)
         assert found == pytest.approx((scores[i].mean() - scores[j].mean(), *theirs))
+
+
+def test_an_order_is_not_preserved_where_the_other_framework_has_the_means_reversed():
+    table = {
+        "a": {"ppo": (100, 5), "sac": (300, 5), "td3": (330, 5)},
+        "b": {"ppo": (100, 5), "sac": (310, 30), "td3": (300, 30)},
+    }
+    for names in (("a", "b"), ("b", "a")):
+        renamed = dict(zip("xy", (table[name] for name in names), strict=True))
+        (pair,) = judge(renamed).pairs
+        assert (pair.first, pair.second, pair.verdict) == ("x", "y", "inconclusive")
+        assert pair.reversed_pairs == pair.changed_gaps == () and pair.tau_b > 0.8
+    agreeing = dict(table, b=table["b"] | {"td3": (311, 30)})
+    assert judge(agreeing).verdict == "preserved"
+
+
+def test_seeds_needed_are_those_that_separate_some_two_in_both_frameworks():
+    noisy = {name: (mean, 400) for name, (mean, _) in CLEAR.items()}
+    quiet = {name: (mean, 300) for name, (mean, _) in CLEAR.items()}
+    item = judge({"a": noisy, "b": quiet})
+    (pair,) = item.pairs
+    gap, one = np.array([200.0]), np.ones(1)
+    expected = effect_size_and_power.estimate_seeds_needed(
+        gap, (400 * one, 400 * one), one * 0.05 / 3, 0 * one, np.sqrt(0.8)
+    )
+    assert pair.seeds_needed == expected[0] and item.verdict == "inconclusive"
+    assert np.isnan(judge({"a": CLEAR, "b": CLEAR}).pairs[0].seeds_needed)
+    single = [
+        group(name, algorithm, [mean])
+        for name in "ab"
+        for algorithm, mean in (("ppo", 1), ("sac", 2))
+    ]
+    (unknown,) = judge_rankings(single, QUICK)
+    assert np.isnan(unknown.pairs[0].seeds_needed) and unknown.verdict == "inconclusive"
+
+
+def test_rankings_are_in_the_order_of_tasks_with_library_defaults_last():
+    groups = [
+        group(framework, algorithm, around(mean), hps, env)
+        for env in ("B-v1", "A-v1")
+        for hps, framework in (("zoo", "a"), ("zoo", "b"), ("a", "a"), ("b", "b"), ("c", "a"))
+        for algorithm, mean in (("ppo", 100), ("sac", 300))
+    ]
+    groups += [group("b", name, around(1), "c", "A-v1") for name in ("ppo", "sac")]
+    groups += [group("e", "ppo", [], "zoo", "A-v1")]
+    found = judge_rankings(groups, QUICK)
+    assert [(item.env, item.hps) for item in found] == [
+        *(("A-v1", "c"), ("A-v1", "zoo"), ("A-v1", LIBRARY_DEFAULTS)),
+        *(("B-v1", "zoo"), ("B-v1", LIBRARY_DEFAULTS)),
+    ]
+    assert {item.algorithms for item in found} == {("ppo", "sac")}
+    assert {item.left_out for item in found} == {()}
+    assert all(item.chance.low <= item.chance.mean <= item.chance.high <= 1 for item in found)
+    assert {item.chance.mean for item in found} == {item.pairs[0].chance.mean for item in found}
+
+
+def test_a_gap_changed_if_its_p_value_is_below_the_level():
+    two = {"ppo": (100, 5), "sac": (300, 5)}
+    wider = {"ppo": (100, 5), "sac": (320, 5)}
+    moments = [
+        stack_moments([compute_moments(around(*numbers)) for numbers in row.values()])
+        for row in (two, wider)
+    ]
+    _, p = ranks.compute_gap_p(*moments)[0, 1]
+    words = [judge({"a": two, "b": wider}, alpha=p * k).verdict for k in (1, 1.001)]
+    assert words == ["preserved", "magnitude changed"]

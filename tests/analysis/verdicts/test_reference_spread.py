@@ -8,6 +8,7 @@ from parallax.analysis.verdicts.reference_spread import (
     INCONCLUSIVE,
     INSIDE,
     OUTSIDE,
+    ReferenceSpread,
     compute_paired_change,
     compute_reference_spread,
     judge_against_spread,
@@ -93,3 +94,54 @@ def test_the_p_value_of_a_single_check_is_that_of_the_paired_t_test(sign):
     first, second = np.zeros(6), sign * np.array([0.3, 0.9, -0.2, 0.8, 0.4, 0.6])
     found = compute_paired_change(first, second, SequentialSchedule(6, 6))
     assert found.p == pytest.approx(stats.ttest_rel(second, first).pvalue, rel=1e-6)
+
+
+def test_the_frameworks_that_there_are_are_named():
+    with pytest.raises(ValueError, match="there are") as raised:
+        compute_reference_spread({"a": [1.0], "b": [2.0], "c": []})
+    assert (
+        str(raised.value) == "A spread needs runs of at least 3 frameworks; there are runs of a, b."
+    )
+    with pytest.raises(ValueError, match="there are runs of none"):
+        compute_reference_spread({})
+
+
+def test_only_whole_batches_count(spread):
+    found = judge_against_spread([99.0, 100.0, 101.0, 5000.0], spread, SCHEDULE)
+    assert found == judge_against_spread([99.0, 100.0, 101.0], spread, SCHEDULE)
+    assert (found.n, found.mean, found.p_outside) == (3, 100.0, 1.0)
+    early = judge_against_spread([99.0, 105.0], spread, SCHEDULE)
+    assert (early.verdict, early.n, early.mean) == (INCONCLUSIVE, 2, 102.0)
+    assert np.isnan([early.p_inside, early.p_outside]).all()
+    assert np.isnan(judge_against_spread([], spread, SCHEDULE).mean)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_p_values_of_a_single_check_are_students(spread, side):
+    limit = spread.high if side > 0 else spread.low
+    scores = limit + side * np.array([1.0, 4.0, 2.0, 7.0, 3.0])
+    found = judge_against_spread(scores, spread, SequentialSchedule(5, 5))
+    alternative = "greater" if side > 0 else "less"
+    one = stats.ttest_1samp(scores, limit, alternative=alternative).pvalue
+    assert found.p_outside == pytest.approx(2 * one, rel=1e-3) and found.verdict == OUTSIDE
+    assert found.p_inside == 1.0  # above one half, such a value says nothing
+    wide = ReferenceSpread({}, 0, limit - 9.0, limit + 8.0)
+    inside = judge_against_spread(scores, wide, SequentialSchedule(5, 5))
+    tails = [
+        stats.ttest_1samp(scores, end, alternative=word).pvalue
+        for end, word in ((wide.low, "greater"), (wide.high, "less"))
+    ]
+    assert inside.p_inside == pytest.approx(max(tails), rel=1e-3)
+    level = inside.p_inside * 1.001
+    assert judge_against_spread(scores, wide, SequentialSchedule(5, 5), level).verdict == INSIDE
+    level = inside.p_inside * 0.999
+    word = judge_against_spread(scores, wide, SequentialSchedule(5, 5), level).verdict
+    assert word == INCONCLUSIVE
+
+
+def test_a_p_value_at_the_level_is_not_outside():
+    spread = ReferenceSpread({}, 0, 0.0, 10.0)
+    scores, schedule = [11.0, 14.0, 12.0, 17.0, 13.0], SequentialSchedule(5, 5)
+    p = judge_against_spread(scores, spread, schedule).p_outside
+    words = [judge_against_spread(scores, spread, schedule, p * k).verdict for k in (1, 1.001)]
+    assert words == [INCONCLUSIVE, OUTSIDE]

@@ -8,19 +8,20 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from score_groups import make_score_group
+from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data import paper_tables as imp_paper
 from parallax.analysis.data.load import load_runs, read_runs
 from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.replay_metrics import (
     RecurrentStateStrategy,
+    ReplayMetrics,
     RunStaleness,
     read_replay_metrics,
 )
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold, normalize_by_human
-from parallax.analysis.stats.two_sample import NO_PAIRS
+from parallax.analysis.stats.two_sample import NO_PAIRS, compute_ratio_of_means
 from parallax.analysis.verdicts import ablation, replay
 from parallax.analysis.verdicts.consistency import EQUIVALENT
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -31,6 +32,7 @@ from parallax.analysis.verdicts.replay import (
     NO_DIFFERENCE,
     _compute_human_scores,
     classify_effect,
+    get_strategy_order,
     judge_replay,
     summarize_staleness,
 )
@@ -338,4 +340,113 @@ def test_a_digest_and_a_variant_of_the_same_settings_are_one_setting():
     titles = [item.strategy.title for item in setting.strategies]
     assert titles == [
         *("zero state, burn-in 0", "stored state, burn-in 4", "stored state, burn-in 4, 2 actors")
+    ]
+
+
+def test_strategies_are_ordered_from_uniform_to_those_of_papers_then_by_name():
+    names = ["zoo", "imp", "per, alpha=0.7", "uniform", "atdc", "per, alpha=0.6", "other", "rank"]
+    assert sorted(names, key=get_strategy_order) == [
+        *("uniform", "per, alpha=0.6", "per, alpha=0.7", "rank", "atdc", "imp", "other", "zoo")
+    ]
+
+
+def make_metrics(name, seed, returns, checks=((), ()), framework="sb3", cell=CELL, **costs):
+    steps = np.array([30, 60, 90])
+    run = make_curve_run(cell, framework, seed, steps, returns)
+    at, errors = (np.array(part, dtype=float) for part in checks)
+    return ReplayMetrics(run, cell, name, at.astype(int), errors, costs)
+
+
+def test_numbers_of_a_strategy_are_those_of_its_runs():
+    cost = {"sampling": 2.0, "priorities": 4.0, "learning": 6.0, "sweeping": 8.0}
+    items = [
+        make_metrics("uniform", 0, [1.0, 2.0, 10.0]),
+        make_metrics("uniform", 1, [1.0, 2.0, 24.0]),
+        make_metrics(
+            "per", 0, [5.0, 15.0, 12.0], ([0, 29, 30, 90], [1, 3, 5, 7]), minibatches=2, **cost
+        ),
+        make_metrics("per", 1, [4.0, 14.0, 16.0], ([59, 60], [9, 11]), minibatches=4, **cost),
+        make_metrics("per", 2, [4.0, 14.0, 20.0], minibatches=0, **cost),
+        make_metrics("imp", 0, [5.0, 15.0, 24.0]),
+        make_metrics("imp", 1, [4.0, 14.0, 8.0]),
+        make_metrics("imp", 2, [4.0, 14.0, 38.0]),
+    ]
+    found = judge_replay(items, VerdictOptions())
+    uniform, per, imp = found.strategy_results
+    assert [one.name for one in found.strategy_results] == ["uniform", "per", "imp"]
+    assert per.group.framework == "sb3 per"
+    assert [stage.mean for stage in per.stages] == [np.mean([5, 4, 4]), np.mean([15, 14, 14]), 16.0]
+    # Thirds of 90 steps; the check at the very end belongs to the last one.
+    assert [(error.mean, error.n) for error in per.errors] == [(2.0, 1), (7.0, 2), (9.0, 2)]
+    seconds = {part: (one.mean, one.n) for part, one in per.seconds.items()}
+    assert seconds == {"sampling": (0.75, 2), "priorities": (1.5, 2), "learning": (2.25, 2)}
+    assert (per.sweeps.mean, per.total) == (3.0, 4.5)
+    used = per.utilisation
+    assert (used.n_runs, used.n_reached, used.median) == (3, 1, np.inf)
+    assert (uniform.utilisation.n_reached, uniform.gain, per.gain) == (1, None, None)
+    values, base = np.array([24.0, 8.0, 38.0]), np.array([12.0, 16.0, 20.0])
+    assert imp.gain == compute_ratio_of_means(values - base, base)
+    assert {effect.name for item in found.effects for effect in item.effects} == {"per", "imp"}
+    assert found.agreements == ()
+    assert found.effects[0].effects[0].pair.family.startswith("replay strategies on sb3's dqn")
+
+
+def test_a_gain_is_relative_to_the_size_of_the_other_score_where_there_is_one():
+    ours, per = make_seeds(0, [-5.0, -6.0, -9.0]), make_seeds(0, [-10.0, -12.0, -11.0])
+    found = replay._compute_gain(ours, per, "imp")
+    assert found.share == pytest.approx((13 / 3) / 11) and found.n == 3
+    assert replay._compute_gain(ours, make_seeds(2, [4.0]), "imp").n == 1
+    assert replay._compute_gain(ours, make_seeds(3, [1.0]), "imp") is None
+    assert replay._compute_gain(ours, make_seeds(0, [1.0, -1.0]), "imp") is None
+    tiny = replay._compute_gain(ours, make_seeds(0, [1e-11, 1e-11]), "imp")
+    assert tiny is not None and replay._compute_gain(ours, None, "imp") is None
+    assert {replay._compute_gain(ours, per, name) for name in ("per", "uniform")} == {None}
+
+
+def test_each_two_frameworks_are_compared_in_a_setting_whatever_their_variants():
+    items = []
+    for number, framework in enumerate(("b", "a", "c")):
+        cell = dataclasses.replace(
+            CELL, variant=f"x={number}", hps="h" if framework != "c" else "i"
+        )
+        for seed in range(4):
+            for name, gain in (("uniform", 0.0), ("per", 100.0 * (1 - 2 * (number == 1)))):
+                score = 10.0 * seed + gain * (1 + 0.01 * (seed % 2))
+                items.append(
+                    make_metrics(name, seed, [0, 0, score], framework=framework, cell=cell)
+                )
+    found = judge_replay(items, VerdictOptions())
+    (pair,) = found.agreements  # c has other hyperparameters
+    assert (pair.study, pair.env, pair.algorithm, pair.name) == ("s", CELL.env, "dqn", "per")
+    assert (pair.frameworks, pair.words) == (("a", "b"), (HARMS, HELPS))
+    assert (pair.verdict, pair.difference.difference) == ("disagree", pytest.approx(-201.0))
+    assert dataclasses.replace(pair, words=(HELPS, HELPS)).verdict == "agree"
+    assert dataclasses.replace(pair, words=(INCONCLUSIVE, INCONCLUSIVE)).verdict == "inconclusive"
+
+
+def test_lags_are_averaged_over_the_runs_that_recorded_them():
+    items = [make_staleness(seed, True, 4, [1.0, 3.0, 8.0], "steps=9") for seed in (1, 2, 3)]
+    unknown = dataclasses.replace(items[1].run.id, seed=None)
+    items[1] = dataclasses.replace(items[1], run=dataclasses.replace(items[1].run, id=unknown))
+    items[0] = dataclasses.replace(items[0], lags={"mean": 4.0}, by_lag={("first", "stale"): 2.0})
+    items[2] = dataclasses.replace(items[2], lags={"mean": 8.0, "max": 9.0})
+    ((summary,),) = (setting.strategies for setting in summarize_staleness(items, 3))
+    assert (summary.lags["mean"].mean, summary.lags["mean"].n) == (6.0, 2)
+    assert (summary.lags["max"].mean, summary.lags["max"].n) == (9.0, 1)
+    assert summary.lags["actor"].n == 0 and len(summary.by_lag) == 6
+    assert (summary.by_lag["first", "stale"].mean, summary.by_lag["last", "stale"].n) == (2.0, 0)
+    assert summary.seeds == (0, 1, 3)
+    # The second third of 1,000 steps has no record, and does not count.
+    empty = make_staleness(2, True, 4, [1.0, 3.0, 8.0], "steps=9")
+    empty.discrepancies["last"] = (np.zeros(0, dtype=int), np.zeros(0))
+    ((summary,),) = (setting.strategies for setting in summarize_staleness([empty, items[0]], 3))
+    assert summary.overall["last"].n == 1 and summary.overall["first"].n == 2
+
+
+def test_results_are_ordered_by_setting_framework_and_strategy():
+    places = [("b", "uniform"), ("a", "per"), ("b", "imp"), ("a", "uniform"), ("b", "per")]
+    items = [make_metrics(name, 0, [0, 0, 1.0], framework=framework) for framework, name in places]
+    found = judge_replay(items, VerdictOptions()).strategy_results
+    assert [(one.framework, one.name) for one in found] == [
+        *(("a", "uniform"), ("a", "per"), ("b", "uniform"), ("b", "per"), ("b", "imp"))
     ]

@@ -13,14 +13,17 @@ from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.report.sections.reproduction import answer_reproduction
-from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.reproduction import (
+    _classify_difference,
+    find_reproduction_caveats,
     judge_group_reproductions,
     judge_reproduction,
     moments_from_published,
 )
-from parallax.analysis.verdicts.study import judge_runs
+from parallax.analysis.verdicts.study import group_published_scores, judge_runs
 
 TARGET = next(
     row
@@ -153,9 +156,6 @@ def run_at(timesteps, returns, seed=0):
 )
 @settings(max_examples=50, deadline=None)
 def test_the_evaluation_nearest_to_the_published_step_is_used(steps, target):
-    from parallax.analysis.stats.moments import compute_moments
-    from parallax.analysis.verdicts.groups import ScoreGroup
-
     run = run_at(steps, np.arange(len(steps)))
     scores = np.array([run.final_score])
     group = ScoreGroup(
@@ -182,3 +182,47 @@ def test_only_the_original_hyperparameters_are_held_against_the_papers(results, 
 def test_settings_without_complete_runs_have_no_verdict(results, make_run):
     make_run(env="HalfCheetah-v4", status="failed")
     assert judge_runs(load_runs(results), VerdictOptions()).reproduction == ()
+
+
+def test_what_is_not_known_of_a_published_number_is_said(group_of):
+    group = group_of([1500.0, 1600], env="mine:T")
+    row = dataclasses.replace(TARGET, statistic="", version="", steps=10)
+    assert find_reproduction_caveats(group, row) == (
+        "published: unknown statistic; here: last evaluation",
+        "published at 10 steps; here at 20,480",
+    )
+    versioned = dataclasses.replace(row, version="v1", statistic="last evaluation", steps=20_480)
+    assert find_reproduction_caveats(group, versioned) == ("task v1 against unversioned",)
+    cell = dataclasses.replace(group.cell, env="HalfCheetah-v4")
+    several = dataclasses.replace(group, cell=cell, steps=(1_000, 20_480, 30_000))
+    text = "published at 20,480 steps; here at 1,000 to 30,000"
+    plain = dataclasses.replace(row, statistic="last evaluation", steps=20_480)
+    assert find_reproduction_caveats(several, plain) == ("task unknown version against v4", text)
+    assert find_reproduction_caveats(dataclasses.replace(group, steps=()), plain) == ()
+
+
+@pytest.mark.parametrize(("steps", "early"), [((500, 499), False), ((499,), True), ((), False)])
+def test_half_of_the_published_steps_are_not_early(group_of, steps, early):
+    group = dataclasses.replace(group_of([1.0, 2.0]), steps=steps)
+    row = dataclasses.replace(TARGET, steps=1_000)
+    assert judge_reproduction(group, row, VerdictOptions()).has_stopped_early is early
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "word"),
+    [(0.5, 0.049, "better"), (-0.5, 0.049, "worse"), (5.0, 0.05, "similar"), (5.0, math.nan, "")],
+)
+def test_words_of_the_test_need_a_p_value_below_the_level(difference, p, word):
+    assert _classify_difference(difference, p, 0.05) == word
+
+
+def test_a_published_table_is_no_target_of_itself():
+    groups = group_published_scores("thesis_tables")
+    own = [one for one in groups if one.framework == "sb3" and one.cell.hps == "original"]
+    found = judge_group_reproductions(own, VerdictOptions())
+    assert found and "thesis_tables" not in {item.published.table for item in found}
+    moved = [dataclasses.replace(one, cell=dataclasses.replace(one.cell, study="s")) for one in own]
+    tables = {item.published.table for item in judge_group_reproductions(moved, VerdictOptions())}
+    assert tables == {"thesis_tables"} | {item.published.table for item in found}
+    empty = [dataclasses.replace(one, moments=compute_moments(np.zeros(0))) for one in own]
+    assert judge_group_reproductions(empty, VerdictOptions()) == ()

@@ -4,14 +4,19 @@ import dataclasses
 
 import numpy as np
 import pytest
-from score_groups import make_score_group
+from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_do_nothing_score, get_random_score
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
 from parallax.analysis.report.tables import list_csv_values
+from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.pooling import pool_differences
+from parallax.analysis.stats.two_sample import compute_contrast
 from parallax.analysis.verdicts.consistency import judge_consistency
+from parallax.analysis.verdicts.groups import make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sensitivity import (
     _index_by_initial_states,
@@ -127,3 +132,78 @@ def test_scores_without_runs_share_no_seeds():
     group = make_score_group(cell, "sb3", np.array([1.0, 2.0]), {"evaluation_seed": 3})
     assert _index_by_initial_states(group) == {(0, 3, 1, 1): 1.0, (1, 3, 1, 1): 2.0}
     assert _index_by_initial_states(dataclasses.replace(group, runs=())) == {}
+
+
+def make_seeded(framework, scores, first=0, env="A-v1", evaluation_seed=0):
+    cell = StudyCell("s", env, "ppo", "original", "")
+    runs = [
+        make_curve_run(
+            cell, framework, seed, [100], [score], spec={"evaluation_seed": evaluation_seed}
+        )
+        for seed, score in enumerate(scores, first)
+    ]
+    return make_group(cell, framework, runs)
+
+
+def test_pairs_of_seeds_are_corrected_over_those_of_the_family():
+    groups = [
+        make_seeded("a", [1.0, 5.0, 7.0, 9.0]),
+        make_seeded("b", [2.0, 9.0, 9.0, 15.0]),
+        make_seeded("c", [4.0, 3.0, 2.0], first=2),
+        make_seeded("d", [4.0, 9.0], first=3),  # one seed in common with a and b
+        *(make_seeded(name, [1.0, 5.0, shift], env="B-v1") for name, shift in (("a", 7), ("b", 9))),
+    ]
+    items = judge_consistency(groups, OPTIONS)
+    found = judge_paired_seeds(items)
+    places = [
+        (one.item.cell.env, one.item.first.framework, one.item.second.framework, one.seeds)
+        for one in found
+    ]
+    assert places == [
+        ("A-v1", "a", "b", (0, 1, 2, 3)),
+        ("A-v1", "a", "c", (2, 3)),
+        ("A-v1", "b", "c", (2, 3)),
+        ("A-v1", "c", "d", (3, 4)),
+        ("B-v1", "a", "b", (0, 1, 2)),
+    ]
+    assert [one.p_holm for one in found] == pytest.approx(
+        adjust_holm([one.result.p for one in found])
+    )
+    assert found[1].result.difference == np.mean([7 - 4, 9 - 3])
+    assert judge_paired_seeds(()) == ()
+
+
+def test_tasks_are_pooled_in_the_unit_of_their_scales_and_corrected_by_algorithm():
+    rng = np.random.default_rng(0)
+    groups, envs = [], [f"T{i}-v1" for i in range(4)]
+    for hps, count in (("x", 4), ("y", 4), ("z", 3)):
+        for env in envs[:count]:
+            cell = StudyCell("s", env, "ppo", hps, "v")
+            for name in ("a", "b", "c"):
+                groups.append(make_score_group(cell, name, rng.normal(100, 9, 5), {}))
+    ranges = tuple((env, 0.0, 100.0 * (i + 1)) for i, env in enumerate(envs))
+    options = VerdictOptions(ranges=ranges)
+    items = judge_consistency(groups, options)
+    found = pool_pairs(items, options)
+    assert [(one.cell.hps, one.cell.env, len(one.items)) for one in found] == [
+        *[("x", "", 4)] * 3,
+        *[("y", "", 4)] * 3,
+    ]
+    assert {one.scales for one in found} == {(100.0, 200.0, 300.0, 400.0)}
+    assert [one.p_holm for one in found] == pytest.approx(
+        adjust_holm([one.pooled.p for one in found])
+    )
+    first, parts = found[0], []
+    for item, scale in zip(first.items, first.scales, strict=True):
+        both = item.first.scores / scale, item.second.scores / scale
+        contrast = compute_contrast(*([compute_moments(scores)] for scores in both))
+        parts.append((contrast.difference, contrast.error**2, contrast.degrees_of_freedom))
+    expected = pool_differences(*np.array(parts, dtype=float).T)
+    assert first.pooled.mean == pytest.approx(expected.mean) and first.pooled.p == pytest.approx(
+        expected.p
+    )
+    assert first.pooled.lows == pytest.approx(expected.lows)
+    plain = pool_pairs(judge_consistency(groups, VerdictOptions()), VerdictOptions())
+    assert plain[0].scales == pytest.approx([item.margin.reference for item in plain[0].items])
+    single = [make_score_group(one.cell, one.framework, one.scores[:1], {}) for one in groups]
+    assert pool_pairs(judge_consistency(single[:12], options), options) == ()

@@ -1,5 +1,6 @@
 """Looking after every batch of seeds without more false positives."""
 
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -274,3 +275,85 @@ def test_the_family_rates_in_the_document_keep_the_level():
     rates = re.findall(r"24 pairs.*?([\d.]+)%.*?([\d.]+)%", text.replace("\n", " "))
     assert len(rates) == 1
     assert all(float(rate) < 5.4 for rate in rates[0])
+
+
+@pytest.mark.parametrize(("batch", "most"), [(1, 30), (5, 4), (5, 12)])
+def test_a_schedule_that_does_not_fit_says_what_to_give(batch, most):
+    with pytest.raises(ValueError, match="do not fit") as raised:
+        SequentialSchedule(batch, most)
+    assert str(raised.value) == (
+        f"batch={batch} and max_seeds={most} do not fit: give a batch of at least 2 seeds and a "
+        "multiple of it as max_seeds."
+    )
+
+
+def test_checks_are_after_each_whole_batch_up_to_the_end():
+    schedule = SequentialSchedule(2, 6)
+    assert [schedule.sizes(n) for n in (1, 2, 5, 6, 9)] == [
+        *((), (2,), (2, 4), (2, 4, 6), (2, 4, 6))
+    ]
+    assert SequentialSchedule(2, 2).sizes(2) == (2,)
+
+
+@pytest.mark.parametrize("n", [4, 7])
+def test_a_single_check_is_students_test_the_bound_and_the_permutation_test(n):
+    rng = np.random.default_rng(n)
+    one, two = rng.normal(100, 5, n), rng.normal(900, 50, n + 2)
+    pair = [group("a", one), group("b", two)]
+    (item,) = judge_sequentially(pair, VerdictOptions(seed=2), SequentialSchedule(n, n))
+    assert (item.verdict, item.next_check_size, item.check_sizes) == ("different", 0, (n,))
+    first, second = one, two[:n]
+    error = np.sqrt(first.var(ddof=1) / n + second.var(ddof=1) / n)
+    t = abs(first.mean() - second.mean()) / error
+    assert item.p == pytest.approx(2 * stats.t.sf(t, n - 1), rel=0.01)
+    permutation = pairwise.compute_permutation_p(first, second, np.random.default_rng(2))
+    assert item.p_permutation == pytest.approx(permutation, rel=0.01)
+    assert item.p_equivalence == 1.0 and item.family == "all pairs of ppo in study study"
+    (strict,) = judge_sequentially(
+        pair, VerdictOptions(alpha=item.p * 0.99), SequentialSchedule(n, n)
+    )
+    assert strict.verdict == "inconclusive" and math.isnan(strict.p_permutation)
+    (waits,) = judge_sequentially(
+        pair, VerdictOptions(alpha=item.p * 0.99), SequentialSchedule(n, 2 * n)
+    )
+    assert (waits.next_check_size, waits.first, waits.second) == (2 * n, *pair)
+
+
+def test_a_pair_without_a_check_is_no_test_of_its_family():
+    rng = np.random.default_rng(0)
+    groups = [group(name, rng.normal(100, 9, n)) for name, n in (("a", 6), ("b", 6), ("c", 2))]
+    groups.append(ScoreGroup(**{**_fields(groups[0]), "framework": "d", "scores": None}))
+    found = judge_sequentially(groups, VerdictOptions(), SequentialSchedule(3, 6))
+    assert [(one.first.framework, one.second.framework) for one in found] == [
+        *(("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    (alone,) = judge_sequentially(groups[:2], VerdictOptions(), SequentialSchedule(3, 6))
+    assert found[0].p == alone.p and found[0].next_check_size == 0
+    for item in found[1:]:
+        assert math.isnan(item.p) and math.isnan(item.p_equivalence)
+        assert (item.verdict, item.check_sizes, item.next_check_size) == ("inconclusive", (), 3)
+
+
+def _fields(item):
+    return {
+        field.name: getattr(item, field.name) for field in dataclasses.fields(item) if field.init
+    }
+
+
+def test_p_values_at_the_level_decide_nothing():
+    rng = np.random.default_rng(4)
+    pair = [group("a", rng.normal(100, 5, 6)), group("b", rng.normal(900, 50, 6))]
+    schedule = SequentialSchedule(6, 6)
+
+    def judge(alpha):
+        return judge_sequentially(pair, VerdictOptions(alpha=alpha), schedule)[0]
+
+    first = judge(0.05)
+    assert first.p < first.p_permutation < 0.05
+    assert math.isnan(judge(first.p).p_permutation) and judge(first.p * 1.01).p_permutation > 0
+    words = [judge(first.p_permutation * k).verdict for k in (1, 1.01)]
+    assert words == ["inconclusive", "different"]
+    pair = [group(name, rng.normal(2000, 10, 40)) for name in "ab"]
+    schedule = SequentialSchedule(40, 40)
+    level = judge(0.05).p_equivalence
+    assert [judge(level * k).verdict for k in (1, 1.01)] == ["inconclusive", "equivalent"]

@@ -28,6 +28,7 @@ from parallax.analysis.stats.two_sample import (
     compute_fisher_p,
     compute_stratified_fisher_p,
 )
+from parallax.analysis.stats.unobserved_failures import compute_equal_means_p
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_options
 from parallax.analysis.verdicts.failures import FailureComparison, count_failed_as_bottom
@@ -39,7 +40,10 @@ from parallax.analysis.verdicts.statements import (
     DIFFERENT_IN_MEAN,
     FISHER_SHARE,
     UNEQUAL_FAILURES,
+    PairStatement,
+    compute_mean_p,
     format_rate,
+    format_tolerated_failures,
     state_pairs,
 )
 from parallax.analysis.verdicts.study import judge_runs
@@ -522,3 +526,68 @@ def test_failures_count_strictly_below_their_share_of_the_level(share, text):
     arguments = contrast, np.ones(1), np.full(1, 100.0), [failures], OPTIONS
     (found,) = state_pairs([pair], ["inconclusive"], *arguments)
     assert found.text == text
+
+
+def test_equal_means_are_tested_by_the_range_alone():
+    one, two = group("a", [900.0, 950.0, 990.0, 930.0]), group("b", [100.0, 50.0, 70.0])
+    expected = compute_equal_means_p(one.scores, two.scores, (0.0, 1000.0))
+    assert compute_mean_p((one, two), OPTIONS) == expected < 0.2
+    printed = dataclasses.replace(one, scores=None)
+    expected = compute_equal_means_p(one.moments, two.scores, (0.0, 1000.0))
+    assert compute_mean_p((printed, two), OPTIONS) == expected
+    assert math.isnan(compute_mean_p((one, group("b", [1.0])), OPTIONS))
+    assert 0 < compute_mean_p((group("a", [1.0, 2.0]), two), OPTIONS) <= 1
+    unknown = [dataclasses.replace(x, cell=StudyCell("s", "X", "ppo", "o", "")) for x in (one, two)]
+    assert compute_mean_p(unknown, OPTIONS) == 1.0
+
+
+def make_statement(verdict, first, second, p_tost=0.001, failed=(0, 0), p_fisher=1.0, **options):
+    pair = group("a", first), group("b", second)
+    failures = FailureComparison(100.0, failed, (6, 6)[: len(failed)], p_fisher, p_fisher, 0, 0, 0)
+    sides = ([side.moments] for side in pair)
+    contrast = compute_contrast(*([stack_moments(side)] for side in sides))
+    chosen = dataclasses.replace(OPTIONS, **options)
+    found = [np.array([p_tost]), np.array([100.0]), [failures], chosen]
+    with pytest.raises(ValueError, match="shorter"):
+        state_pairs([pair], [], contrast, *found)  # every pair has a verdict
+    (statement,) = state_pairs([pair], [verdict], contrast, *found)
+    return statement
+
+
+def test_a_condition_needs_two_one_sided_tests_room_and_no_failed_run():
+    near = around(500, 10, 6), around(510, 10, 6)
+    found = make_statement("inconclusive", *near)
+    limit = 10 + stats.t.ppf(0.95, 10) * math.sqrt(200 / 6)
+    assert found.tolerated_failures == pytest.approx((100 - limit) / 510)
+    assert found.text == "equivalent unless more than 15% of runs fail" and found.is_conditional
+    assert found.failure_limit == pytest.approx(1 - 0.05 ** (1 / 6))
+    for changed in (
+        make_statement("inconclusive", *near, p_tost=0.05),
+        make_statement("inconclusive", *near, failed=(1, 0)),
+        make_statement("inconclusive", *near, failed=(0, 1)),
+        make_statement("inconclusive", *near, failed=()),
+        make_statement("inconclusive", around(450, 10, 6), around(550, 10, 6)),
+    ):
+        assert changed.text == "inconclusive" and math.isnan(changed.tolerated_failures)
+    assert make_statement("equivalent", *near).text == "equivalent"
+    assert make_statement("equivalent", *near).failure_limit == found.failure_limit
+    assert math.isnan(make_statement("equivalent", *near, failed=()).failure_limit)
+
+
+def test_a_difference_is_of_the_means_strictly_below_the_level():
+    far = around(900, 10, 8), around(100, 10, 8)
+    p = make_statement("different", *far).p_mean
+    words = [make_statement("different", *far, alpha=p * k).text for k in (1, 1.001)]
+    assert words == [DIFFERENT_IN_DISTRIBUTION, DIFFERENT_IN_MEAN]
+
+
+def test_the_rates_of_several_conditions_are_named_from_the_least_to_the_largest():
+    def make(rate, text="equivalent unless more than"):
+        return PairStatement(text, 1.0, rate)
+
+    assert format_tolerated_failures([]) == ""
+    assert format_tolerated_failures([make(0.5, "inconclusive")]) == ""
+    some = [make(0.0312), make(0.129), make(0.004), make(0.9, "different")]
+    assert format_tolerated_failures(some) == "0.4% to 12%"
+    assert format_tolerated_failures(some[:1]) == "3%"
+    assert format_tolerated_failures([make(0.031), make(0.039)]) == "3%"
