@@ -3,11 +3,12 @@
 import dataclasses
 import hashlib
 import json
+import random
 from pathlib import Path
 
 import support
 
-from parallax.envs.tasks import load_task
+from parallax.envs.tasks import Task, load_task
 from parallax.harness.conformance.trainings import make_base_hyperparameters, replace_hyperparameter
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -29,6 +30,8 @@ OTHER_TASKS = {
     "ddpg": ("Pendulum-v1",),
 }
 """Tasks with other actions, observations or bounds, which are described with few values."""
+ATARI = Task("ALE/Pong-v5", 4 * 84 * 84, (), (), 0, 6, image=(4, 84, 84), brightest=255)
+MIXTURES, GROUPS = 25, 6  # of each algorithm: random values in a group, and groups
 
 
 def list_variations(framework, algorithm, own):
@@ -66,13 +69,52 @@ def list_cases(framework, algorithm):
         yield f"{algorithm} {env} defaults", None, context
 
 
-def describe(adapter, algorithm, hyperparameters, context):
+def list_other_values(field, alternatives):
+    """Return values of a field that differ, or divide others or not."""
+    values = [*alternatives, *(field.metadata.get("choices") or ())]
+    kinds = getattr(field.type, "__args__", (field.type,))
+    small = {int: [1, 2, 3, 4, 6], float: [0.5, 1.0], bool: [False, True]}
+    return (
+        values
+        + next((small[kind] for kind in small if kind in kinds), [])
+        + [None for kind in kinds if kind is type(None)]
+    )
+
+
+def list_mixtures(framework, algorithm, own, rng):
+    """Yield random changes of several values at once, and contexts for them."""
+    first = make_base_hyperparameters(framework, algorithm)
+    bases = (own, first, load_recipe(algorithm, "original"))
+    fields = {
+        field.name: list_other_values(field, type(own).alternatives.get(field.name, ()))
+        for field in dataclasses.fields(own)
+    }
+    names = sorted(name for name, values in fields.items() if values)
+    tasks = [support.ENVS[ALGORITHMS[algorithm].actions], *OTHER_TASKS.get(algorithm, ())]
+    tasks = [*map(load_task, tasks), *([ATARI] if "conv_filters" in fields else ())]
+    for _ in range(MIXTURES):
+        chosen = rng.sample(names, rng.randint(1, 5))
+        changes = {name: rng.choice(fields[name]) for name in chosen}
+        context = RunContext(
+            rng.choice(tasks),
+            rng.choice((10_003, 9_984, 64)),
+            seed=3,
+            n_envs=rng.choice((1, 2, 4)),
+            patch_constants=rng.random() < 0.7,
+            converts_meanings=rng.random() < 0.7,
+        )
+        yield dataclasses.replace(rng.choice(bases), **changes), context
+
+
+def describe(adapter, algorithm, hyperparameters, context, is_mixed=False):
     """Return settings and the table of alignment, or why the values are refused."""
     try:
         if hyperparameters is None:
             own = load_recipe(algorithm, adapter.name)
             found = adapter.get_library_defaults(algorithm, own, context)
             hyperparameters = found.resolve_for_task(context.task)
+        elif is_mixed:
+            hyperparameters = hyperparameters.resolve_for_task(context.task)
         native = adapter.translate(algorithm, hyperparameters, context)
     except SpecError as error:
         return str(error)
@@ -90,9 +132,23 @@ def collect(framework):
     found = {}
     for algorithm in support.algorithms_of(framework):
         for name, values, context in list_cases(framework, algorithm):
-            text = json.dumps(describe(adapter, algorithm, values, context), default=repr)
-            found[name] = hashlib.sha256(text.encode()).hexdigest()[:8]
+            found[name] = hash_content(describe(adapter, algorithm, values, context))
+        own = load_recipe(algorithm, framework)
+        for group in range(GROUPS):
+            rng = random.Random(f"{framework} {algorithm} {group}")
+            found[f"{algorithm} mixed {group}"] = hash_content(
+                [
+                    describe(adapter, algorithm, values, context, is_mixed=True)
+                    for values, context in list_mixtures(framework, algorithm, own, rng)
+                ]
+            )
     return found
+
+
+def hash_content(content):
+    """Return a short hash of plain values."""
+    text = json.dumps(content, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def compare_with_stored(framework):

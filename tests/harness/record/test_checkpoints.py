@@ -323,7 +323,7 @@ def test_the_last_checkpoint_whose_step_is_known_is_found_without_the_lock(tmp_p
     with RunLock.acquire(tmp_path) as lease:
         store = CheckpointStore(lease)
         store.save({"step": 2**53}, {})
-        store.save(odd or {"step": 9}, {})
+        store.save({"step": 9} if odd is None else odd, {})
         if odd is None:
             (folder / "2.state").write_bytes(b"damaged")
         assert find_last_checkpoint(tmp_path) == LastCheckpoint(1, 2**53)
