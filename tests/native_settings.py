@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 from pathlib import Path
+from typing import get_args, get_origin
 
 import support
 
@@ -72,7 +73,8 @@ def list_cases(framework, algorithm):
 def list_other_values(field, alternatives):
     """Return values of a field that differ, or divide others or not."""
     values = [*alternatives, *(field.metadata.get("choices") or ())]
-    kinds = getattr(field.type, "__args__", (field.type,))
+    kinds = () if get_origin(field.type) is tuple else get_args(field.type)
+    kinds = kinds or (field.type,)
     small = {int: [1, 2, 3, 4, 6], float: [0.5, 1.0], bool: [False, True]}
     return (
         values
@@ -84,7 +86,7 @@ def list_other_values(field, alternatives):
 def list_mixtures(framework, algorithm, own, rng):
     """Yield random changes of several values at once, and contexts for them."""
     first = make_base_hyperparameters(framework, algorithm)
-    bases = (own, first, load_recipe(algorithm, "original"))
+    bases = (own, own, first, load_recipe(algorithm, "original"))
     fields = {
         field.name: list_other_values(field, type(own).alternatives.get(field.name, ()))
         for field in dataclasses.fields(own)
@@ -93,7 +95,7 @@ def list_mixtures(framework, algorithm, own, rng):
     tasks = [support.ENVS[ALGORITHMS[algorithm].actions], *OTHER_TASKS.get(algorithm, ())]
     tasks = [*map(load_task, tasks), *([ATARI] if "conv_filters" in fields else ())]
     for _ in range(MIXTURES):
-        chosen = rng.sample(names, rng.randint(1, 5))
+        chosen = rng.sample(names, rng.randint(1, rng.choice((1, 4))))
         changes = {name: rng.choice(fields[name]) for name in chosen}
         context = RunContext(
             rng.choice(tasks),
