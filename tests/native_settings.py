@@ -11,10 +11,12 @@ import support
 
 from parallax.envs.tasks import Task, load_task
 from parallax.harness.conformance.trainings import make_base_hyperparameters, replace_hyperparameter
+from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.contract.replay import REPLAY_CONFIGS, UNIFORM_REPLAY
 
 FRAMEWORKS = ("cleanrl", "sb3", "sbx", "skrl", "tianshou", "torchrl")
 FILE = Path(__file__).with_name("native_settings.json")
@@ -51,6 +53,12 @@ def list_variations(framework, algorithm, own):
             yield f"{name}={value}", dataclasses.replace(first, **{name: value})
 
 
+def list_other_tasks(algorithm, own):
+    """Return further tasks of an algorithm, Atari's if it can see images."""
+    atari = [ATARI] if hasattr(own, "conv_filters") else []
+    return [*map(load_task, OTHER_TASKS.get(algorithm, ())), *atari]
+
+
 def list_cases(framework, algorithm):
     """Yield the name, values and context of each description; values are None for the defaults."""
     own = load_recipe(algorithm, framework)
@@ -62,12 +70,12 @@ def list_cases(framework, algorithm):
         yield f"{algorithm} {name} defaults", None, context
     gpu = RunContext(usual, 10_003, seed=3, device="cuda")
     yield f"{algorithm} gpu own", own, gpu
-    for env in OTHER_TASKS.get(algorithm, ()):
-        context = RunContext(load_task(env), 10_003, seed=3, **CONTEXTS["exact"])
-        first = make_base_hyperparameters(framework, algorithm)
+    first = make_base_hyperparameters(framework, algorithm)
+    for task in list_other_tasks(algorithm, own):
+        context = RunContext(task, 10_003, seed=3, **CONTEXTS["exact"])
         for label, values in (("own", own), ("first", first)):
-            yield f"{algorithm} {env} {label}", values.resolve_for_task(context.task), context
-        yield f"{algorithm} {env} defaults", None, context
+            yield f"{algorithm} {task.env_id} {label}", values.resolve_for_task(task), context
+        yield f"{algorithm} {task.env_id} defaults", None, context
 
 
 def list_other_values(field, alternatives):
@@ -92,18 +100,23 @@ def list_mixtures(framework, algorithm, own, rng):
         for field in dataclasses.fields(own)
     }
     names = sorted(name for name, values in fields.items() if values)
-    tasks = [support.ENVS[ALGORITHMS[algorithm].actions], *OTHER_TASKS.get(algorithm, ())]
-    tasks = [*map(load_task, tasks), *([ATARI] if "conv_filters" in fields else ())]
+    usual = load_task(support.ENVS[ALGORITHMS[algorithm].actions])
+    tasks = [usual, *list_other_tasks(algorithm, own)]
+    adapter = load_adapter(framework)
+    replays = [kind() for kind in REPLAY_CONFIGS.values() if hasattr(own, "buffer_size")]
+    replays = [one for one in replays if not adapter.why_unsupported_replay(algorithm, one)]
     for _ in range(MIXTURES):
         chosen = rng.sample(names, rng.randint(1, rng.choice((1, 4))))
         changes = {name: rng.choice(fields[name]) for name in chosen}
         context = RunContext(
             rng.choice(tasks),
             rng.choice((10_003, 9_984, 64)),
-            seed=3,
+            seed=rng.randrange(99),
             n_envs=rng.choice((1, 2, 4)),
             patch_constants=rng.random() < 0.7,
             converts_meanings=rng.random() < 0.7,
+            replay=rng.choice([*[UNIFORM_REPLAY] * 5, *replays]),
+            acceleration=rng.choice([*[NO_ACCELERATION] * 3, *adapter.accelerations]),
         )
         yield dataclasses.replace(rng.choice(bases), **changes), context
 
