@@ -13,6 +13,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract import adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.installed import find_entry_points
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 
@@ -59,6 +60,17 @@ def test_steps_are_at_most_what_a_float_counts():
     assert spec_from_dict(stored | {"steps": 2**53, "eval_every": 2**53}).steps == 2**53
     with pytest.raises(SpecError, match=f"steps={2**53 + 1} must be at most {2**53}"):
         spec_from_dict(stored | {"steps": 2**53 + 1, "eval_every": 300})
+
+
+def test_entry_points_are_those_on_the_module_path_of_now(tmp_path, monkeypatch):
+    groups = {"own.group": {"a": "json:loads", "b": "json:dumps"}, "other": {"c": "json:loads"}}
+    support.register(tmp_path, groups)
+    assert list(find_entry_points("own.group")) == []
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find_entry_points("own.group")
+    assert {entry.name: entry.value for entry in found} == groups["own.group"]
+    monkeypatch.setattr(importlib.metadata, "entry_points", None)  # they are searched once
+    assert find_entry_points("own.group") == found
 
 
 class BareAdapter(adapter.Adapter):

@@ -253,6 +253,7 @@ def test_without_tracing_there_are_no_lines(monkeypatch):
     training.update("policy.0.weight")
     record = training.recorder.record()
     assert record.source_lines == {} and record.losses == (LossRecord(0.5, 0),)
+    assert record.steps[0].observations.shape == (0, 0)  # the policy has seen none
 
 
 def test_targets_that_moved_are_recorded_once_with_the_time_at_which_it_is_noticed(monkeypatch):
