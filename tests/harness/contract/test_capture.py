@@ -377,6 +377,8 @@ def test_existing_parts_of_lists_and_tuples_are_used_by_their_place():
     inner = [0], [0]
     tuples = read_and_write(([1], [2], [3]), (inner[0], inner[1]))
     assert tuples == ([1], [2], [3]) and tuples[0] is inner[0] and tuples[1] is inner[1]
+    mapping = read_and_write({"a": 1, "b": 2}, {"c": 3, "b": 0})
+    assert list(mapping.items()) == [("a", 1), ("b", 2)]
     assert read_and_write([1], [1, 2, 3]) == [1] and read_and_write({1}, {2, 3}) == {1}
 
 
