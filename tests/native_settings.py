@@ -34,6 +34,7 @@ OTHER_TASKS = {
 }
 """Tasks with other actions, observations or bounds, which are described with few values."""
 ATARI = Task("ALE/Pong-v5", 4 * 84 * 84, (), (), 0, 6, image=(4, 84, 84), brightest=255)
+UNEVEN = Task("Uneven-v0", 4, (-1.0, -2.0), (1.0, 3.0), 1000)
 MIXTURES, GROUPS = 25, 6  # of each algorithm: random values in a group, and groups
 
 
@@ -54,9 +55,10 @@ def list_variations(framework, algorithm, own):
 
 
 def list_other_tasks(algorithm, own):
-    """Return further tasks of an algorithm, Atari's if it can see images."""
-    atari = [ATARI] if hasattr(own, "conv_filters") else []
-    return [*map(load_task, OTHER_TASKS.get(algorithm, ())), *atari]
+    """Return further tasks of an algorithm: those that it is known for, and odd ones."""
+    odd = [ATARI] if hasattr(own, "conv_filters") else []
+    odd += [UNEVEN] if own.actions == "continuous" else []
+    return [*map(load_task, OTHER_TASKS.get(algorithm, ())), *odd]
 
 
 def list_cases(framework, algorithm):

@@ -352,6 +352,10 @@ def test_arrays_of_objects_have_their_shape_and_share_what_they_shared():
     found = StateWriter().write(None, StateReader().read(value))
     assert found.shape == (2, 2) and found.dtype == object
     assert found.tolist() == [[[1], None], ["x", [1]]] and found[0, 0] is found[1, 1]
+    value = np.array([None, 2], dtype=object)
+    value[0] = [value]  # contains itself
+    found = StateWriter().write(None, StateReader().read(value))
+    assert found[1] == 2 and np.shares_memory(found[0][0], found)
 
 
 def test_what_refers_to_itself_or_stands_twice_is_one_object_again():
