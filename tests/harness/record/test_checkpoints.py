@@ -383,3 +383,25 @@ def test_sizes_that_do_not_agree_are_named(lease, tmp_path):
         with pytest.raises(UnusableError) as error:
             CheckpointStore(lease).load(1)
         assert str(error.value).startswith(words)
+
+
+def test_states_and_arrays_have_the_largest_size_that_can_be_read_again(
+    lease, tmp_path, monkeypatch
+):
+    store, state = CheckpointStore(lease), {"a": np.zeros(6, np.uint8), "b": np.zeros(4, np.uint8)}
+    store.save({}, state)
+    size = (tmp_path / "checkpoint" / "1.state").stat().st_size
+    monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", size)
+    assert store.save({}, state).new_bytes == size
+    monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", size - 1)
+    words = f"all but its arrays takes {size} bytes, and .* with up to {size - 1}$"
+    with pytest.raises(OSError, match=words):
+        store.save({}, state)
+    monkeypatch.undo()
+    memory = {"SC_PAGE_SIZE": 5, "SC_PHYS_PAGES": 2}
+    monkeypatch.setattr(checkpoints.os, "sysconf", memory.get)
+    assert CheckpointStore(lease).load(1).state["b"].tolist() == [0] * 4
+    memory["SC_PAGE_SIZE"], memory["SC_PHYS_PAGES"] = 3, 3
+    words = "is too large: its arrays take more than the 9 bytes of memory that this machine has"
+    with pytest.raises(UnusableError, match=words):
+        CheckpointStore(lease).load(1)
