@@ -137,6 +137,8 @@ def test_the_machine_is_described_as_far_as_the_system_reports(monkeypatch, tmp_
         f"7f-80 r-xp 00 00:00 1     {path}\n" for path in (f"{library}.10", "/lib/libc.so", library)
     )
     assert provenance.list_preloaded_libraries() == [str(library), f"{library}.10"]
+    files["/proc/self/maps"] = "7f-80 r-xp 00 00:00 1     /a folder/libfast.so.4.5\n"
+    assert provenance.list_preloaded_libraries() == ["/a folder/libfast.so.4.5"]
     monkeypatch.delenv("LD_PRELOAD")
     assert provenance.list_preloaded_libraries() == []
 
@@ -224,7 +226,7 @@ def test_records_are_nested_up_to_a_depth():
 
     assert [measure_depth(nest(depth)) for depth in (1, 2, 64, 65, 99)] == [1, 2, 64, 65, 65]
     assert measure_depth({"a": [{}], "b": []}) == 3
-    many = {f"a{i}": [] for i in range(400)}
+    many = {f"a{i}": [{}] for i in range(200)}
     parse_record(make_record(native=many | {"a": nest(62)}))
     with pytest.raises(UnusableError, match=r"^corrupted run.json: it is nested too deeply$"):
         parse_record(make_record(native=many | {"a": nest(63)}))
