@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -117,9 +118,11 @@ def test_a_process_whose_run_belongs_to_another_ends_at_once(
     monkeypatch.setattr(run, "write_heartbeat", fail)
     writer = HeartbeatWriter(run, lambda: 7)
     monkeypatch.setattr(writer, "_period", lambda: 0.0)
+    flushed = []
+    monkeypatch.setattr(sys.stdout, "flush", lambda: flushed.append(True))
     with pytest.raises(SystemExit):
         writer._beat_until_over()
-    assert ended == [code] and capsys.readouterr() == ("", f"{words}\n")
+    assert ended == [code] and flushed and capsys.readouterr() == ("", f"{words}\n")
 
 
 def test_logs_of_earlier_attempts_are_numbered(run):
