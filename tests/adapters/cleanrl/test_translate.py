@@ -1,3 +1,4 @@
+import types
 from dataclasses import replace
 
 import pytest
@@ -222,6 +223,64 @@ def test_greedy_actions_of_sac_are_the_squashed_mean_in_units_of_the_action():
     mean = torch.tensor([[0.0, 0.0], [100.0, -100.0]])
     found = settings.predict_actions_sac({"actor": Actor()}, mean, None)
     assert found.tolist() == [[1.0, -0.5], [3.0, -1.0]]
+
+
+def test_greedy_actions_are_the_likeliest_or_the_bounded_mean_or_the_actors_own():
+    low, high = (-1.0, 0.0), (1.0, 0.5)
+    agent = types.SimpleNamespace(
+        network=lambda images: images.flatten(1)[:, :2],
+        actor=lambda features: features * torch.tensor([1.0, -1.0]),
+        actor_mean=lambda observations: observations,
+    )
+    rows = torch.tensor([[2.0, 0.25], [-3.0, 9.0]])
+    tasks = {
+        "continuous": Task("A-v0", 2, low, high, 0, 0),
+        "discrete": Task("A-v0", 2, (), (), 0, 2),
+        "images": Task("A-v0", 4, (), (), 0, 2, image=(1, 2, 2), brightest=10),
+    }
+    found = {
+        kind: settings.predict_actions_ppo({"agent": agent}, rows, RunContext(task, 1, seed=0))
+        for kind, task in tasks.items()
+        if kind != "images"
+    }
+    assert found["continuous"].tolist() == [[1.0, 0.25], [-1.0, 0.5]]
+    assert found["discrete"].tolist() == [0, 0]
+    seen = []
+    agent.network = lambda images: (seen.append(images), images.flatten(1)[:, :2])[1]
+    images = torch.tensor([[[[20.0, 0.0], [0.0, 0.0]]], [[[-20.0, 0.0], [0.0, 0.0]]]])
+    context = RunContext(tasks["images"], 1, seed=0)
+    assert settings.predict_actions_ppo({"agent": agent}, images, context).tolist() == [0, 1]
+    assert seen[0].max() == 2
+    own = {"actor": lambda rows: rows + 1, "q_network": lambda rows: rows}
+    for predict in (settings.predict_actions_td3, settings.predict_actions_ddpg):
+        assert predict(own, rows, None).tolist() == [[3.0, 1.25], [-2.0, 10.0]]
+    assert settings.predict_actions_dqn(own, rows, None).tolist() == [0, 1]
+    assert {kind: settings.get_script_kind(task) for kind, task in tasks.items()} == {
+        kind: kind for kind in tasks
+    }
+
+
+def test_scripts_are_chosen_by_the_kind_of_task():
+    ppo, td3 = settings.ALGORITHMS["ppo"], settings.ALGORITHMS["td3"]
+    kinds = ("continuous", "discrete", "images")
+    assert [ppo.get_script(kind)[0] for kind in kinds] == [
+        "ppo_continuous_action.py",
+        "ppo.py",
+        "ppo_atari.py",
+    ]
+    assert {td3.get_script(kind)[0] for kind in kinds} == {"td3_continuous_action.py"}
+
+
+def test_the_release_of_the_scripts_is_read_from_the_distribution(monkeypatch):
+    for text, is_before in (("1.1.0", True), ("1.2", False), ("2.0", False)):
+        monkeypatch.setattr(settings, "version", lambda name, text=text: text)
+        assert settings.is_before_1_2() is is_before
+
+    def fail(name):
+        raise settings.PackageNotFoundError
+
+    monkeypatch.setattr(settings, "version", fail)
+    assert settings.is_before_1_2() is False
 
 
 @pytest.mark.parametrize("starts", [0, 50, 63, 64])

@@ -10,10 +10,14 @@ import pytest
 
 from parallax.harness.contract.state_codec import (
     RNG_CODECS,
+    ObjectCodec,
     StateMismatchError,
     StateReader,
     StateWriter,
     UnsupportedStateError,
+    get_attributes,
+    get_memory_address,
+    make_stateless_codec,
 )
 
 
@@ -247,3 +251,169 @@ def test_what_is_created_anew_is_as_it_was(value, model):
         assert found == value
     if isinstance(value, dict):
         assert [type(key) for key in found] == [type(key) for key in value]
+
+
+class Base:
+    __slots__ = "first"
+
+
+class Derived(Base):
+    __slots__ = ("__dict__", "second", "unset")
+
+    def __init__(self, first=1):
+        self.first, self.second, self.third = first, 2, 3
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} is computed")
+
+    @property
+    def shown(self):
+        return self.__dict__.get("shown", "nothing")
+
+
+def test_attributes_are_those_of_slots_and_of_the_dictionary_that_have_a_value():
+    assert get_attributes(Derived()) == {"first": 1, "second": 2, "third": 3}
+    assert get_attributes(3) == {}
+    old, new = Derived(5), Derived()
+    old.__dict__["shown"] = "x"  # beside a property of the same name, which cannot be set
+    new.extra = 4
+    state = StateReader().read(old)
+    assert state == {
+        "kind": "object",
+        "class": f"{__name__}:Derived",
+        "attributes": {"shown": "x", "third": 3, "second": 2, "first": 5},
+    }
+    assert StateWriter().write(new, state) is new
+    assert get_attributes(new) == get_attributes(old) and new.shown == "x"
+    made = StateWriter(types=[Derived]).write(None, state)
+    assert type(made) is Derived and get_attributes(made) == get_attributes(old)
+
+
+class Caller:
+    def method(self):
+        return "a method"
+
+
+def test_code_is_left_where_it_is_and_must_be_there():
+    value = Caller()
+    value.method, value.function = len, print
+    state = StateReader().read(value)
+    assert state["attributes"] == {"method": {"kind": "code"}, "function": {"kind": "code"}}
+    new = Caller()
+    with pytest.raises(StateMismatchError, match=r"^\.function is not there and cannot be made ag"):
+        StateWriter().write(new, state)
+    new.function = sum
+    StateWriter().write(new, state)
+    assert new.function is sum and "method" not in vars(new)  # made when it is looked up
+
+
+def read_and_write(value, live):
+    return StateWriter().write(live, StateReader().read(value))
+
+
+def test_an_array_is_filled_in_place_if_it_fits():
+    value = np.arange(4.0)
+    fitting = np.zeros(4)
+    assert read_and_write(value, fitting) is fitting and fitting.tolist() == value.tolist()
+    locked = np.zeros(4)
+    locked.setflags(write=False)
+    for other in (np.zeros(4, np.float32), np.zeros((2, 2)), np.zeros(5), locked, [0.0] * 4, None):
+        found = read_and_write(value, other)
+        assert found is not other and found is not value
+        assert (found.dtype, found.tolist()) == (value.dtype, value.tolist())
+    assert locked.tolist() == [0] * 4
+    empty, apart = np.empty((0, 3)), [np.empty((0, 3)), np.empty((0, 3))]
+    assert read_and_write([np.zeros((0, 3)), np.zeros((0, 3))], [empty, empty])[0] is empty
+    assert all(map(lambda a, b: a is b, read_and_write([empty, apart[0]], apart), apart))
+
+
+def test_the_memory_of_an_array_is_that_of_what_it_is_a_view_of():
+    whole = np.zeros((4, 4))
+    assert get_memory_address(whole[1:][1:, 1:]) == get_memory_address(whole)
+    assert get_memory_address(whole) == whole.__array_interface__["data"][0]
+    assert get_memory_address(whole.copy()) != get_memory_address(whole)
+
+
+def test_numbers_slices_ranges_and_members_are_plain_parts():
+    values = [np.float32(2.5), np.int64(3), slice(1, None, 2), range(1, 9, 3), Colour.BLUE]
+    reader = StateReader()
+    assert reader.read(values)["parts"][2:] == [
+        {"kind": "slice", "parts": [1, None, 2]},
+        {"kind": "range", "parts": [1, 9, 3]},
+        {"kind": "enum", "class": f"{__name__}:Colour", "member": "BLUE"},
+    ]
+    found = StateWriter(types=[Colour]).write([], StateReader().read(values))
+    assert found == values and [type(one) for one in found] == [type(one) for one in values]
+
+
+def test_arrays_of_objects_have_their_shape_and_share_what_they_shared():
+    part = [1]
+    value = np.array([[part, None], ["x", part]], dtype=object)
+    found = StateWriter().write(None, StateReader().read(value))
+    assert found.shape == (2, 2) and found.dtype == object
+    assert found.tolist() == [[[1], None], ["x", [1]]] and found[0, 0] is found[1, 1]
+    value = np.array([None, 2], dtype=object)
+    value[0] = [value]  # contains itself
+    found = StateWriter().write(None, StateReader().read(value))
+    assert found[1] == 2 and np.shares_memory(found[0][0], found)
+
+
+def test_what_refers_to_itself_or_stands_twice_is_one_object_again():
+    value = {"a": [1]}
+    value["b"], value["me"] = value["a"], value
+    live = {"a": [], "b": []}
+    first = live["a"]
+    assert StateReader().read(value)["pairs"][1:] == [
+        ["b", {"kind": "seen", "number": 1}],
+        ["me", {"kind": "seen", "number": 0}],
+    ]
+    StateWriter().write(live, StateReader().read(value))
+    assert live["a"] is first is live["b"] and live["me"] is live and first == [1]
+    shared = []
+    twice = StateWriter().write([shared, shared], StateReader().read([[1], [2]]))
+    assert twice == [[1], [2]] and twice[0] is shared is not twice[1]
+
+
+def test_existing_parts_of_lists_and_tuples_are_used_by_their_place():
+    inner = [0], [0]
+    lists = read_and_write([[1], [2], [3]], [inner[0], inner[1]])
+    assert lists == [[1], [2], [3]] and lists[0] is inner[0] and lists[1] is inner[1]
+    inner = [0], [0]
+    tuples = read_and_write(([1], [2], [3]), (inner[0], inner[1]))
+    assert tuples == ([1], [2], [3]) and tuples[0] is inner[0] and tuples[1] is inner[1]
+    mapping = read_and_write({"a": 1, "b": 2}, {"c": 3, "b": 0})
+    assert list(mapping.items()) == [("a", 1), ("b", 2)]
+    assert read_and_write([1], [1, 2, 3]) == [1] and read_and_write({1}, {2, 3}) == {1}
+
+
+def test_types_with_a_codec_are_read_and_written_by_it_with_what_they_contain():
+    box = ObjectCodec(
+        Slotted,
+        lambda value, read: [read(value.x)],
+        lambda live, state, write: (live, write(None, state[0])),
+    )
+    value, live = Slotted(), Slotted()
+    value.x = (1, Colour.RED)
+    codecs = (make_stateless_codec(Inner), box)
+    state = StateReader(codecs).read([value, Inner(np.ones(1))])
+    assert [part["number"] for part in state["parts"]] == [1, 0]
+    writer = StateWriter(codecs, types=[Colour])
+    other = Inner(np.zeros(1))
+    assert writer.write([live, other], state) == [(live, (1, Colour.RED)), other]
+    assert other.values == 0
+    assert StateWriter(codecs, [Colour]).write([5, 5], state) == [(None, (1, Colour.RED)), None]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (iter([1]), r"^it is a builtins:list_iterator, whose state cannot be read$"),
+        ([1, (2, iter([1]))], r"^\[1\]\[1\] is a builtins:list_iterator, whose state"),
+        ({"a": {"b": iter([1])}}, r"^\['a'\]\['b'\] is a "),
+        ({frozenset(): 1}, r"^ has frozenset as keys$"),
+        ([{frozenset()}], r"^\[0\] has frozenset as keys$"),
+    ],
+)
+def test_places_that_cannot_be_read_are_named(value, words):
+    with pytest.raises(UnsupportedStateError, match=words):
+        StateReader().read(value)

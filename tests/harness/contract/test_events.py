@@ -1,5 +1,6 @@
 """Events reach their subscribers; watchers are found by entry points and leave the rest alone."""
 
+import contextlib
 import sys
 import types
 from importlib.metadata import EntryPoint
@@ -19,7 +20,9 @@ from parallax.harness.contract.events import (
     AfterOptimizerStep,
     BeforeOptimizerStep,
     EnvStep,
+    EpisodeBegin,
     EpisodeEnd,
+    EvaluationResult,
     LayerForward,
     LossBackward,
     NoWatcherError,
@@ -71,6 +74,92 @@ def test_steps_of_all_copies_are_counted_after_they_are_told_of():
     for step in copies * 2:
         step()
     assert seen == [0, 1, 2, 3] and events.steps == 4
+
+
+def test_environments_report_resets_and_ends_of_episodes_by_their_copy():
+    events, received = TrainingEvents(), []
+    events.subscribe(EpisodeBegin, received.append)
+    events.subscribe(EpisodeEnd, received.append)
+    hooks = events.make_env_hooks()
+    assert hooks["after_step"] is None
+    hooks["before_reset"]()
+    hooks["after_episode"](2.5, 7)
+    assert type(received[0]) is EpisodeBegin and received[1:] == [EpisodeEnd(2.5, 7)]
+
+
+def test_returns_are_finite_up_to_the_largest_recorded_number():
+    most = float(np.finfo(np.float32).max)
+    for value in (most, -most):
+        assert EvaluationResult(np.array([1.0, value]), np.ones(2, int)).is_finite is True
+    for value in (1.001 * most, -1.001 * most, np.inf, np.nan):
+        assert EvaluationResult(np.array([1.0, value]), np.ones(2, int)).is_finite is False
+
+
+def test_events_that_a_library_says_nothing_more_about_have_neutral_values():
+    forward = LayerForward("layer", (), ())
+    assert forward.is_preactivation() is None and forward.fit_copy() is None
+    loss = LossBackward(1.0)
+    assert (loss.place, loss.compared(), loss.entropy_slopes()) == (0, (), ())
+
+
+def test_loading_watchers_leaves_numpys_generator_as_it_was(monkeypatch):
+    def load():
+        np.random.seed(7)  # as JAX does
+        return "watcher"
+
+    entries = {"torch": types.SimpleNamespace(load=load)}
+    monkeypatch.setattr(events_module, "find_watcher_entry_points", lambda: entries)
+    np.random.seed(3)
+    expected = np.random.random(2).tolist()
+    np.random.seed(3)
+    assert events_module.load_watchers() == ["watcher"]
+    assert np.random.random(2).tolist() == expected
+
+
+def test_only_subscribed_libraries_are_watched_and_given_watchers_are_used(monkeypatch):
+    entered = []
+
+    @contextlib.contextmanager
+    def watcher(events):
+        entered.append(events)
+        yield
+        entered.append("left")
+
+    def refuse():
+        raise AssertionError("watchers are searched")
+
+    monkeypatch.setattr(events_module, "load_watchers", refuse)
+    events = TrainingEvents()
+    events.subscribe(EnvStep, print)
+    with watch_libraries(events):
+        assert entered == []
+    events.subscribe(LossBackward, print)
+    with watch_libraries(events, [watcher]):
+        assert entered == [events]
+    assert entered == [events, "left"]
+    monkeypatch.setattr(events_module, "load_watchers", lambda: [watcher])
+    with watch_libraries(events):
+        assert entered[2:] == [events]
+
+
+def test_targets_have_moved_if_they_differ_from_the_last_check():
+    events, moves, weights = TrainingEvents(), [], {}
+    events.subscribe(TargetNetworkUpdate, moves.append)
+    detector = TargetUpdateDetector(events, lambda: dict(weights))
+    weights |= {"target.a": np.zeros(2), "policy": np.zeros(2)}
+    detector.look()
+    assert moves == []  # nothing to compare with
+    first = dict(weights)
+    weights |= {"target.a": np.zeros(2), "policy": np.ones(2), "target.b": np.ones(2)}
+    detector.look("an event")
+    assert moves == []
+    second = dict(weights)
+    weights |= {"target.a": np.array([0.0, 1.0])}
+    detector.look()
+    assert len(moves) == 1 and moves[0].moved == ("target.a",)
+    assert moves[0].before == second != first and moves[0].after == weights
+    detector.look()
+    assert len(moves) == 1
 
 
 INSIDE = (LayerForward, LossBackward, BeforeOptimizerStep, AfterOptimizerStep)

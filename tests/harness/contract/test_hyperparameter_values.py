@@ -147,6 +147,17 @@ def test_targets_follow_the_policy_the_interval_or_the_critic():
     assert make("dqn", target_update_interval=6, train_freq=4).target_interval_in_updates() is None
 
 
+def test_soft_targets_move_at_most_once_in_a_cycle_where_meanings_are_converted():
+    for interval, tau, converts, expected in [
+        (2, 0.5, True, 4),
+        (2, 0.5, False, 2),
+        (2, 1.0, True, 2),
+        (6, 0.5, True, 6),
+    ]:
+        dqn = make("dqn", target_update_interval=interval, train_freq=4, tau=tau)
+        assert dqn.compute_target_interval(converts) == expected
+
+
 def test_actors_of_r2d2_explore_from_the_first_step_with_sizes_that_fit():
     r2d2 = make("r2d2", learning_starts=100, last_step_inputs=True)
     assert r2d2.random_steps(1000) == 0 and r2d2.sees_rewards

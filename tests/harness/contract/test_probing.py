@@ -1,17 +1,26 @@
 """The scripted data of probes: what every implementation sees and draws."""
 
 import contextlib
+import copy
 import inspect
 
 import gymnasium
 import numpy as np
 import pytest
 
+from parallax.envs.tasks import Task
 from parallax.harness.contract.algorithms import BUILTIN_ALGORITHMS
+from parallax.harness.contract.events import EpisodeBegin
 from parallax.harness.contract.probing import recorder
 from parallax.harness.contract.probing.environments import EpisodeScript, locate_source
 from parallax.harness.contract.probing.protocol import PROBED_SOURCE, ProbeMonitor
-from parallax.harness.contract.probing.scripted_env import ScriptedData, ScriptedWorld
+from parallax.harness.contract.probing.scripted_env import (
+    TERMINATED,
+    TRUNCATED,
+    IntegerDraw,
+    ScriptedData,
+    ScriptedWorld,
+)
 from parallax.harness.probes.catalogue import PROBES
 
 
@@ -65,6 +74,114 @@ def test_permutations_begin_with_the_integers_that_draws_give():
         permutation = permuting.permute_as_draws(9)
         assert sorted(permutation) == list(range(9))
         assert list(permutation[:5]) == list(drawing.draw_integers(0, 9, 5))
+
+
+def test_draws_are_recorded_and_follow_windows_repeats_and_rotations():
+    plain = make_world()
+    assert list(plain.draw_integers(3, 6, 4)) == [3, 4, 5, 3]
+    plain.events.steps = 2
+    plain.record_permutation(9, 4)
+    assert plain.draws == [IntegerDraw(0, 3, 6, 4), IntegerDraw(2, 0, 9, 4, False)]
+    window = make_world(minibatch_window=5)
+    assert [list(window.draw_integers(2, 20, 4)) for _ in range(2)] == [[2, 3, 4, 5], [4, 5, 6, 2]]
+    assert list(window.draw_integers(2, 5, 4)) == [4, 2, 3, 4]  # a window of three
+    assert list(window.draw_integers(2, 3, 4)) == [2, 2, 2, 2]
+    repeated = make_world(draw_repeats=2)
+    assert [list(repeated.draw_integers(0, 20, 4)) for _ in range(2)] == [
+        [0, 0, 1, 1],
+        [7, 7, 8, 8],
+    ]
+    rotated = make_world(rotates_draws=True)
+    assert [list(rotated.draw_integers(0, 20, 1)), list(rotated.draw_integers(0, 20, 2))] == [
+        [0],
+        [0, 1],
+    ]
+    permuted = make_world(minibatch_window=3)
+    assert list(permuted.permute_as_draws(2)) == [0, 1]
+    assert list(permuted.permute_as_draws(5)) == [1, 2, 0, 3, 4]
+    unwindowed = make_world()
+    assert list(unwindowed.permute_as_draws(3)) == [0, 1, 2]
+    assert unwindowed._turns == 0
+
+
+def test_discrete_actions_of_all_environments_are_the_random_choice_of_the_step():
+    shares = np.array([[0.0], [0.5], [0.99]])
+    world = make_world(3, n_discrete_actions=4, random_actions=shares)
+    envs = [world.make_env() for _ in range(2)]
+    assert envs[0].action_space.n == 4 and copy.deepcopy(envs[0].action_space).world is world
+    found = []
+    for world.events.steps in range(4):
+        found.append(list(world.draw_integers(1, 5, 2)))
+        assert envs[1].action_space.sample() == found[-1][0] - 1
+    assert found == [[1, 1], [3, 3], [4, 4], [4, 4]] and world.draws == []
+    assert list(world.draw_integers(1, 5, 3)) == [1, 2, 3]  # more than there are environments
+    assert list(world.draw_integers(0, 5, 2)) == [0, 1]  # another number of choices
+    assert len(world.draws) == 2
+    own = make_world(3, n_discrete_actions=4, random_actions=shares, own_rng=True).make_env()
+    own.action_space.seed(5)
+    plain = gymnasium.spaces.Discrete(4, seed=5)
+    assert [own.action_space.sample() for _ in range(5)] == [plain.sample() for _ in range(5)]
+
+
+def test_numbers_in_place_of_a_librarys_own_are_those_of_the_step():
+    world = make_world(rotates_draws=True)
+    d = world.scripted_data
+    world.events.steps = 2
+    assert world.draw_numbers("uniform", 5).tolist() == [
+        *d.random_actions[2],
+        *d.random_actions[2],
+        d.random_actions[2][0],
+    ]
+    assert world.draw_numbers("normal", 2).tolist() == d.acting_noise[2].tolist()
+    rolled = np.concatenate([d.batch_noise[6:], d.batch_noise[:6]])
+    assert world.draw_numbers("normal", 4).tolist() == rolled[:2].ravel().tolist()
+    still = make_world()
+    still.events.steps = 2
+    assert still.draw_numbers("normal", 4).tolist() == d.batch_noise[:2].ravel().tolist()
+    world.record_threshold(0.25)
+    assert world.thresholds == [(2, 0.25)] and world.steps == 2
+
+
+def test_environments_follow_the_script_of_their_world_step_by_step():
+    ends = np.array([0, TERMINATED, TRUNCATED])
+    world, begins = make_world(3, ends=ends), []
+    world.events.subscribe(EpisodeBegin, begins.append)
+    envs = [world.make_env() for _ in range(2)]
+    d = world.scripted_data
+    assert world.n_envs == 2
+    assert d.task == Task("parallax.harness.contract.probing:Scripted-v0", 3, d.low, d.high, 0, 0)
+    assert envs[0].observation_space.shape == (3,)
+    assert envs[0].action_space.shape == (2,) and envs[0].action_space.high.tolist() == [2, 1]
+    copied = copy.deepcopy(envs[0].action_space)
+    assert copied.world is world and copied == envs[0].action_space
+    for number, env in enumerate(envs):
+        first, info = env.reset(seed=3)
+        assert first.dtype == np.float32 and info == {}
+        assert first.tolist() == np.float32(d.observations[0] * 2**number).tolist()
+    steps = []
+    for env in (envs[0], envs[1], envs[0]):
+        observation, *rest = env.step(np.array([0.5, 1.0], np.float32))
+        assert observation.dtype == np.float32
+        assert observation.tolist() == np.float32(d.observations[world.steps]).tolist()
+        steps.append(rest)
+    assert steps == [
+        [d.rewards[0], False, False, {}],
+        [d.rewards[1], True, False, {}],
+        [d.rewards[2], False, True, {}],
+    ]
+    assert envs[1].reset()[0].tolist() == np.float32(d.resets[3]).tolist() and len(begins) == 3
+    envs[1].step(np.zeros(2))  # after its end the script repeats its last row
+    assert envs[0].reset()[0].tolist() == np.float32(d.resets[3]).tolist()
+    befores = [d.observations[0], 2 * d.observations[0], d.observations[1], d.resets[3]]
+    nexts = [*d.observations[1:], d.observations[3]]
+    assert len(world.transitions) == 4
+    for found, before, after, end in zip(
+        world.transitions, befores, nexts, [0, 1, 2, 2], strict=True
+    ):
+        assert found.observation.tolist() == before.tolist() and found.end == end
+        assert found.next_observation.tolist() == after.tolist()
+    assert [found.action.tolist() for found in world.transitions] == [[0.5, 1.0]] * 3 + [[0, 0]]
+    assert [found.reward for found in world.transitions] == [*d.rewards, d.rewards[2]]
 
 
 def test_rewards_differ_between_steps_episodes_and_copies_as_stored_answers_have_them():

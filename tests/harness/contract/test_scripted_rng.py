@@ -113,6 +113,7 @@ def test_scripted_numbers_follow_the_step_and_have_the_requested_shape():
         assert_array_equal(np.random.randn(3, 2), [[2, 3]] * 3)
         assert_array_equal(np.random.normal(size=(2, 2)), [[2, 3]] * 2)
         assert_array_equal(np.random.normal(size=5), [2, 3])  # of another size: as scripted
+        assert_array_equal(np.random.normal(np.ones((1, 2)), 1, (3, 1, 2)), [[[3, 4]]] * 3)
         assert_array_equal(np.random.uniform(), [0, 0.5])
         assert_array_equal(np.random.uniform(-2, 2), [-2, 0])
         assert_array_equal(np.random.uniform(1, 3, 4), [1, 2, 1, 2])

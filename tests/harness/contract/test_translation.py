@@ -9,7 +9,11 @@ from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.fields import SpecError, bounded_field
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.contract.translation import ConfigTranslator, TranslatedSetting
+from parallax.harness.contract.translation import (
+    ConfigTranslator,
+    TranslatedSetting,
+    select_options,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,3 +152,71 @@ def test_convolutions_are_set_for_images_only(image, kind):
     config = t.finish(10)
     assert rows(config)["conv_filters"][0] == kind
     assert config.settings.get("convolutions") == (list(filters) if filters else None)
+
+
+def test_values_that_upstream_rounds_have_what_it_uses():
+    t = make()
+    t.set_option("gamma", "gamma")
+    t.set_option("rate", "rate", 7)
+    t.declare_rounded("gamma", 0.9)
+    t.declare_rounded("rate", 0.25)
+    gamma, rate, _ = t.finish(10).alignment
+    assert gamma == TranslatedSetting("gamma", 0.9, "aligned", "gamma", 0.9)
+    assert rate == TranslatedSetting("rate", 0.25, "rounded", "rate", 7)
+
+
+def test_meanings_are_converted_where_that_is_requested_and_makes_a_difference():
+    for converts, unless, expected in (
+        (True, None, {"gamma": "name"}),
+        (True, 0.9, {}),
+        (False, None, {}),
+    ):
+        t = ConfigTranslator("own", Values(0.9, 0.1, 3), (), converts)
+        t.set_option("gamma", "discount", 8)
+        t.declare_constant("rate", 0.1)
+        t.convert_meaning("gamma", "name", unless)
+        t.convert_meaning("rate", "other", 0.1)
+        config = t.finish(10)
+        assert config.conversions == expected
+        kind = "converted" if expected else "aligned"
+        row = TranslatedSetting("gamma", 0.9, kind, "discount", 8, "", expected.get("gamma", ""))
+        assert config.alignment[0] == row and not row.is_fixed
+    fixed = TranslatedSetting("a", 1, "converted", "", 1)
+    assert fixed.is_fixed and not dataclasses.replace(fixed, native_name="b").is_fixed
+    assert not dataclasses.replace(fixed, kind="emulated").is_fixed
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_converted"),
+    [((-1.0, 0.0), (1.0, 2.0), False), ((-1.0, 0.0), (1.0, 1.0), True), ((-2.0,), (2.0,), True)],
+)
+def test_the_entropy_has_another_unit_unless_all_ranges_of_actions_are_2(low, high, is_converted):
+    for entropy in (None, -3.0):
+        values = dataclasses.replace(load_recipe("sac", "original"), target_entropy=entropy)
+        t = ConfigTranslator("own", values, (), True)
+        for field in dataclasses.fields(values):
+            t.set_option(field.name, field.name)
+        t.convert_entropy_unit(Task("A-v0", 8, low, high, 0, 0))
+        name = "log-probability-of-the-scaled-action"
+        expected = {"target_entropy": name} if is_converted else {}
+        assert t.finish(10).conversions == expected
+
+
+def test_images_are_refused_with_another_way():
+    make().reject_images(Task("A-v0", 8, (), (), 0, 3))
+    with pytest.raises(SpecError, match=r"^env=A-v0 shows images, and framework=own does not trai"):
+        make().reject_images(Task("A-v0", 8, (), (), 0, 3, image=(4, 84, 84)))
+
+
+def test_options_of_a_component_are_those_with_its_name_before_the_dot():
+    settings = {"a.x": 1, "a.b.y": 2, "ab.z": 3, "a": 4}
+    assert select_options(settings, "a") == {"x": 1, "b.y": 2}
+
+
+def test_a_value_that_a_patch_takes_is_never_refused():
+    t = make(patchable=["gamma"])
+    t.set_option("gamma", "discount")
+    t.reject_value("gamma", "something")
+    t.set_option("rate", "rate")
+    assert rows(t.finish(10))["gamma"] == ("patched", "discount", 0.9)
+    assert t.value("rate") == 0.1

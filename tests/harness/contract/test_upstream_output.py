@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 import warnings
 
 import pytest
@@ -75,6 +76,24 @@ def test_a_script_has_a_largest_size_in_kibibytes(tmp_path, monkeypatch):
             make_own_script(damaged)
     with pytest.raises(SpecError):
         make_own_script(content | {"sha256": "0" * 64})
+
+
+def make_content(name, text=""):
+    return {"name": name, "sha256": hashlib.sha256(text.encode()).hexdigest(), "source": text}
+
+
+def test_scripts_have_names_of_plain_characters_and_texts_of_their_hash():
+    for name in ("a.py", "_1.b-c.py", "a" * 60 + ".py"):
+        script = make_own_script(make_content(name))
+        assert (script.name, script.label) == (name, f"{name[:-3]}-{script.sha256[:8]}")
+        assert script.name_implementation("cleanrl") == f"cleanrl@{script.label}"
+        assert "source" not in repr(script)
+    for name in ("a.txt", ".a.py", "-a.py", "a b.py", "a/b.py", "\u00fc.py", "a" * 61 + ".py"):
+        words = f"script={name!r} must be the name of a file that ends in .py, of at most 60 "
+        with pytest.raises(SpecError, match=f"^{re.escape(words)}"):
+            make_own_script(make_content(name))
+    with pytest.raises(SpecError, match=r"^script=a\.py: its text does not have the recorded SHA"):
+        make_own_script(make_content("a.py") | {"source": "other"})
 
 
 @pytest.mark.parametrize(

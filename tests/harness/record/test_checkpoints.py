@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from parallax.harness.record import checkpoints
-from parallax.harness.record.checkpoints import CHUNK_BYTES, CheckpointStore
+from parallax.harness.record.checkpoints import (
+    CHUNK_BYTES,
+    CheckpointStore,
+    LastCheckpoint,
+    SavedCheckpoint,
+    find_last_checkpoint,
+)
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.lock import LockLostError, RunLock, read_lock_owner, unlock_folder
 
@@ -254,3 +260,148 @@ def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
     assert CheckpointStore(lease).load(1).about == {"step": 1}
     store.save({"step": 3}, {"texts": ["x" * 1000] * 16_000})
     assert len(CheckpointStore(lease).load(2).state["texts"]) == 16_000
+
+
+def test_the_cost_of_a_checkpoint_is_what_was_written_for_it(lease, tmp_path):
+    store, folder = CheckpointStore(lease), tmp_path / "checkpoint"
+    state = {"a": np.zeros(CHUNK_BYTES, np.uint8), "b": [np.zeros(CHUNK_BYTES + 1, np.uint8)]}
+    total = 2 * CHUNK_BYTES + 1
+    for number, written in ((1, CHUNK_BYTES + 1), (2, 0)):  # equal chunks are written once
+        saved = store.save({"step": 5}, state)
+        size = (folder / f"{number}.state").stat().st_size
+        assert saved == SavedCheckpoint(number, written + size, total)
+        assert (folder / f"{number}.pieces").exists() == (number == 1)
+    assert (folder / "1.pieces").stat().st_size == CHUNK_BYTES + 1
+    assert store.about(2) == {"step": 5} and store.numbers() == [2, 1]
+    found = CheckpointStore(lease).load(2).state
+    assert found["b"][0].shape == (CHUNK_BYTES + 1,)
+
+
+def test_numbers_of_checkpoints_follow_all_that_are_there(lease, tmp_path):
+    store, folder = CheckpointStore(lease), tmp_path / "checkpoint"
+    store.save({}, {})
+    for name in ("x.state", "1234567890.state", "5.pieces", "-3.state", "3.state.old"):
+        (folder / name).touch()
+    assert store.numbers() == [1]
+    assert store.save({}, {}).number == 6
+    (folder / "123456789.state").touch()
+    assert store.numbers() == [123456789, 6, 1]
+    assert store.save({}, {}).number == 123456790
+
+
+@pytest.mark.parametrize(("waste", "is_written_again"), [(2, False), (1, True)])
+def test_all_is_written_again_where_most_of_what_is_stored_is_unused(
+    lease, monkeypatch, waste, is_written_again
+):
+    chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(3)]
+    monkeypatch.setattr(checkpoints, "_SMALL_WASTE", waste * CHUNK_BYTES)
+    store = CheckpointStore(lease)
+    store.save({}, chunks)
+    for _ in range(2):
+        assert store.save({}, chunks[:1]).new_bytes < CHUNK_BYTES
+    assert (store.save({}, chunks[:1]).new_bytes > CHUNK_BYTES) is is_written_again
+
+
+def test_as_much_waste_as_is_used_is_no_reason_to_write_again(lease, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
+    chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(2)]
+    store = CheckpointStore(lease)
+    store.save({}, chunks)
+    assert all(store.save({}, chunks[:1]).new_bytes < CHUNK_BYTES for _ in range(3))
+
+
+def test_whole_numbers_of_any_size_come_back(lease):
+    numbers = [value + change for value in (2**63, -(2**63), 2**64) for change in (-1, 0, 1)]
+    CheckpointStore(lease).save({}, {"numbers": numbers, "flags": (True, False)})
+    assert CheckpointStore(lease).load(1).state == {"numbers": numbers, "flags": [True, False]}
+
+
+@pytest.mark.parametrize("odd", [{}, {"step": -1}, {"step": 2**53 + 1}, {"step": "7"}, None])
+def test_the_last_checkpoint_whose_step_is_known_is_found_without_the_lock(tmp_path, odd):
+    assert find_last_checkpoint(tmp_path) is None
+    folder = tmp_path / "checkpoint"
+    with RunLock.acquire(tmp_path) as lease:
+        store = CheckpointStore(lease)
+        store.save({"step": 2**53}, {})
+        store.save({"step": 9} if odd is None else odd, {})
+        if odd is None:
+            (folder / "2.state").write_bytes(b"damaged")
+        assert find_last_checkpoint(tmp_path) == LastCheckpoint(1, 2**53)
+        store.save({"step": 0}, {})
+    assert find_last_checkpoint(tmp_path) == LastCheckpoint(3, 0)
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to("elsewhere")
+    assert find_last_checkpoint(tmp_path) is None
+
+
+def test_a_state_may_be_larger_with_more_chunks_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", 10)
+    monkeypatch.setattr(checkpoints, "_MAX_STATE_BYTES", 14)
+    for chunks, limit in (((), 10), ((2047,), 11), ((2047, 1), 12), ((9000,), 14)):
+        for number, size in enumerate(chunks, 1):
+            (tmp_path / f"{number}.pieces").write_bytes(bytes(size))
+        (tmp_path / "1.state").write_bytes(bytes(4000))
+        assert checkpoints._limit_state_bytes(tmp_path) == limit
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda file: file.with_name("1.state").unlink(), "cannot be read: No such file or direc"),
+        (lambda file: file.with_name("1.state").write_bytes(b""), "is damaged: its checksum does"),
+        (lambda file: file.unlink(), "is damaged: 1.pieces cannot be read (No such file or direct"),
+        (lambda file: file.write_bytes(b"x" * 40), "is damaged: a checksum of its arrays does not"),
+        (lambda file: file.write_bytes(b""), "is damaged: a checksum of its arrays does not hold"),
+    ],
+)
+def test_damage_is_named(lease, tmp_path, harm, words):
+    CheckpointStore(lease).save({}, {"array": np.ones(5)})
+    harm(tmp_path / "checkpoint" / "1.pieces")
+    with pytest.raises(UnusableError) as error:
+        CheckpointStore(lease).load(1)
+    assert str(error.value).startswith(words)
+
+
+def test_sizes_that_do_not_agree_are_named(lease, tmp_path):
+    CheckpointStore(lease).save({}, {"array": np.ones(5)})
+    file = tmp_path / "checkpoint" / "1.state"
+    whole = file.read_bytes()
+
+    def resize(content):
+        content["pieces"] = {key: [1, 0, 39] for key in content["pieces"]}
+
+    for change, words in (
+        (resize, "is damaged: the lengths of its arrays do not agree"),
+        (
+            lambda content: content["state"]["array"]["\0"].__setitem__(1, [10**6]),
+            "is damaged: it announces an array of 8,000,000 bytes, and holds 1 pieces of 262,144 b",
+        ),
+        (lambda content: content.update(state=nest(TOO_DEEP)), "is damaged: it is nested too deep"),
+    ):
+        file.write_bytes(whole)
+        rehash(file, change)
+        with pytest.raises(UnusableError) as error:
+            CheckpointStore(lease).load(1)
+        assert str(error.value).startswith(words)
+
+
+def test_states_and_arrays_have_the_largest_size_that_can_be_read_again(
+    lease, tmp_path, monkeypatch
+):
+    store, state = CheckpointStore(lease), {"a": np.zeros(6, np.uint8), "b": np.zeros(4, np.uint8)}
+    store.save({}, state)
+    size = (tmp_path / "checkpoint" / "1.state").stat().st_size
+    monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", size)
+    assert store.save({}, state).new_bytes == size
+    monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", size - 1)
+    words = f"all but its arrays takes {size} bytes, and .* with up to {size - 1}$"
+    with pytest.raises(OSError, match=words):
+        store.save({}, state)
+    monkeypatch.undo()
+    memory = {"SC_PAGE_SIZE": 5, "SC_PHYS_PAGES": 2}
+    monkeypatch.setattr(checkpoints.os, "sysconf", memory.get)
+    assert CheckpointStore(lease).load(1).state["b"].tolist() == [0] * 4
+    memory["SC_PAGE_SIZE"], memory["SC_PHYS_PAGES"] = 3, 3
+    words = "is too large: its arrays take more than the 9 bytes of memory that this machine has"
+    with pytest.raises(UnusableError, match=words):
+        CheckpointStore(lease).load(1)

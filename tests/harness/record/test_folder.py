@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from parallax.harness.record.lock import (
     LOCK_FOLDER,
     MAX_HEARTBEAT_PERIOD,
     FolderDeletedError,
+    LockLostError,
     RunLock,
     read_heartbeat,
 )
@@ -90,6 +93,36 @@ def test_a_heartbeat_is_there_only_while_its_writer_is(run):
     with HeartbeatWriter(run, lambda: 7) as writer:
         assert read_heartbeat(run.path).step == 7 and writer._thread.daemon
     assert read_heartbeat(run.path) is None and not writer._thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (LockLostError("somebody else runs it"), 75, "Ended: somebody else runs it."),
+        (FolderDeletedError(2, "the run folder is gone"), 1, "Ended: the run folder is gone."),
+    ],
+)
+def test_a_process_whose_run_belongs_to_another_ends_at_once(
+    run, monkeypatch, capsys, error, code, words
+):
+    ended = []
+
+    def end(code):
+        ended.append(code)
+        raise SystemExit(code)
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(run, "write_heartbeat", fail)
+    writer = HeartbeatWriter(run, lambda: 7)
+    monkeypatch.setattr(writer, "_period", lambda: 0.0)
+    flushed = []
+    monkeypatch.setattr(sys.stdout, "flush", lambda: flushed.append(True))
+    with pytest.raises(SystemExit):
+        writer._beat_until_over()
+    assert ended == [code] and flushed and capsys.readouterr() == ("", f"{words}\n")
 
 
 def test_logs_of_earlier_attempts_are_numbered(run):

@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 
+import msgspec
 import pytest
 import recorded
 
+from parallax.harness.record import lock
 from parallax.harness.record.files import make_json_writer
 from parallax.harness.record.lock import (
     FolderDeletedError,
@@ -22,6 +24,7 @@ from parallax.harness.record.lock import (
     read_lock_owner,
     watch_heartbeats,
 )
+from parallax.harness.record.lock_owner import LockOwner
 
 # Holds the lease of the folder in its argument and writes again and again.
 HOLDER = """
@@ -246,6 +249,84 @@ def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
     for folder in folders:
         with RunLock.acquire(folder, silent):
             pass
+
+
+def test_owners_elsewhere_are_watched_for_three_periods_and_a_minute(tmp_path, monkeypatch):
+    clock, said, waits = [100.0], [], []
+    beats = {"quiet": None, "alive": 103.5, "near": 100.0, "unwanted": None}
+    folders = [tmp_path / name for name in [*beats, "free"]]
+    for folder in folders:
+        folder.mkdir()
+        machine = "elsewhere" if folder.name != "near" else LockOwner.here("").machine
+        if folder.name != "free":
+            recorded.hold(folder, machine=machine)
+    (tmp_path / "quiet" / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 4.0}')
+
+    def sleep(seconds):
+        waits.append(seconds)
+        clock[0] += seconds
+
+    def read_pulse(folder):
+        return beats[folder.name] is not None and clock[0] >= beats[folder.name]
+
+    monkeypatch.setattr(lock.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(lock.time, "sleep", sleep)
+    monkeypatch.setattr(lock, "_read_pulse", read_pulse)
+    owners = {folder.name: lock.read_lock_owner(folder) for folder in folders}
+    assert lock.watch_heartbeats(folders[2:3]) == (set(), {}) and waits == []
+    is_wanted = lambda folder: folder.name != "unwanted"  # noqa: E731
+    found = lock.watch_heartbeats(folders, said.append, is_wanted)
+    assert found == ({owners["quiet"].token}, {tmp_path / "alive": owners["alive"]})
+    assert said == [
+        f"2 run folders are locked from other machines, such as by {owners['quiet'].describe()}: "
+        "watching their heartbeats for up to 150 s."
+    ]
+    assert waits == [0.5] * 300  # until the longest patience, that of a run without a heartbeat
+    waits.clear()
+    beats["quiet"] = clock[0] + 0.7
+    beats["alive"] = clock[0] + 1.2
+    silent, alive = lock.watch_heartbeats(folders, is_wanted=is_wanted)
+    assert (silent, set(alive)) == (set(), {tmp_path / "quiet", tmp_path / "alive"})
+    assert waits == [0.5] * 3
+
+
+def test_a_superseded_owner_has_one_and_a_half_periods_to_notice(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(lock.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        lock.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
+    )
+    (tmp_path / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 4.0}')
+    lock._wait_for_end(LockOwner(machine="elsewhere"), tmp_path)
+    assert clock[0] == pytest.approx(108, abs=0.25)
+    here = LockOwner.here("")
+    lock._wait_for_end(here, tmp_path)
+    assert clock[0] == pytest.approx(116, abs=0.25)
+    before = clock[0]
+    lock._wait_for_end(msgspec.structs.replace(here, born="another"), tmp_path)
+    assert clock[0] == before
+
+
+def test_files_and_folders_are_moved_and_removed_where_they_are(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with RunLock.acquire(folder) as lease:
+        for name in ("gone", "a/b"):
+            lease.remove(name)
+            lease.move(name, "new")
+        lease.write("a", text(b"1"))
+        lease.move("a", "b")
+        assert (folder / "b").read_bytes() == b"1" and not (folder / "a").exists()
+        (folder / "link").symlink_to("nowhere")
+        lease.move("link", "other")
+        assert (folder / "other").is_symlink()
+        lease.remove("other")
+        lease.remove("b")
+        (folder / "folder" / "inner").mkdir(parents=True)
+        lease.remove("folder")
+        assert [path.name for path in folder.iterdir()] == [lock.LOCK_FOLDER]
+        assert [path.name for path in lease.staging.iterdir()] == ["owner.json"]
+    assert list(folder.iterdir()) == []
 
 
 def test_folder_that_is_deleted_is_no_lost_lease(tmp_path):

@@ -3,17 +3,26 @@
 import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from parallax.harness.record import diagnosis, provenance
+from parallax.harness.record import diagnosis, old_names, provenance
+from parallax.harness.record.completeness import NewerSchemaError, RunReading, describe_nonfinite
 from parallax.harness.record.diagnosis import NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.imported import write_imported_run
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.run_json import ImportSource
+from parallax.harness.record.reading import decode_record, measure_depth, parse_record
+from parallax.harness.record.run_json import (
+    SCHEMA,
+    ImportSource,
+    RunAttempt,
+    compute_checksum,
+    has_valid_checksum,
+)
 
 
 def test_a_diagnosis_may_have_four_mebibytes_and_no_more(tmp_path):
@@ -128,6 +137,8 @@ def test_the_machine_is_described_as_far_as_the_system_reports(monkeypatch, tmp_
         f"7f-80 r-xp 00 00:00 1     {path}\n" for path in (f"{library}.10", "/lib/libc.so", library)
     )
     assert provenance.list_preloaded_libraries() == [str(library), f"{library}.10"]
+    files["/proc/self/maps"] = "7f-80 r-xp 00 00:00 1     /a folder/libfast.so.4.5\n"
+    assert provenance.list_preloaded_libraries() == ["/a folder/libfast.so.4.5"]
     monkeypatch.delenv("LD_PRELOAD")
     assert provenance.list_preloaded_libraries() == []
 
@@ -144,3 +155,168 @@ def test_the_commit_is_that_of_the_checkout_and_unknown_outside(monkeypatch):
 
     monkeypatch.setattr(provenance, "_run_git", fail)
     assert provenance.read_project_commit() == {"commit": None, "dirty": None}
+
+
+RESULTS = Path("/results")
+
+
+def make_record(spec=(), **changes):
+    """The content of a `run.json` with nothing but what it must have."""
+    least = {"framework": "sb3", "seed": 7, **SPEC, **dict(spec)}
+    content = {"schema": SCHEMA, "status": "completed", "spec": least, "steps": {"scheduled": 200}}
+    return json.dumps(content | changes).encode()
+
+
+def read(folder="s/Hopper-v4/ppo/own/sb3/steps=200/seed=7", **changes):
+    record, content = parse_record(make_record(**changes))
+    return RunReading(RESULTS / folder, record, content)
+
+
+def test_the_settings_of_a_run_are_complete_and_those_of_other_tools_as_far_as_they_are_known():
+    assert RunReading(RESULTS).spec == {}
+    found = read(spec={"own": 5}).spec
+    assert found["own"] == 5 and found["n_envs"] == 1 and found["replay"] == {"name": "uniform"}
+    source = {"source": "a", "format": "log"}
+    assert read(imported=source).spec == {"framework": "sb3", "seed": 7, **SPEC, "imported": "log"}
+
+
+def test_a_run_is_where_its_record_says_unless_only_its_study_was_renamed():
+    by_path = read("t/Hopper-v4/ppo/own/sb3/steps=200/seed=7").place
+    assert (by_path.study, by_path.variant, by_path.seed) == ("t", "steps=200", 7)
+    moved = read("t/Hopper-v4/ppo/own/sb3/steps=200/seed=8").place
+    assert (moved.study, moved.framework, moved.variant, moved.seed) == ("s", "sb3", "steps=200", 7)
+    script = {"name": "a.py", "sha256": "0" * 64, "source": ""}
+    own = read(spec={"script": script, "env_kwargs": {"g": 1}}).place
+    assert (own.framework, own.env) == ("sb3@a-00000000", "Hopper-v4,g=1")
+    unknown = RunReading(RESULTS / "s/Hopper-v4/ppo/own/sb3/steps=200/seed=8").place
+    assert (unknown.study, unknown.seed) == ("s", 8)
+
+
+def test_attempts_that_resumed_are_counted_with_the_last_one():
+    attempts = [{"status": "lost", "resumed_from": step} for step in (None, 0, 5)]
+    for last, count in ((None, 2), (0, 3)):
+        record, _ = parse_record(make_record(attempts=attempts, resumed_from=last))
+        assert record.resumptions == count
+    assert record.attempts[1] == RunAttempt("lost", resumed_from=0)
+
+
+def test_a_record_of_this_project_has_a_seed():
+    with pytest.raises(UnusableError, match=r"^corrupted run.json: spec.seed: expected `int`, got"):
+        parse_record(make_record(spec={"seed": None}))
+    record, _ = parse_record(make_record(spec={"seed": None}, imported={"source": "a"}))
+    assert record.spec.seed is None
+
+
+def test_records_of_later_schemas_are_refused_with_their_content():
+    with pytest.raises(NewerSchemaError, match=rf"run.json has schema={SCHEMA + 1}, and") as error:
+        parse_record(make_record(schema=SCHEMA + 1))
+    assert error.value.content["schema"] == SCHEMA + 1
+    assert NewerSchemaError("new").content == {}
+    for odd in ("4", 0, None):
+        with pytest.raises(UnusableError, match=r"^corrupted run.json: schema: expected `int`"):
+            parse_record(make_record(schema=odd))
+
+
+def test_records_are_nested_up_to_a_depth():
+    def nest(depth):
+        content = 1
+        for _ in range(depth):
+            content = [content]
+        return content
+
+    assert [measure_depth(nest(depth)) for depth in (1, 2, 64, 65, 99)] == [1, 2, 64, 65, 65]
+    assert measure_depth({"a": [{}], "b": []}) == 3
+    many = {f"a{i}": [{}] for i in range(200)}
+    parse_record(make_record(native=many | {"a": nest(62)}))
+    with pytest.raises(UnusableError, match=r"^corrupted run.json: it is nested too deeply$"):
+        parse_record(make_record(native=many | {"a": nest(63)}))
+
+
+def test_a_checksum_is_of_everything_else_in_any_order():
+    content = {"b": [1, {"d": 2, "c": 3}], "a": None}
+    checksum = compute_checksum(content)
+    assert compute_checksum({"a": None, "b": [1, {"c": 3, "d": 2}], "checksum": "x"}) == checksum
+    assert compute_checksum(content | {"a": 0}) != checksum
+    assert has_valid_checksum(content) and has_valid_checksum(content | {"checksum": checksum})
+    assert not has_valid_checksum(content | {"checksum": "x"})
+
+
+def test_old_records_have_new_names_and_a_checksum_that_holds_as_before():
+    old = json.loads(make_record(schema=2, cadence={"gradient_steps": 4}))
+    for checksum, holds in ((compute_checksum(old), True), ("x", False)):
+        raw = json.dumps(old | {"checksum": checksum}).encode()
+        record, content = parse_record(raw)
+        assert record.update_schedule == {"total_gradient_steps": 4}
+        assert has_valid_checksum(content) is holds
+        assert decode_record(raw.decode())["update_schedule"] == {"total_gradient_steps": 4}
+    assert "checksum" not in parse_record(json.dumps(old).encode())[1]
+    assert decode_record(None) == decode_record("") == {}
+
+
+def test_returns_are_finite_up_to_the_largest_number_of_single_precision():
+    most = float(np.finfo(np.float32).max)
+    for value, text in (
+        (most, ""),
+        (-most, ""),
+        (np.nextafter(most, np.inf), "non-finite returns: 1 of 4, first at step 200"),
+        (-np.inf, "non-finite returns: 1 of 4, first at step 200"),
+    ):
+        returns = np.array([[1.0, 2.0], [3.0, value]])
+        evaluations = RunEvaluations(np.array([100, 200]), returns, np.full((2, 2), 9))
+        assert describe_nonfinite(evaluations) == text
+
+
+def test_provenance_says_what_ran_where(monkeypatch):
+    monkeypatch.setattr(provenance.os, "environ", {"B_THREADS": "2", "A_THREADS": "1", "C": "3"})
+    monkeypatch.setattr(provenance.sys, "argv", ["/a/b/train.py", "seed=1"])
+    monkeypatch.setattr(provenance.platform, "node", lambda: "host")
+    for name in ("read_project_commit", "list_imported_packages", "read_processor_model"):
+        monkeypatch.setattr(provenance, name, lambda name=name: name)
+    found = provenance.collect_provenance()
+    assert list(found["threads"].items()) == [("A_THREADS", "1"), ("B_THREADS", "2")]
+    assert (found["command"], found["host"]) == (["train.py", "seed=1"], "host")
+    assert (found["commit"], found["packages"]) == ("read_project_commit", "list_imported_packages")
+    assert (found["processor"], found["preloaded"]) == ("read_processor_model", [])
+    assert (found["python"], found["executable"]) == (
+        provenance.platform.python_version(),
+        sys.executable,
+    )
+
+
+def test_weights_have_a_hash_of_names_types_shapes_and_values_in_any_order():
+    weights = {"a": np.zeros((2, 3)), "b": np.ones(2)}
+    digest = provenance.hash_weights(weights)
+    assert len(digest) == 64 and digest == provenance.hash_weights(dict(reversed(weights.items())))
+    assert digest == provenance.hash_weights(weights | {"a": np.asfortranarray(weights["a"])})
+    for changes in (
+        {"a": np.zeros((3, 2))},
+        {"a": np.zeros((2, 3), np.int64)},
+        {"b": np.array([1.0, 2.0])},
+        {"c": np.ones(2)},
+    ):
+        assert provenance.hash_weights(weights | changes) != digest
+
+
+def test_names_of_before_are_translated_one_by_one():
+    assert old_names.translate_intervention("bent-loss+own+large-weights") == (
+        "huber-loss+own+lecun-normal-init"
+    )
+    assert [old_names.translate_check_id(name) for name in ("BND", "own")] == [
+        "actions-at-bounds",
+        "own",
+    ]
+    assert [old_names.translate_env(name) for name in ("envs.a:B-v0", "envs.a", "x:B-v0")] == [
+        "parallax.envs.a:B-v0",
+        "envs.a",
+        "x:B-v0",
+    ]
+    assert [old_names.translate_module(name) for name in ("adapters.a:B", "adaptersx.a")] == [
+        "parallax.adapters.a:B",
+        "adaptersx.a",
+    ]
+    for schema in ("2", None, SCHEMA, 3):
+        content = {"schema": schema, "kept": 1}
+        assert old_names.translate_record(content) is content
+    assert old_names.translate_variant("env_steps_per_round=2,a_keep=1,keep=last") == (
+        "train_freq=2,a_keep=1,save_policy=last"
+    )

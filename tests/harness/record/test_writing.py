@@ -8,6 +8,7 @@ import os
 import types
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -684,6 +685,21 @@ def test_columns_of_a_packed_run_agree_with_its_record(row, column, change, word
     found = packed.judge_row(row | {column: change(row[column])}, Path("study.parquet"))
     assert (found.complete, found.damaged, found.evaluations) == (False, True, None)
     assert found.reason.startswith("corrupted") and words in found.reason
+
+
+@pytest.mark.parametrize(("recorded", "packed_seconds"), [(0.5, 0.5), (0.0, 0.0), (-0.5, None)])
+def test_a_packed_run_has_the_seconds_of_its_record_unless_a_clock_went_back(
+    row, recorded, packed_seconds
+):
+    found = packed.judge_row(row, Path("study.parquet"))
+    timings = msgspec.structs.replace(found.record.timings, seconds=recorded)
+    record, present = (
+        msgspec.structs.replace(found.record, timings=timings),
+        packed.translate_row(row),
+    )
+    for seconds, agrees in ((packed_seconds, True), (7.0, False)):
+        words = packed.find_contradiction(present | {"seconds": seconds}, record, found.evaluations)
+        assert (words == "") is agrees
 
 
 def test_a_packed_run_has_a_record_of_its_hash_and_may_have_been_renamed(row):

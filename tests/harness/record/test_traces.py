@@ -1,0 +1,134 @@
+"""Traces: what a writer goes on from, what is left of a cut stream, and what is no trace."""
+
+import io
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from parallax.harness.record import files, trace
+from parallax.harness.record.files import UnusableError
+
+COLUMNS = {"step": [1, 2, 2], "metric": ["a", "b", "a"], "value": [0.5, 1.0, np.nan]}
+
+
+@pytest.fixture
+def folders(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "first", tmp_path / "second"
+
+
+def read_all(writer):
+    file = io.BytesIO()
+    writer.write_parquet(file)
+    return pyarrow.parquet.read_table(file).to_pydict()
+
+
+def test_a_writer_goes_on_from_the_state_of_another_with_what_was_not_written_yet(folders):
+    first, second = map(trace.TraceWriter, folders)
+    assert read_all(first) == {"step": [], "metric": [], "value": []}
+    first.record(1, {"a": 0.5, "b": 1.0})
+    empty = first.state()
+    assert len(empty["stream"]) == 0 and empty["steps"].tolist() == [1, 1]
+    assert (empty["metrics"], empty["values"].tolist()) == (["a", "b"], [0.5, 1.0])
+    first.append()
+    first.record(2, {"a": 2.0})
+    state = first.state()
+    assert state["steps"].tolist() == [2] and state["stream"].dtype == np.uint8
+    first.append()
+    first.close()
+    expected = {"step": [1, 1, 2], "metric": ["a", "b", "a"], "value": [0.5, 1.0, 2.0]}
+    assert read_all(first) == expected
+    second.load_state(state)
+    assert read_all(second) == {name: values[:2] for name, values in expected.items()}
+    second.append()
+    second.record(3, {"c": 3.0})
+    second.append()
+    second.append()  # nothing new
+    second.close()
+    assert read_all(second) == {
+        name: [*expected[name], more]
+        for name, more in (("step", 3), ("metric", "c"), ("value", 3.0))
+    }
+    third = trace.TraceWriter(folders[0].parent)
+    third.load_state(empty)
+    assert not (folders[0].parent / "trace.arrows").exists()
+    third.append()
+    third.close()
+    assert read_all(third) == {"step": [1, 1], "metric": ["a", "b"], "value": [0.5, 1.0]}
+
+
+def test_of_a_stream_that_is_cut_the_whole_batches_are_left(folders):
+    writer = trace.TraceWriter(folders[0])
+    sizes = []
+    for step in range(3):
+        writer.record(step, {"a": float(step)})
+        writer.append()
+        sizes.append((folders[0] / "trace.arrows").stat().st_size)
+    writer.close()
+    with (folders[0] / "trace.arrows").open("rb+") as file:
+        file.truncate(sizes[2] - 1)
+    assert read_all(writer)["step"] == [0, 1]
+    with (folders[0] / "trace.arrows").open("rb+") as file:
+        file.truncate(3)
+    assert read_all(writer)["step"] == []
+
+
+def test_values_of_a_metric_are_those_of_its_name_also_where_names_are_missing(tmp_path):
+    path = tmp_path / "trace.parquet"
+    table = pyarrow.table(COLUMNS | {"metric": ["a", None, "a"]}, trace._TRACE_SCHEMA)
+    pyarrow.parquet.write_table(table, path)
+    steps, values = trace.read_metric(path, "a")
+    assert steps.tolist() == [1, 2] and values[0] == 0.5 and np.isnan(values[1])
+    assert (steps.dtype, values.dtype) == (np.int64, np.float64)
+    trace.check_trace_file(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"metric": ["a"], "step": [1]}, "^corrupted trace.parquet: has columns 'metric', 'step'$"),
+        (COLUMNS | {"more": [1, 2, 3]}, "has columns 'step', 'metric', 'value', 'more'"),
+        (COLUMNS | {"value": [1, 2, 3]}, "has columns 'step', 'metric', 'value'"),
+    ],
+)
+def test_files_with_other_columns_are_no_traces(tmp_path, columns, words):
+    path = tmp_path / "trace.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    for read in (trace.check_trace_file, lambda path: trace.read_metric(path, "a")):
+        with pytest.raises(UnusableError, match=words):
+            read(path)
+
+
+def test_files_are_written_through_their_staging_folder_and_as_strict_json(folders):
+    place, staging = folders
+    seen = []
+
+    def write(file):
+        seen.append((len(list(staging.iterdir())), len(list(place.iterdir()))))
+        file.write(b"1")
+
+    files.write_atomically(place / "a", write, staging)
+    assert seen == [(1, 0)] and (place / "a").read_bytes() == b"1"
+    assert list(staging.iterdir()) == []
+    files.write_atomically(place / ("b" * 250), lambda file: file.write(b"2"))
+    files.write_path_atomically(place / "c.png", lambda path: path.write_text(path.suffix))
+    assert (place / "c.png").read_text() == ".png"
+    files.write_json(place / "d", {"a": [float("-inf"), None, True], 2: float("nan")})
+    text = '{\n  "a": [\n    "-inf",\n    null,\n    true\n  ],\n  "2": "nan"\n}\n'
+    assert (place / "d").read_text() == text
+    assert sorted(path.name for path in place.iterdir()) == ["a", "b" * 250, "c.png", "d"]
+    assert files.escape_unprintable("a\tb\x1b\u00e9\u200b") == "a\\tb\\x1b\u00e9\\u200b"
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    parts = iter([b"123", b"45", b"6", b""])
+    monkeypatch.setattr(files.os, "read", lambda descriptor, size: next(parts))
+    with pytest.raises(UnusableError, match=r"^grows while it is read$"):
+        files.read_bounded(path, 5)
+    parts = iter([b"123", b"45", b""])
+    assert files.read_bounded(path, 5) == b"12345"
