@@ -1,5 +1,7 @@
 """Parts of a run: notes, times, facts for the diagnosis, and files of loggers."""
 
+import contextlib
+import random
 import re
 import sys
 import time
@@ -13,8 +15,11 @@ from constants import compare_with_stored
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.checks import load_all_checks
+from parallax.harness.record.checkpoints import LoadedCheckpoint
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.train import diagnosis, loggers, prepare, run
+from parallax.harness.train.checkpointing import ResumeError
 from parallax.harness.train.diagnosis import collect_facts
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import _record_end, _RunAttempt
@@ -52,6 +57,150 @@ def test_a_run_that_fails_before_its_training_has_spent_little(attempt):
     assert folder.content["steps"] == {"requested": 600, "taken": 0}
     assert timings["evaluation_seconds"] == 0
     assert 5 <= timings["seconds"] < 5.9 and 2 <= timings["training_cpu_seconds"] < 2.9
+
+
+@pytest.fixture
+def resumed(attempt, monkeypatch):
+    """An attempt 5 s after its start, 2 s of all cores, at a run that took 10 s and 7 s before."""
+    read = {"monotonic": lambda: 105.0, "process_time": lambda: 52.0, "time": lambda: 2000.0}
+    monkeypatch.setattr(run, "time", types.SimpleNamespace(**read))
+    attempt._begun, attempt._cpu_begun, attempt._earlier, attempt._earlier_cpu = 100, 50, 10, 7
+    attempt.started, attempt._own, attempt.notes = 1900.0, {"python": "3"}, ["a note"]
+    evaluator = types.SimpleNamespace(seconds=3.0, cpu_seconds=1.5)
+    attempt.monitor = types.SimpleNamespace(evaluator=evaluator, parts={}, steps=450)
+    return attempt
+
+
+def test_times_and_steps_of_all_attempts_are_recorded(resumed):
+    state = {"identity": {"python": "3"}, "step": 450, "seconds": 15.0, "cpu_seconds": 9.0}
+    assert resumed._describe_checkpoint() == state
+    timings = {"started": 1900.0, "ended": 2000.0, "seconds": 15.0, "evaluation_seconds": 3.0}
+    for parts, cpu, recorded in (({}, 7, 7.5), ({"sampler": {"wait": 1.0}}, np.nan, None)):
+        folder, resumed.monitor.parts, resumed._earlier_cpu = Folder(), parts, cpu
+        _record_end(folder, resumed, {"status": "completed", "final_score": 2.0})
+        more = {"parts": parts} if parts else {}
+        assert folder.content == {
+            **{"status": "completed", "final_score": 2.0, "resume_notes": ["a note"]},
+            "steps": {"requested": 600, "taken": 450},
+            "timings": timings | {"training_cpu_seconds": recorded} | more,
+        }
+
+
+def test_a_run_that_starts_forgets_how_it_ended_before(monkeypatch):
+    owner = LockOwner("", pid=7, host="here", job="")
+    monkeypatch.setattr(run.LockOwner, "here", lambda token: owner)
+    folder = Folder()
+    run._record_start(folder, 5.0, [{"status": "failed"}])
+    del folder.content["steps"]
+    assert folder.content == {
+        **{"status": "running", "failure": None, "stopped_by": None, "resumed_from": None},
+        **{"attempts": [{"status": "failed"}], "resume_notes": [], "timings": {"started": 5.0}},
+        **{"pid": 7, "host": "here", "job": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (run.TrainingError("it diverged"), "it diverged"),
+        (SpecError("too large"), "too large"),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)
+def test_errors_of_other_code_have_their_kind(error, words):
+    assert run._describe_error(error) == words
+
+
+def test_the_source_of_a_run_is_its_script_or_the_frameworks_files():
+    script = types.SimpleNamespace(name="own.py", sha256="ab")
+    adapter = types.SimpleNamespace(sources=lambda algorithm: {f"{algorithm}.py": "cd"})
+    for own, sources in ((script, {"own.py": "ab"}), (None, {"ppo.py": "cd"})):
+        spec = types.SimpleNamespace(script=own, algorithm="ppo")
+        assert run._describe_sources(types.SimpleNamespace(spec=spec), adapter) == sources
+
+
+@pytest.mark.parametrize("unfit", [0, 1, 2])
+def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
+    attempt, monkeypatch, capsys, unfit
+):
+    starts = [LoadedCheckpoint(2, {}, {}), LoadedCheckpoint(1, {}, {}), None]
+    tried, drawn, discarded = [], [], []
+
+    def train(start, every, stop):
+        tried.append((start, every))
+        drawn.append(random.random())
+        if len(tried) <= unfit:
+            raise ResumeError("it does not fit (x)")
+        return "outcome"
+
+    attempt._folder.checkpoints = None
+    attempt._folder.discard_results = lambda: discarded.append(1)
+    monkeypatch.setattr(attempt, "_train", train)
+    monkeypatch.setattr(run, "iterate_resume_points", lambda *given: iter(starts))
+    assert attempt.carry_out() == "outcome"
+    every = attempt._prepared.spec.checkpoint_every
+    assert tried == [(start, every) for start in starts[: unfit + 1]] and every > 0
+    assert len(set(drawn)) == 1 and len(discarded) == unfit
+    assert attempt.notes == [
+        f"Checkpoint {number} cannot be gone on from: it does not fit (x)."
+        for number in (2, 1)[:unfit]
+    ]
+
+
+def test_a_run_without_checkpoints_looks_for_none(attempt, monkeypatch):
+    spec = types.SimpleNamespace(checkpoint_every=0)
+    attempt._prepared = types.SimpleNamespace(spec=spec)
+    monkeypatch.setattr(attempt, "_train", lambda start, every, stop: (start, every))
+    assert attempt.carry_out() == (None, 0)
+
+
+@pytest.mark.parametrize("start", [None, {"step": 300, "seconds": 5.0}])
+@pytest.mark.parametrize("best", [None, 3])
+def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatch, start, best):
+    learned, better = (
+        types.SimpleNamespace(weights={"w": np.full(2, value)}) for value in (1.0, 2.0)
+    )
+    saved, made = [], {}
+    monitor = types.SimpleNamespace(
+        events="events",
+        make_env="make_env",
+        best=best and types.SimpleNamespace(evaluation=best, policy=better),
+        finish=lambda steps: made.update(finished=steps),
+        get_stored_policy=lambda: learned,
+        evaluator=types.SimpleNamespace(last_score=4.5, measure_references=lambda: {"idle": {}}),
+    )
+    engine = types.SimpleNamespace(signals=types.SimpleNamespace())
+    logging = types.SimpleNamespace(signals="to the logger")
+    fakes = {
+        "CheckpointManager": lambda *given: made.update(every=given[2], start=given[4]) or "keeper",
+        "TrainingMonitor": lambda prepared, folder, keeper: made.update(keeper=keeper) or monitor,
+        "start_diagnosis": lambda prepared, monitor, folder, begins: (
+            made.update(begins=begins) or types.SimpleNamespace(engine=engine)
+        ),
+        "start_logging": lambda *given, resumes: made.update(resumes=resumes) or logging,
+        "watch_libraries": contextlib.nullcontext,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(run, name, fake)
+    attempt._adapter = types.SimpleNamespace(train=lambda *given: made.update(trained=given))
+    attempt._folder.checkpoints, attempt._folder.save_policy = None, saved.append
+    loaded = start and LoadedCheckpoint(1, start, {})
+    outcome = attempt._train(loaded, 20.0, run.StopRequest())
+    policy, native = better if best else learned, attempt._prepared.native
+    assert outcome == {
+        **{"status": "completed", "final_score": 4.5, "references": {"idle": {}}},
+        **{"weights_sha256": run.hash_weights(policy.weights)},
+        **({"saved_evaluation": best} if best else {}),
+    }
+    assert saved == [policy] and engine.signals.on_value == "to the logger"
+    trained = ("ppo", native, attempt._prepared.context, "make_env", monitor)
+    assert made == {
+        **{"every": 20.0, "start": loaded, "keeper": "keeper", "begins": 300 if start else 0},
+        **{"resumes": bool(start), "finished": native.total_steps, "trained": trained},
+    }
+    assert attempt._folder.content["resumed_from"] == (300 if start else None)
+    assert attempt._earlier == (5.0 if start else 0.0)
+    assert np.isnan(attempt._earlier_cpu) if start else attempt._earlier_cpu == 0.0
 
 
 def test_facts_of_a_users_task_need_the_module_that_registers_it(tmp_path, monkeypatch):
