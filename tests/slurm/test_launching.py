@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import types
 from pathlib import Path
 
@@ -355,3 +356,79 @@ def test_settings_that_fail_are_listed_in_their_order(monkeypatch):
         "3 of 4 settings cannot take a single step, so nothing is started:\n"
         "  b1: broke\n  b2: broke\n  c: gone"
     )
+
+
+@pytest.fixture
+def worker():
+    """A process that tries settings, of which only the pipes exist."""
+    questions, answers = os.pipe(), os.pipe()
+    made = object.__new__(preflight._TrialWorker)
+    made._answer, made.deadline, made._log = b"", 0.0, io.BytesIO(b"first\nlast words\n")
+    made._process = types.SimpleNamespace(
+        stdin=os.fdopen(questions[1], "wb"), stdout=os.fdopen(answers[0], "rb"), pid=7
+    )
+    made.asked, made.answers = os.fdopen(questions[0], "rb"), answers[1]
+    yield made
+    made.asked.close()
+
+
+def test_a_setting_is_given_as_a_line_and_answered_with_one(worker):
+    trial = make_trial("a", "a", 1.0)
+    before = preflight.time.monotonic()
+    worker.begin(trial, Path("/a\nb"), 60.0)
+    assert worker.asked.readline() == b'"/a\\nb"\n' and worker.trial is trial
+    assert 59 < worker.deadline - before < 90
+    assert worker.look() is None
+    for failure in (None, "it broke"):
+        whole = json.dumps({"failure": failure}).encode()
+        os.write(worker.answers, whole)
+        assert worker.look() is None  # without the line's end
+        os.write(worker.answers, b"\n")
+        assert worker.look() == preflight._TrialOutcome(failure, is_over=False)
+    os.close(worker.answers)
+    worker._describe_end = lambda: "last words"
+    assert worker.look() == preflight._TrialOutcome("ended the process: last words", is_over=True)
+    worker.asked.close()
+    worker.begin(trial, Path("a"), 1.0)  # of a process that has ended
+
+
+def test_a_process_is_killed_with_all_that_it_started(worker, monkeypatch):
+    killed, errors = [], [None, ProcessLookupError()]
+    process = worker._process
+    process.wait = lambda: 5
+
+    def kill(group, number):
+        killed.append((group, number))
+        if error := errors.pop(0):
+            raise error
+
+    monkeypatch.setattr(preflight.os, "killpg", kill)
+    assert [worker.end(), worker.end()] == [5, 5] and killed == [(7, 9)] * 2
+    assert process.stdin.closed and process.stdout.closed and worker._log.closed
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        (os.CLD_KILLED, 9, "killed by SIGKILL"),
+        (os.CLD_DUMPED, 11, "killed by SIGSEGV"),
+        (os.CLD_EXITED, 1, "last words"),
+        (None, None, "last words"),
+    ],
+)
+def test_a_process_that_ended_says_by_what(worker, monkeypatch, code, status, words):
+    now = types.SimpleNamespace(value=0.0, looks=0)
+
+    def look(*given):
+        now.looks += 1
+        if code is None or now.looks < 3:
+            return None
+        return types.SimpleNamespace(si_code=code, si_status=status)
+
+    def sleep(seconds):
+        now.value += seconds if code else 0.5
+
+    monkeypatch.setattr(preflight.os, "waitid", look)
+    fake = types.SimpleNamespace(monotonic=lambda: now.value, sleep=sleep)
+    monkeypatch.setattr(preflight, "time", fake)
+    assert worker._describe_end() == words and now.looks == (3 if code else 4)
