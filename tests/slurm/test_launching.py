@@ -432,3 +432,55 @@ def test_a_process_that_ended_says_by_what(worker, monkeypatch, code, status, wo
     fake = types.SimpleNamespace(monotonic=lambda: now.value, sleep=sleep)
     monkeypatch.setattr(preflight, "time", fake)
     assert worker._describe_end() == words and now.looks == (3 if code else 4)
+
+
+def test_failures_come_in_the_order_of_the_trials(pool, monkeypatch):
+    outcome = preflight._TrialOutcome
+    slow = make_trial("a", "a", 1.0, None, outcome("slow", True))
+    quick = make_trial("b", "b", 2.0, outcome("quick", True))
+    good = make_trial("c", "c", 3.0, outcome(None, False))
+    pool(1)
+    folders = []
+
+    def prepare(self, trial):
+        folders.append(self._scratch)
+        return "folder", trial
+
+    monkeypatch.setattr(preflight._WorkerPool, "_prepare", prepare)
+    console = Console(file=io.StringIO())
+    found = preflight._run_trials([slow, quick, good], 3, 60.0, console)
+    assert list(found.items()) == [(slow, "slow"), (quick, "quick")]
+    assert len(set(folders)) == 1 and not folders[0].exists()
+
+
+def test_a_temporary_folder_must_be_one_that_runs_can_have(monkeypatch):
+    monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "/a")
+    assert preflight._check_temporary_folder() is None
+    monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "/\udcff")
+    with pytest.raises(SpecError, match=r"^TMPDIR='/\\udcff' is not UTF-8, as the name of a run"):
+        preflight._check_temporary_folder()
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ((True, -1, 5), PreflightOptions("here", -1, 5.0)),
+        (("cluster", 1, 1e6), PreflightOptions("cluster", 1, 1e6)),
+        ((False, 2, 5), None),
+        ((1, 2, 5), "hydra.launcher.preflight=1 must be true, false or cluster."),
+        (("here", 2, 5), "hydra.launcher.preflight='here' must be true, false or cluster."),
+        *(
+            ((True, count, 5), f"hydra.launcher.preflight_processes={count} is no number of settin")
+            for count in (0, -2)
+        ),
+        ((True, 1, 0), "hydra.launcher.preflight_seconds=0"),
+        ((True, 1, 1e6 + 1), "hydra.launcher.preflight_seconds=1000001.0"),
+    ],
+)
+def test_options_of_a_preflight_are_read_or_refused(given, found):
+    if not isinstance(found, str):
+        assert preflight.read_preflight_options(*given) == found
+        return
+    with pytest.raises(SpecError) as error:
+        preflight.read_preflight_options(*given)
+    assert str(error.value).startswith(found)

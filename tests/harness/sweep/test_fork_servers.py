@@ -216,3 +216,42 @@ def test_a_fork_is_requested_with_its_files(server, monkeypatch, tmp_path, lifel
     process._channel.close()
     number = 2 if lifeline is None else 3
     assert requests == [(b'["folder", "log"]', number), (b"[]", number)]
+
+
+def test_a_server_has_a_session_and_a_socket_of_its_own(monkeypatch):
+    made, waited = [], []
+
+    def start(command, **options):
+        made.append((command, options, os.fstat(options["pass_fds"][0]).st_ino))
+        return types.SimpleNamespace(wait=waited.append)
+
+    monkeypatch.setattr(forked_process.subprocess, "Popen", start)
+    server = forked_process._ForkServer(("a", "b"), {"A": "1"})
+    ((command, options, _),) = made
+    number = options.pop("pass_fds")
+    module = ["-m", "parallax.harness.forkserver"]
+    assert command == [forked_process.sys.executable, *module, str(number[0]), "a", "b"]
+    output = options.pop("stdout")
+    assert output.closed and options == {
+        **{"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "env": {"A": "1"}},
+        "start_new_session": True,
+    }
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number[0])  # the server has its own
+    server.finish()
+    server.finish()
+    server.wait()
+    assert waited == [5.0] and server._control.fileno() == -1
+
+
+def test_a_server_that_does_not_end_in_time_is_left(server):
+    made, other = server
+    made.finish()
+    assert other.recv(1) == b""
+
+    def wait(seconds):
+        raise subprocess.TimeoutExpired("server", seconds)
+
+    made._process = types.SimpleNamespace(wait=wait)
+    made.wait()
+    assert made._control.fileno() == -1

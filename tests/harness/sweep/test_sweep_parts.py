@@ -6,11 +6,12 @@ import types
 from pathlib import Path
 
 import pytest
+import recorded
 import support
 
 from parallax.harness.contract.adapter import find_adapter_entry_point, load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import sweep
@@ -281,3 +282,53 @@ def test_a_record_is_restored_unless_the_run_was_started_since(tmp_path, before)
 )
 def test_three_names_are_listed_and_the_others_counted(count, text):
     assert sweep._format_names(list("abcd")[:count]) == text
+
+
+def test_a_run_is_set_up_unless_it_is_complete(monkeypatch, tmp_path):
+    prepared = prepare_run(support.spec(), load_adapter("sb3"))
+    folder = prepared.spec.folder(tmp_path)
+    checked = []
+    monkeypatch.setattr(sweep, "check_wrapper_sources", lambda *given: checked.append(given))
+    assert sweep.initialize_run(prepared, folder) is True and checked == []
+    (folder / "evaluations.npz").write_text("damaged")
+    (folder / "run.json").write_text("{")
+    assert sweep.initialize_run(prepared, folder) is True
+    assert read_run(folder).reason == "pending" and not (folder / "evaluations.npz").exists()
+    assert len(list(folder.glob("evaluations.npz.*"))) == 1
+    done = recorded.complete_run(tmp_path, study="done")
+    again = dataclasses.replace(prepared, spec=spec_from_dict(read_run(done).spec))
+    assert sweep.initialize_run(again, done) is False
+    assert checked == [(again.spec, {}, done)]
+
+
+def test_a_run_that_another_sweep_completed_meanwhile_is_left(monkeypatch, tmp_path):
+    prepared = prepare_run(support.spec(), load_adapter("sb3"))
+    folder = prepared.spec.folder(tmp_path)
+    readings = iter([make_reading(complete=False), make_reading(complete=True)])
+    monkeypatch.setattr(sweep, "read_run", lambda path: next(readings))
+    assert sweep.initialize_run(prepared, folder) is False
+    assert not (folder / "run.json").exists()
+
+
+def test_a_folder_that_cannot_be_made_says_why(tmp_path):
+    prepared = prepare_run(support.spec(), load_adapter("sb3"))
+    (tmp_path / "results").write_text("a file")
+    folder = prepared.spec.folder(tmp_path / "results")
+    with pytest.raises(SpecError) as error:
+        sweep.initialize_run(prepared, folder)
+    words = f"results_dir: {folder} cannot be written (Not a directory). Choose another folder."
+    assert str(error.value) == words
+
+
+def test_only_leftovers_need_the_lock_of_a_complete_run(monkeypatch, tmp_path):
+    left, tidied = [], []
+    monkeypatch.setattr(sweep, "list_leftovers", lambda folder: left)
+    folder = types.SimpleNamespace(tidy=lambda: tidied.append(1))
+    monkeypatch.setattr(sweep, "RunFolder", lambda lease, content: folder)
+    sweep._remove_leftovers(tmp_path, None)
+    assert not tidied
+    left.append("progress.json")
+    sweep._remove_leftovers(tmp_path, None)
+    with RunLock.acquire(tmp_path):
+        sweep._remove_leftovers(tmp_path, ())
+    assert tidied == [1]
