@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import support
-from slurm_fakes import a_record
+from slurm_fakes import a_record, a_run
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.slurm import resubmit
@@ -213,3 +213,22 @@ def test_a_specification_belongs_to_its_folders_study(monkeypatch, tmp_path):
 
     monkeypatch.setattr(resubmit, "rename_study", refuse)
     assert resubmit._match_spec_to_folder(spec, folder) == (spec, "study=b is too long")
+
+
+def test_a_specification_is_that_of_the_folder_or_else_of_the_submission(tmp_path):
+    good, odd = a_run(tmp_path, seed=0), a_run(tmp_path, seed=1, changed={"alignment": "odd"})
+    lost, moved = a_run(tmp_path, seed=2, changed={"spec": 7}), a_run(tmp_path, seed=3)
+    study = good.parents[5]
+    record = a_record(study, "a", [[good, odd]])
+    record.save_specs({good: support.spec(seed=0), odd: support.spec(seed=1)})
+    moved = moved.rename(moved.with_name("seed=9"))
+    runs = [RunState(folder, "failed", reason="why") for folder in (good, odd, lost, moved)]
+    (lost / "run.json").unlink()
+    readable, unreadable = resubmit._read_specs(runs, {study: [record]})
+    specs = [resubmit.rename_study(support.spec(seed=seed), study.name) for seed in (0, 1)]
+    assert readable == dict(zip(runs, specs, strict=False))
+    assert unreadable == {
+        runs[2]: "why; start the sweep again for it",
+        runs[3]: "it holds the run of another folder, "
+        f"{support.spec(seed=3).folder(Path('<results>'))}: put it there",
+    }

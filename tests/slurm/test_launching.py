@@ -484,3 +484,41 @@ def test_options_of_a_preflight_are_read_or_refused(given, found):
     with pytest.raises(SpecError) as error:
         preflight.read_preflight_options(*given)
     assert str(error.value).startswith(found)
+
+
+@pytest.mark.parametrize("python", [None, "/other/python"])
+def test_a_process_that_tries_settings_has_the_runs_interpreter_and_threads(monkeypatch, python):
+    made = []
+    monkeypatch.setattr(
+        preflight.subprocess, "Popen", lambda command, **options: made.append((command, options))
+    )
+    for name in ("add_project_to_path", "leave_out_folder"):
+        monkeypatch.setattr(preflight, name, lambda given, name=name: given | {"BY": name})
+    spec = types.SimpleNamespace(python=python, threads=3)
+    trial = types.SimpleNamespace(prepared=types.SimpleNamespace(spec=spec))
+    worker = preflight._TrialWorker(trial)
+    ((command, options),) = made
+    module = ["-m", "parallax.slurm.preflight_worker"]
+    assert command == [python or preflight.sys.executable, *module]
+    environment = options.pop("env")
+    threads = dict.fromkeys(preflight.THREAD_VARIABLES, "3")
+    by = "add_project_to_path" if python else "leave_out_folder"
+    assert environment.items() >= {"BY": by, **threads}.items()
+    pipe = preflight.subprocess.PIPE
+    assert options == {
+        **{"stdin": pipe, "stdout": pipe, "stderr": worker._log},
+        "start_new_session": True,
+    }
+    assert (worker.trial, worker.deadline, worker._answer) == (trial, 0.0, b"")
+    worker._log.close()
+
+
+def test_each_trial_has_a_folder_of_its_own(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(preflight, "initialize_run", lambda *given: made.append(given))
+    pool = preflight._WorkerPool([], 1, 60.0, tmp_path)
+    trial = types.SimpleNamespace(prepared="prepared")
+    folders = [pool._prepare(trial)[0] for _ in range(2)]
+    assert made == [("prepared", folder) for folder in folders] and folders[0] != folders[1]
+    assert {folder.name for folder in folders} == {"run"}
+    assert {folder.parents[1] for folder in folders} == {tmp_path}

@@ -182,7 +182,7 @@ def test_common_accepts_only_values_that_every_framework_exposes(monkeypatch):
         assert prepare._is_accepted(exact, SB3) is True
 
 
-def test_another_alignment_than_defaults_has_the_usual_recipe_and_what_was_set():
+def test_another_alignment_than_defaults_has_the_usual_recipe_and_what_was_set(monkeypatch):
     spec = support.spec(alignment="defaults", steps=6000)
     values = dataclasses.replace(spec.hyperparameters, learning_rate=0.5)
     spec = dataclasses.replace(spec, hyperparameters=values, overridden=("learning_rate",))
@@ -195,6 +195,9 @@ def test_another_alignment_than_defaults_has_the_usual_recipe_and_what_was_set()
     plain = support.spec(alignment="common")
     exact = dataclasses.replace(plain, alignment="exact")
     assert prepare._change_run(plain, {"alignment": "exact"}) == exact
+    monkeypatch.setattr(prepare, "list_recipe_names", lambda algorithm: ["sb3"])
+    exact = dataclasses.replace(spec, alignment="exact")
+    assert prepare._change_run(spec, {"alignment": "exact"}) == exact
 
 
 def test_a_framework_without_a_recipe_has_no_defaults(monkeypatch):

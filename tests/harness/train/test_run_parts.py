@@ -23,6 +23,7 @@ from parallax.harness.train.checkpointing import ResumeError
 from parallax.harness.train.diagnosis import collect_facts
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import _record_end, _RunAttempt
+from parallax.harness.train.stop_signals import RunInterrupt
 
 
 class Folder:
@@ -413,3 +414,84 @@ def test_a_run_that_would_be_translated_differently_is_refused(change, words):
 
 def test_constants_and_defaults_change_on_purpose_only():
     assert compare_with_stored("harness.train") == []
+
+
+DONE = {"status": "completed", "final_score": 2.0}
+FULL = {"status": "failed", "failure": "the trace cannot be written"}
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble", "recorded"),
+    [
+        (None, {}, DONE),
+        (None, FULL, DONE | FULL),
+        (ValueError("odd"), FULL, {"status": "failed", "failure": "ValueError: odd"}),
+        (SpecError("too large"), {}, {"status": "failed", "failure": "too large"}),
+        (KeyboardInterrupt(), {}, run.describe_interruption("user")),
+        (RunInterrupt("time limit"), FULL, run.describe_interruption("time limit")),
+        (LockLostError("x"), {}, {"status": "failed"}),
+        (FolderDeletedError(2, "x"), {}, {"status": "failed"}),
+    ],
+)
+def test_the_end_of_a_run_is_recorded_whatever_happens(
+    monkeypatch, capsys, error, trouble, recorded
+):
+    ended, calls, beats = [], [], []
+
+    def carry_out(attempt):
+        calls.append("trained")
+        if error:
+            raise error
+        return dict(DONE)
+
+    @contextlib.contextmanager
+    def write_heartbeats(folder, steps):
+        beats.append(steps())
+        yield
+        calls.append("last heartbeat")
+
+    folder = Folder()
+    folder.clear = lambda: calls.append("cleared")
+    folder.reserve_space = lambda: calls.append("reserved")
+    folder.checkpoints = types.SimpleNamespace(remove=lambda: calls.append("removed"))
+    fakes = {
+        "read_run": lambda path: types.SimpleNamespace(content={"adapter": "x:Y"}),
+        "collect_attempts": lambda record: ["earlier"],
+        "describe_adapter_code": lambda name: {"files": {}, "name": name},
+        "HeartbeatWriter": write_heartbeats,
+        "collect_provenance": lambda: {"python": "3"},
+        "_record_start": lambda folder, started, attempts: calls.append(attempts),
+        "_record_end": lambda folder, attempt, outcome: ended.append(outcome),
+        "_close": lambda attempt, outcome: calls.append("closed") or {},
+        "_finish_trace": lambda folder: trouble,
+        "_describe_sources": lambda prepared, adapter: {"ppo.py": "ab"},
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(run, name, fake)
+    monkeypatch.setattr(_RunAttempt, "carry_out", carry_out)
+    adapter = load_adapter("sb3")
+    prepared = prepare_run(support.spec(), adapter)
+    if error is None or isinstance(error, ValueError):
+        assert run.execute_run(prepared, adapter, folder) == recorded["status"]
+    else:
+        with pytest.raises(type(error)):
+            run.execute_run(prepared, adapter, folder)
+    provenance = {"python": "3", "sources": {"ppo.py": "ab"}}
+    provenance["adapter"] = {"files": {}, "name": "x:Y"}
+    assert ended == [recorded | {"provenance": provenance}] and beats == [0]
+    removed = ["removed"] if recorded["status"] == "completed" else []
+    steps = ["cleared", "reserved", ["earlier"], "trained", "closed", *removed]
+    assert [call for call in calls if call != "last heartbeat"] == steps
+    traced = isinstance(error, ValueError)
+    assert ("Traceback" in capsys.readouterr().err) == traced
+
+
+def test_findings_are_written_and_the_logger_is_closed_at_the_end(attempt, monkeypatch):
+    calls = []
+    monkeypatch.setattr(run, "finish_diagnosis", lambda *given: calls.append(given))
+    attempt.close()
+    assert calls == [(None, attempt._folder, "")]
+    attempt.diagnosis = "diagnosis"
+    attempt.logging = types.SimpleNamespace(close=lambda: calls.append("closed"))
+    attempt.close("it broke")
+    assert calls[1:] == [("diagnosis", attempt._folder, "it broke"), "closed"]
