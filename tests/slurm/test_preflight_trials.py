@@ -214,8 +214,9 @@ def test_a_trial_answers_why_its_run_is_not_complete(monkeypatch):
 
 
 def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch):
-    answers, duplicated = io.StringIO(), []
+    answers, duplicated, sent = io.StringIO(), [], []
     answers.close = lambda: None
+    answers.flush = lambda: sent.append(answers.getvalue().count("\n"))
     questions = io.StringIO('"/a"\n"/b"\n')
     files = {10: questions, 11: answers}
     system = types.SimpleNamespace(
@@ -231,6 +232,7 @@ def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch)
     preflight_worker.main()
     # Standard input is empty, and what is printed goes to the errors.
     assert duplicated == [(20, 0), (2, 1)]
+    assert sent == [1, 2]  # each answer at once
     assert [json.loads(line) for line in answers.getvalue().splitlines()] == [
         {"failure": "tried /a"},
         {"failure": "tried /b"},

@@ -125,6 +125,12 @@ def test_a_training_has_as_many_environments_as_configured_and_all_its_steps():
     other.events.subscribe(ReportedMetrics, ended.append)
     other.record({"loss": 1.0})
     assert ended == [ReportedMetrics({"loss": 1.0})]
+    assert other._folder.recorded == [(0, {"loss": 1.0})]
+    other.make_env()
+    other.attach(lambda shown: np.zeros((len(shown), 1), np.float32), dict)
+    other.finish(0)
+    _, (step, returns, lengths), flushed = other._folder.recorded
+    assert (step, flushed) == (0, "flushed") and returns == lengths and len(returns) == 2
 
 
 def test_a_policy_has_its_weights_and_the_statistics_of_observations():
