@@ -1,5 +1,6 @@
 """How often a job comes back, when it expects its warning, and how it stops its run."""
 
+import io
 import types
 from pathlib import Path
 
@@ -99,9 +100,43 @@ def test_runs_that_would_fail_again_are_left_out(monkeypatch, reading, is_runnab
     assert list(requeueable_job._read_specs(["a"])) == []
 
 
+class Log(io.StringIO):
+    """A job's output, of which a kill leaves what was flushed."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = []
+
+    def flush(self):
+        self.written.append(self.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("is_runnable", "waits", "words"), [(True, 1, "a: interrupted why\n"), (False, 0, "a: done\n")]
+)
+def test_what_a_job_says_is_in_its_log_before_it_is_killed(monkeypatch, is_runnable, waits, words):
+    log, slept, job = Log(), [], RunJob(make_limits())
+    outcome = types.SimpleNamespace(status="interrupted", failure="why")
+    process = types.SimpleNamespace(wait=lambda seconds: True, outcome=lambda: outcome)
+    fakes = {
+        "read_run": lambda folder: types.SimpleNamespace(reason="done", spec="spec"),
+        "_is_runnable": lambda folder: is_runnable,
+        "spec_from_dict": lambda spec: spec,
+        "find_last_checkpoint": lambda folder: None,
+        "RunProcess": lambda *given: process,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(requeueable_job, name, fake)
+    monkeypatch.setattr(requeueable_job.time, "sleep", lambda s: slept.append((s, *log.written)))
+    monkeypatch.setattr("sys.stdout", log)
+    assert job._run_folder(Path("a"), None) == ("why" if is_runnable else None)
+    assert log.written == [words] and slept == [(300.0, words)] * waits
+
+
 @pytest.mark.parametrize("error", [None, LockHeldError("x"), LockLostError("x")])
-def test_a_run_that_cannot_begin_is_recorded_and_named(monkeypatch, capsys, error):
-    marked = []
+def test_a_run_that_cannot_begin_is_recorded_and_named(monkeypatch, error):
+    marked, log = [], Log()
+    monkeypatch.setattr("sys.stdout", log)
 
     def mark(*given):
         marked.append(given)
@@ -111,7 +146,7 @@ def test_a_run_that_cannot_begin_is_recorded_and_named(monkeypatch, capsys, erro
     monkeypatch.setattr(requeueable_job, "mark_run_ended", mark)
     assert requeueable_job._mark_failed(Path("a"), "why") == "why"
     assert marked == [(Path("a"), {"status": "failed", "failure": "why"})]
-    assert capsys.readouterr().out == "a: why\n"
+    assert log.written == ["a: why\n"]
 
 
 @pytest.mark.parametrize(

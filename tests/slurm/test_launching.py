@@ -336,7 +336,7 @@ def test_the_display_counts_trials_and_names_those_that_run():
     assert quiet._progress.disable
 
 
-def test_settings_that_fail_are_listed_in_their_order(monkeypatch):
+def test_settings_that_fail_are_listed_in_their_order(monkeypatch, capsys):
     trials = [make_trial(name, "a", 1.0) for name in "abc"]
     trials[1].settings = ("b1", "b2")
     given = []
@@ -349,6 +349,9 @@ def test_settings_that_fail_are_listed_in_their_order(monkeypatch):
     monkeypatch.setattr(preflight, "_run_trials", run)
     failures = {}
     assert preflight.run_preflight([], 7, 60.0) == 4 and given == [(3, 60.0)]
+    said = capsys.readouterr()
+    words = "Preflight of 4 settings in 3 trials: about 27 s of CPU time, 9 s with 3 at a time.\n"
+    assert (said.out, said.err) == ("", words)
     failures = {trials[1]: "broke", trials[2]: "gone"}
     with pytest.raises(SpecError) as error:
         preflight.run_preflight([], 1, 60.0)

@@ -190,6 +190,14 @@ def test_episodes_of_a_trial_have_at_most_a_hundred_steps(registered, limit, sho
     assert registered["Short-v0"].max_episode_steps == shorter
 
 
+def test_a_users_task_is_registered_by_its_module_first(registered, tmp_path, monkeypatch):
+    line = "gymnasium.register('Late-v0', 'nowhere:Nothing', max_episode_steps=500)"
+    (tmp_path / "late_task.py").write_text(f"import gymnasium\n{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    preflight_worker._shorten_episodes("late_task:Late-v0")
+    assert registered["Late-v0"].max_episode_steps == 100
+
+
 def try_run(monkeypatch, reasons, train):
     shortened = []
     readings = iter(

@@ -139,13 +139,18 @@ def test_a_server_is_for_one_framework_and_number_of_threads(monkeypatch, change
 
 @pytest.mark.parametrize("error", [None, OSError(38, "not here"), AttributeError()])
 def test_handles_of_processes_need_a_system_that_has_them(monkeypatch, error):
+    opened, closed = [], []
+
     def open_handle(pid):
         if error:
             raise error
-        return os.dup(0)
+        opened.append(os.getpid() == pid)
+        return 99
 
     monkeypatch.setattr(forked_process.os, "pidfd_open", open_handle)
+    monkeypatch.setattr(forked_process.os, "close", closed.append)
     assert forked_process._supports_pidfd.__wrapped__() == (error is None)
+    assert (opened, closed) == (([True], [99]) if error is None else ([], []))
 
 
 def test_a_server_imports_what_the_algorithms_of_its_runs_need(monkeypatch):

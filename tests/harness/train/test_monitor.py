@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import support
 
+from parallax.envs.make import copy_observation_statistics
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.events import (
     EpisodeEnd,
@@ -116,6 +117,9 @@ def test_a_training_has_as_many_environments_as_configured_and_all_its_steps():
     second.reset(seed=1)
     second.step(second.action_space.sample())
     assert monitor.steps == 4
+    shared = [copy_observation_statistics(env) for env in (first, second)]
+    assert shared[0].keys() == shared[1].keys() and len(shared[0]) > 1
+    assert all(np.array_equal(shared[0][name], shared[1][name]) for name in shared[0])
     assert callable(monitor.normalizer())
     words = "^upstream took 4 environment steps where 6000 were due$"
     with pytest.raises(TrainingError, match=words):
