@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import support
-from slurm_fakes import a_record, a_run
+from slurm_fakes import FakeSlurm, a_record, a_run
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.slurm import resubmit
@@ -88,6 +88,13 @@ def test_what_slurm_says_to_a_cancellation_is_in_a_line(monkeypatch, code, text,
 
     monkeypatch.setattr(resubmit.subprocess, "run", run)
     assert resubmit._run_scancel(["7", "8"]) == words
+
+
+def test_what_scancel_prints_is_read(monkeypatch, tmp_path):
+    fake = FakeSlurm(tmp_path / "bin", monkeypatch)
+    fake.write("scancel", "print('said'); print('not yours', file=sys.stderr); sys.exit(1)")
+    assert resubmit._run_scancel(["7", "8"]) == "scancel: not yours"
+    assert fake.calls("scancel") == [["7", "8"]]
 
 
 def test_settings_name_the_code_that_they_run():
@@ -180,6 +187,9 @@ def test_the_last_submission_or_a_profile_says_how_runs_are_submitted(tmp_path):
     assert load(tmp_path, records, None, {}).mem_gb == 3.0
     assert load(tmp_path, records, None, {"mem_gb": 5.0}).mem_gb == 5.0
     assert load(tmp_path, records, "default", {}) == load_settings("default", {})
+    records.append(a_record(tmp_path, "a-9", [], settings={"odd": 1}))
+    with pytest.raises(SpecError, match=r"^a-9: odd"):
+        load(tmp_path, records, None, {})
     with pytest.raises(SpecError, match=r"was never submitted: name a profile with --profile\.$"):
         load(tmp_path, [], None, {})
 

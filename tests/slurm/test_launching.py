@@ -365,6 +365,8 @@ def test_settings_that_fail_are_listed_in_their_order(monkeypatch, capsys):
 def worker():
     """A process that tries settings, of which only the pipes exist."""
     questions, answers = os.pipe(), os.pipe()
+    for end in (questions[0], answers[0]):
+        os.set_blocking(end, False)  # what never comes is an error, and no test without an end
     made = object.__new__(preflight._TrialWorker)
     made._answer, made.deadline, made._log = b"", 0.0, io.BytesIO(b"first\nlast words\n")
     made._process = types.SimpleNamespace(
