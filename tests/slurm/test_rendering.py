@@ -92,6 +92,7 @@ def test_runs_beyond_the_longest_list_are_counted():
         "Slurm was not asked: states are those of the folders.",
     ]
     assert "more" not in "".join(show(runs, longest=4))
+    assert "... and 1 more: --json lists all" in show(runs, longest=3)
     assert show([]) == ["No runs below /r."]
 
 
