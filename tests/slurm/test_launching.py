@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import support
 from rich.console import Console
-from slurm_fakes import a_record
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.run_spec import spec_to_dict
@@ -202,8 +201,9 @@ def test_a_single_job_is_queued_with_its_number(monkeypatch, tmp_path, array, er
     monkeypatch.setattr(
         submit, "_make_executor", lambda *given: types.SimpleNamespace(submit=queue)
     )
-    record = a_record(tmp_path, "p", [])
+    record = arrays.SubmissionRecord(tmp_path / "s", "p", 5.0, None, (), {})
     if error is None:
+        assert submit.submit_job(record, array, SETTINGS, "job") == "job7"
         assert submit.submit_job(record, array, SETTINGS, "job") == "job7"
         assert record.folder.is_dir()
         return

@@ -157,6 +157,7 @@ def test_trials_have_one_evaluation_of_one_episode_and_explicit_values():
     assert (spec.alignment, spec.hps, spec.study) == ("exact", "preflight", "preflight")
     assert spec.eval_every == spec.steps == trial.prepared.native.total_steps
     assert not trial.is_full_rollout and trial.settings == ("sb3 td3 InvertedPendulum-v4 sb3",)
+    assert {trial: 1}[trial] == 1 and trial != dataclasses.replace(trial)
 
 
 def test_the_full_rollout_is_tried_once_per_framework_and_task_with_one_epoch():

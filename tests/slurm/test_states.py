@@ -69,7 +69,8 @@ def test_a_run_that_waits_has_its_steps_and_where_it_resumes(monkeypatch):
     state = RunState(Path("f"), "queued", *NAMES, -1, 250, 600, reason=found.reason, **values)
     assert found == state
     steps.taken = 0  # then the heartbeat may know more
-    assert assess(monkeypatch, reading, None, make_beat(), None, "PENDING").step == 300
+    found = assess(monkeypatch, reading, None, make_beat(), None, "PENDING")
+    assert (found.step, found.rate) == (300, None)
 
 
 @pytest.mark.parametrize(("imported", "reason"), [(None, ""), ("csv", "imported")])

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import recorded
 import support
+from records import find_changeable
 
+import parallax.harness.sweep
 from parallax.harness.contract.adapter import find_adapter_entry_point, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
@@ -332,3 +334,7 @@ def test_only_leftovers_need_the_lock_of_a_complete_run(monkeypatch, tmp_path):
     with RunLock.acquire(tmp_path):
         sweep._remove_leftovers(tmp_path, ())
     assert tidied == [1]
+
+
+def test_outcomes_of_runs_cannot_be_changed():
+    assert find_changeable(parallax.harness.sweep) == {"_SweepStop"}

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import support
 from constants import compare_with_stored
+from records import find_changeable
 
+import parallax.harness.train
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.checks import load_all_checks
@@ -495,3 +497,7 @@ def test_findings_are_written_and_the_logger_is_closed_at_the_end(attempt, monke
     attempt.logging = types.SimpleNamespace(close=lambda: calls.append("closed"))
     attempt.close("it broke")
     assert calls[1:] == [("diagnosis", attempt._folder, "it broke"), "closed"]
+
+
+def test_facts_about_runs_cannot_be_changed():
+    assert find_changeable(parallax.harness.train) == set()
