@@ -47,6 +47,13 @@ def launched(monkeypatch, tmp_path):
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(launch, name, fake)
+    prepare = launch.prepare_runs
+
+    def prepare_for_nodes(specs, on_this_machine=True):
+        assert not on_this_machine, "nodes have devices that this machine lacks"
+        return prepare(specs, on_this_machine)
+
+    monkeypatch.setattr(launch, "prepare_runs", prepare_for_nodes)
     specs = [support.spec(seed=seed) for seed in range(3)]
     return types.SimpleNamespace(steps=steps, specs=specs, root=tmp_path)
 

@@ -11,6 +11,7 @@ import support
 from records import find_changeable
 
 import parallax.slurm
+from parallax.harness.contract.adapter import load_adapter
 from parallax.slurm import preflight_trials, preflight_worker
 from parallax.slurm.preflight import _format_announcement, _format_duration, estimate_cost
 from parallax.slurm.preflight_trials import (
@@ -261,3 +262,19 @@ def test_a_trial_that_the_adapter_refuses_when_short_has_its_own_length(monkeypa
     monkeypatch.setattr(preflight_trials, "_prepare_trial", refuse_short)
     (trial,) = make_trials([support.spec("sb3", "td3", n_envs=1)])
     assert made == [1, 8, 1] and trial.prepared.spec.hyperparameters.buffer_size == 1_000_000
+
+
+def test_a_trial_has_whole_rollouts_and_need_not_learn(monkeypatch):
+    adapter, made, prepare = load_adapter("sb3"), [], preflight_trials.prepare_run
+
+    def note(spec, adapter, **options):
+        made.append((spec.steps, spec.eval_every, options))
+        return prepare(spec, adapter, **options)
+
+    run = prepare(
+        support.spec(hyperparameters={"rollout_steps": 64, "minibatch_size": 64}), adapter
+    )
+    monkeypatch.setattr(preflight_trials, "prepare_run", note)
+    trial = preflight_trials._prepare_trial(run, run.hyperparameters, 100, adapter)
+    assert made == [(100, 100, {"must_learn": False}), (128, 128, {"must_learn": False})]
+    assert trial.spec.steps == trial.native.total_steps == 128

@@ -157,6 +157,9 @@ def test_a_stop_has_the_reason_of_who_asks_for_it(
     for left in (100.0, -1.0):
         BatchJob("7", limit_from=time.monotonic() + left).export_to_environment()
         found.append(get_stop_reason(number))
+    BatchJob("7", limit_from=1000.0).export_to_environment()
+    monkeypatch.setattr(stop_signals.time, "monotonic", lambda: 1000.0)
+    assert get_stop_reason(number) == after_limit  # at the limit itself
     monkeypatch.delenv("PARALLAX_JOB")
     assert (get_stop_reason(number), *found) == (alone, before_limit, after_limit)
 
