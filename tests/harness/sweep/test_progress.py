@@ -205,6 +205,27 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
     ]
 
 
+def test_what_went_wrong_is_red_and_warnings_are_yellow(monkeypatch):
+    display, _, _ = make_display(monkeypatch, 3)
+    styles = []
+    printing = types.SimpleNamespace(print=lambda text, soft_wrap: styles.append(text.style))
+    display._console = printing
+    monkeypatch.setattr(progress, "describe_run_result", lambda folder: "")
+    monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "")
+    for number, status in enumerate(("completed", "skipped", "failed")):
+        display.print_outcome(Path(str(number)), status, None)
+    assert styles == ["", "", "red"]
+    display._runs[Path("0")].spec.diagnosis["mode"] = "on"
+    findings = [
+        {"id": level, "level": level, "first_step": 7, "seen": "x"}
+        for level in ("error", "warning")
+    ]
+    found = types.SimpleNamespace(findings=findings)
+    monkeypatch.setattr(progress, "read_diagnosis", lambda folder: found)
+    display._print_findings(Path("0"))
+    assert styles[3:] == ["red", "yellow"]
+
+
 @pytest.mark.parametrize(
     ("is_terminal", "mode", "draws", "looks"),
     [(True, "off", True, True), (False, "on", False, True), (False, "off", False, False)],
