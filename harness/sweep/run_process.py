@@ -169,7 +169,7 @@ class RunProcess:
 
     def _remove_log(self) -> None:
         with contextlib.suppress(OSError):
-            self._log.unlink(missing_ok=True)
+            self._log.unlink()
 
     def _make_end_status(self, code: int, reading: RunReading) -> dict[str, str]:
         if not self._folder.is_dir():

@@ -313,7 +313,9 @@ def test_a_run_that_cannot_be_started_is_named_and_the_next_one_is_tried(
 
 
 @pytest.mark.parametrize(("state", "waits"), [("completed", []), ("interrupted", [1])])
-def test_a_job_whose_run_was_interrupted_waits_for_its_kill(monkeypatch, tmp_path, state, waits):
+def test_a_job_whose_run_was_interrupted_waits_for_its_kill(
+    monkeypatch, tmp_path, capsys, state, waits
+):
     slept, asked = [], []
     ended = iter([False, False, True])
     outcome = types.SimpleNamespace(status=state, failure=None)
@@ -333,6 +335,7 @@ def test_a_job_whose_run_was_interrupted_waits_for_its_kill(monkeypatch, tmp_pat
         monkeypatch.setattr(requeueable_job, name, value)
     assert job._run_folder(tmp_path, None) is None
     assert (len(slept), len(asked), job._current) == (len(waits), 3, "")
+    assert capsys.readouterr().out == f"{tmp_path}: {state} \n"
 
 
 @pytest.mark.parametrize(

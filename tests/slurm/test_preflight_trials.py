@@ -11,6 +11,7 @@ import support
 from records import find_changeable
 
 import parallax.slurm
+from parallax.harness.contract.adapter import load_adapter
 from parallax.slurm import preflight_trials, preflight_worker
 from parallax.slurm.preflight import _format_announcement, _format_duration, estimate_cost
 from parallax.slurm.preflight_trials import (
@@ -157,6 +158,7 @@ def test_trials_have_one_evaluation_of_one_episode_and_explicit_values():
     assert (spec.alignment, spec.hps, spec.study) == ("exact", "preflight", "preflight")
     assert spec.eval_every == spec.steps == trial.prepared.native.total_steps
     assert not trial.is_full_rollout and trial.settings == ("sb3 td3 InvertedPendulum-v4 sb3",)
+    assert {trial: 1}[trial] == 1 and trial != dataclasses.replace(trial)
 
 
 def test_the_full_rollout_is_tried_once_per_framework_and_task_with_one_epoch():
@@ -190,6 +192,14 @@ def test_episodes_of_a_trial_have_at_most_a_hundred_steps(registered, limit, sho
     assert registered["Short-v0"].max_episode_steps == shorter
 
 
+def test_a_users_task_is_registered_by_its_module_first(registered, tmp_path, monkeypatch):
+    line = "gymnasium.register('Late-v0', 'nowhere:Nothing', max_episode_steps=500)"
+    (tmp_path / "late_task.py").write_text(f"import gymnasium\n{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    preflight_worker._shorten_episodes("late_task:Late-v0")
+    assert registered["Late-v0"].max_episode_steps == 100
+
+
 def try_run(monkeypatch, reasons, train):
     shortened = []
     readings = iter(
@@ -214,8 +224,9 @@ def test_a_trial_answers_why_its_run_is_not_complete(monkeypatch):
 
 
 def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch):
-    answers, duplicated = io.StringIO(), []
+    answers, duplicated, sent = io.StringIO(), [], []
     answers.close = lambda: None
+    answers.flush = lambda: sent.append(answers.getvalue().count("\n"))
     questions = io.StringIO('"/a"\n"/b"\n')
     files = {10: questions, 11: answers}
     system = types.SimpleNamespace(
@@ -231,6 +242,7 @@ def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch)
     preflight_worker.main()
     # Standard input is empty, and what is printed goes to the errors.
     assert duplicated == [(20, 0), (2, 1)]
+    assert sent == [1, 2]  # each answer at once
     assert [json.loads(line) for line in answers.getvalue().splitlines()] == [
         {"failure": "tried /a"},
         {"failure": "tried /b"},
@@ -250,3 +262,19 @@ def test_a_trial_that_the_adapter_refuses_when_short_has_its_own_length(monkeypa
     monkeypatch.setattr(preflight_trials, "_prepare_trial", refuse_short)
     (trial,) = make_trials([support.spec("sb3", "td3", n_envs=1)])
     assert made == [1, 8, 1] and trial.prepared.spec.hyperparameters.buffer_size == 1_000_000
+
+
+def test_a_trial_has_whole_rollouts_and_need_not_learn(monkeypatch):
+    adapter, made, prepare = load_adapter("sb3"), [], preflight_trials.prepare_run
+
+    def note(spec, adapter, **options):
+        made.append((spec.steps, spec.eval_every, options))
+        return prepare(spec, adapter, **options)
+
+    run = prepare(
+        support.spec(hyperparameters={"rollout_steps": 64, "minibatch_size": 64}), adapter
+    )
+    monkeypatch.setattr(preflight_trials, "prepare_run", note)
+    trial = preflight_trials._prepare_trial(run, run.hyperparameters, 100, adapter)
+    assert made == [(100, 100, {"must_learn": False}), (128, 128, {"must_learn": False})]
+    assert trial.spec.steps == trial.native.total_steps == 128

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import support
 
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import find_adapter_entry_point
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.record.files import escape_unprintable, write_json
 from parallax.harness.train import trust
@@ -287,3 +289,64 @@ def test_foreign_folder_that_names_a_file_of_the_task_is_refused(recorded, capsy
     name(folder, env_kwargs={"xml_file": "/tmp/theirs.xml"})
     assert main(["run", "reproduce", str(folder)]) == 2
     assert "env.kwargs.xml_file=/tmp/theirs.xml" in capsys.readouterr().err
+
+
+SHOWN = "f names what would run as you, here or on the nodes:\n    a\\x1b\n    b"
+REFUSED = "Nothing was started: what the folder names was not trusted."
+
+
+@pytest.mark.parametrize(
+    ("code", "trusted", "answer", "words"),
+    [
+        ([], False, None, None),
+        (["a\x1b", "b"], True, None, None),
+        (
+            *(["a\x1b", "b"], False, None),
+            f"{SHOWN}\nAdd --trust if whoever made the folder may run it.",
+        ),
+        (["a\x1b", "b"], False, "YES ", None),
+        *((["a\x1b", "b"], False, answer, REFUSED) for answer in ("", "n", "yess", EOFError)),
+    ],
+)
+def test_code_is_shown_before_consent(monkeypatch, capsys, code, trusted, answer, words):
+    questions = []
+
+    def read(question):
+        questions.append(question)
+        if answer is EOFError:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("builtins.input", read)
+    terminal = types.SimpleNamespace(isatty=lambda: answer is not None)
+    monkeypatch.setattr(trust.sys, "stdin", terminal)
+    if words is None:
+        assert trust.require_trust(Path("f"), code, trust=trusted) is None
+    else:
+        with pytest.raises(SpecError) as error:
+            trust.require_trust(Path("f"), code, trust=trusted)
+        assert str(error.value) == words
+    assert questions == (["Run it? [y/N] "] if answer is not None else [])
+    assert capsys.readouterr().out == (f"{SHOWN}\n" if questions else "")
+
+
+def test_all_code_that_specifications_name_is_listed_once():
+    spec = support.spec(diagnosis=watched("m:CHECK"))
+    script = types.SimpleNamespace(name="own.py", sha256="ab")
+    values = {"python": "/other/python", "script": script, "env": "own_tasks:A-v0"}
+    values |= {"env_wrappers": ("w.x:W", "gymnasium.wrappers:FlattenObservation")}
+    named = types.SimpleNamespace(**(vars(spec) | values | {"env_kwargs": {"a": ["x/y"]}}))
+    off = types.SimpleNamespace(**(vars(named) | {"diagnosis": {"mode": "off"}}))
+    lines = [
+        "adapter: x:Y",
+        "interpreter: /other/python",
+        "script stored in the run: own.py (ab)",
+        "import of the module own_tasks: env=own_tasks:A-v0",
+        "import of the module w.x: env.wrappers=w.x:W",
+        "a file or module: env.kwargs.a=x/y",
+    ]
+    assert trust.list_named_code([off, off], ["x:Y", "", "x:Y"]) == lines
+    check = "import of the module m: diagnosis.extra_checks=m:CHECK"
+    assert trust.list_named_code([named], ["x:Y"]) == [*lines, check]
+    here = types.SimpleNamespace(**(vars(spec) | {"python": sys.executable, "env": "B-v0"}))
+    assert trust.list_named_code([here]) == [check]

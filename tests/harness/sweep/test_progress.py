@@ -82,6 +82,14 @@ def make_record(**changes):
             {"hyperparameters": {"target_kl": 0.1}, "spec": types.SimpleNamespace(algorithm="ppo")},
             "final score 1,234.6, at most 2,000 gradient updates, 12.3 s",
         ),
+        (
+            {"update_schedule": {"total_gradient_steps": 1}, "final_score": None},
+            "1 gradient update, 0 target updates, 12.3 s",
+        ),
+        (
+            {"update_schedule": {"target_updates": 1}, "final_score": 0.0},
+            "final score 0.0, 1 target update, 12.3 s",
+        ),
         (None, ""),
     ],
 )
@@ -147,6 +155,15 @@ def test_running_runs_have_a_line_and_a_share_of_the_time_left(monkeypatch):
     assert "1 of 2 runs" in shown and "1 failed" in shown and "00:35 left" in shown
 
 
+def test_the_display_has_a_bar_per_run_and_one_over_all(monkeypatch):
+    display, _, _ = make_display(monkeypatch, 2, {"0": make_beat(500)})
+    running, summary = show(display).splitlines()
+    bar, all_bar = "━" * 10 + " " * 10, "━" * 7 + "╸" + " " * 22
+    assert running.rstrip() == f"  running  a run  {bar}  500 / 1,000 steps"
+    words = "0 of 2 runs  0 failed  00:00 elapsed  --:-- left"
+    assert summary.rstrip() == f"{all_bar}  {words}"
+
+
 @pytest.mark.parametrize(("later", "known"), [(2.9, False), (3.0, True)])
 def test_a_speed_needs_three_seconds_and_steps(monkeypatch, later, known):
     display, now, _ = make_display(monkeypatch)
@@ -186,6 +203,27 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
         "        see 1/log.txt",
         "[3/3] skipped     a run (resumed once)",
     ]
+
+
+def test_what_went_wrong_is_red_and_warnings_are_yellow(monkeypatch):
+    display, _, _ = make_display(monkeypatch, 3)
+    styles = []
+    printing = types.SimpleNamespace(print=lambda text, soft_wrap: styles.append(text.style))
+    display._console = printing
+    monkeypatch.setattr(progress, "describe_run_result", lambda folder: "")
+    monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "")
+    for number, status in enumerate(("completed", "skipped", "failed")):
+        display.print_outcome(Path(str(number)), status, None)
+    assert styles == ["", "", "red"]
+    display._runs[Path("0")].spec.diagnosis["mode"] = "on"
+    findings = [
+        {"id": level, "level": level, "first_step": 7, "seen": "x"}
+        for level in ("error", "warning")
+    ]
+    found = types.SimpleNamespace(findings=findings)
+    monkeypatch.setattr(progress, "read_diagnosis", lambda folder: found)
+    display._print_findings(Path("0"))
+    assert styles[3:] == ["red", "yellow"]
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,28 @@ import subprocess
 import sys
 import time
 import types
+from typing import ClassVar
 
 import pytest
+import recorded
+import support
 
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.lock import (
     EXIT_COMPLETE,
     EXIT_LOCKED,
     EXIT_NO_SPACE,
     LockHeldError,
     LockLostError,
+    RunLock,
 )
+from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import run_process
 from parallax.harness.sweep.forked_process import EXIT_UNKNOWN
 from parallax.harness.sweep.run_process import RunOutcome, RunProcess
+from parallax.harness.sweep.sweep import initialize_run
+from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.stop_signals import describe_interruption, get_stop_reason
 
 
@@ -144,3 +153,179 @@ def test_a_run_that_another_process_took_over_is_running(tmp_path, monkeypatch, 
     monkeypatch.setattr(run_process, "mark_run_ended", refuse)
     found = make_ended(tmp_path, 1).outcome()
     assert (found.status, "process 7" in found.failure) == ("running", True)
+
+
+class Popen:
+    """A process that is started in name only."""
+
+    made: ClassVar[list] = []
+    error = None
+
+    def __init__(self, command, **options):
+        if self.error:
+            raise self.error
+        self.given, self.calls = (command, options), []
+        self.made.append(self)
+
+    def send_signal(self, number):
+        self.calls.append(number)
+
+    def wait(self, timeout=None):
+        self.calls.append("wait")
+        return 0
+
+
+@pytest.fixture
+def popen(monkeypatch):
+    monkeypatch.setattr(Popen, "made", [])
+    monkeypatch.setattr(run_process.subprocess, "Popen", Popen)
+    for name in ("add_project_to_path", "leave_out_folder"):
+        monkeypatch.setattr(run_process, name, lambda given, name=name: given | {"BY": name})
+    return Popen.made
+
+
+@pytest.mark.parametrize("python", [None, "/other/python"])
+@pytest.mark.parametrize("lifeline", [None, 9])
+def test_a_run_is_started_in_its_own_session_with_its_log(
+    tmp_path, monkeypatch, popen, python, lifeline
+):
+    monkeypatch.setattr(run_process, "_lifeline", lambda: lifeline)
+    spec, folder = support.spec(threads=3, python=python), tmp_path / "run"
+    folder.mkdir()
+    process = RunProcess(spec, folder, variables={"A": "1", "OMP_NUM_THREADS": "9"})
+    ((command, options),) = [one.given for one in popen]
+    (log,) = folder.iterdir()
+    files = [] if lifeline is None else [9]
+    start = [python or sys.executable, "-m", "parallax.harness.worker", str(folder), log.name]
+    assert command == [*start, *map(str, files)] and re.fullmatch(r"\.log-[0-9a-f]{8}", log.name)
+    environment = options.pop("env")
+    assert options.pop("stdout").name == str(log)
+    assert options == {
+        **{"pass_fds": files, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT},
+        "start_new_session": True,
+    }
+    threads = dict.fromkeys(run_process.THREAD_VARIABLES, "3")
+    by = "add_project_to_path" if python else "leave_out_folder"
+    assert environment.items() >= {"A": "1", "BY": by, **threads}.items()
+    process.stop()
+    process.stop(9)
+    assert popen[0].calls == [signal.SIGTERM, "wait", 9, "wait"]
+
+
+def test_a_run_is_forked_where_a_server_can(tmp_path, monkeypatch, popen):
+    monkeypatch.setattr(run_process, "_lifeline", lambda: 9)
+    given, answers = [], ["forked", None]
+
+    def start(spec, environment, arguments, log, lifeline):
+        given.append((spec, environment["BY"], arguments[0], lifeline))
+        return answers.pop(0)
+
+    servers = types.SimpleNamespace(start=start)
+    assert RunProcess(support.spec(), tmp_path, servers)._process == "forked" and not popen
+    assert isinstance(RunProcess(support.spec(), tmp_path, servers)._process, Popen)
+    assert given == [(support.spec(), "leave_out_folder", str(tmp_path), 9)] * 2
+
+
+def test_a_run_that_cannot_be_started_leaves_no_log(tmp_path, monkeypatch, popen):
+    monkeypatch.setattr(Popen, "error", OSError(24, "Too many open files"))
+    with pytest.raises(OSError, match="Too many open files"):
+        RunProcess(support.spec(), tmp_path)
+    assert not list(tmp_path.glob(".log*"))
+
+
+def test_a_process_has_one_lifeline_and_none_in_a_job(monkeypatch):
+    monkeypatch.setattr(run_process, "_lifelines", {})
+    batch = types.SimpleNamespace(from_environment=lambda: None)
+    monkeypatch.setattr(run_process, "BatchJob", batch)
+    ids = iter([5, 5, 5, 5, 5, 7, 7, 7])
+    monkeypatch.setattr(run_process.os, "getpid", lambda: next(ids))
+    pipes = iter([(11, 12), (13, 14)])
+    monkeypatch.setattr(run_process.os, "pipe", lambda: next(pipes))
+    assert [run_process._lifeline() for _ in range(3)] == [11, 11, 13]
+    batch.from_environment = lambda: "job"
+    assert run_process._lifeline() is None
+
+
+CHANGES = {"status": "failed", "failure": "it broke"}
+
+
+def test_the_end_of_a_run_is_recorded_with_its_log(tmp_path):
+    prepared = prepare_run(support.spec(), load_adapter("sb3"))
+    folder = prepared.spec.folder(tmp_path)
+    initialize_run(prepared, folder)
+    for name, content in ((".log-1", "last"), ("progress.json", "{}"), (".reserve", "x")):
+        (folder / name).write_text(content)
+    run_process.mark_run_ended(folder, CHANGES, ".log-1")
+    record = read_run(folder).record
+    assert (record.status, record.failure) == ("failed", "it broke")
+    assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "run.json"]
+    assert (folder / "log.txt").read_text() == "last"
+    for log in (None, ".log-2"):
+        run_process.mark_run_ended(folder, {"status": "interrupted"}, log)
+        assert (folder / "log.txt").read_text() == "last"
+    assert read_run(folder).record.status == "interrupted"
+    with RunLock.acquire(folder), pytest.raises(LockHeldError):
+        run_process.mark_run_ended(folder, CHANGES)
+    assert run_process.mark_run_ended(tmp_path / "gone", CHANGES) is None
+
+
+def test_records_that_are_complete_or_were_changed_stay_as_they_are(tmp_path):
+    folder = recorded.complete_run(tmp_path)
+    before = (folder / "run.json").read_bytes()
+    run_process.mark_run_ended(folder, CHANGES)
+    assert (folder / "run.json").read_bytes() == before
+    recorded.edit(folder, guarded=True, status="running")
+    before = (folder / "run.json").read_bytes()
+    run_process.mark_run_ended(folder, CHANGES)
+    assert (folder / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "errors", "others", "found"),
+    [
+        ("none", [], "", {}),
+        ("tcmalloc", [""], "", {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}),
+        ("tcmalloc", ["no", ""], "/x.so", {"LD_PRELOAD": "libtcmalloc.so.4:/x.so"}),
+        ("/own.so", [""], "", {"LD_PRELOAD": "/own.so"}),
+        ("/own.so", ["no file"], "", "malloc=/own.so cannot be loaded on this machine (no file). "),
+        ("tcmalloc", ["a", "b", "c"], "", "malloc=tcmalloc cannot be loaded on this machine (c)."),
+        ("jemalloc", [], "", "malloc='jemalloc' is no allocator: choose none, tcmalloc, or the "),
+    ],
+)
+def test_an_allocator_is_the_first_library_that_can_be_loaded(
+    monkeypatch, value, errors, others, found
+):
+    monkeypatch.setenv("LD_PRELOAD", others)
+    answers = list(errors)
+    monkeypatch.setattr(run_process, "_find_load_error", lambda variables: answers.pop(0))
+    if isinstance(found, dict):
+        assert run_process.get_allocator_variables("malloc", value) == found and not answers
+        return
+    with pytest.raises(SpecError) as error:
+        run_process.get_allocator_variables("malloc", value)
+    assert str(error.value).startswith(found)
+    if value != "none" and "/" in value:
+        monkeypatch.setattr(run_process.sys, "platform", "darwin")
+        with pytest.raises(SpecError, match="allocators can be chosen on Linux only; use none"):
+            run_process.get_allocator_variables("malloc", value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("", "", ""),
+        ("", "ERROR: ld.so: object 'x': ignored.\nmore", "ld.so: object 'x'"),
+        ("ERROR: y: ignored.", "ERROR: y: ignored.", ""),
+        ("ERROR: y: ignored.", "ERROR: y: ignored.\nERROR: x", "x"),
+    ],
+)
+def test_only_what_the_loader_says_of_the_new_library_counts(monkeypatch, before, after, words):
+    monkeypatch.setenv("LD_PRELOAD", "/old.so")
+    said = {"/old.so": before, "/new.so": after}
+
+    def run(command, env, timeout, **options):
+        assert timeout == 30.0
+        return types.SimpleNamespace(stderr=said[env["LD_PRELOAD"]].encode())
+
+    monkeypatch.setattr(run_process.subprocess, "run", run)
+    assert run_process._find_load_error({"LD_PRELOAD": "/new.so"}) == words

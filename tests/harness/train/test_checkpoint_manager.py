@@ -1,17 +1,27 @@
 """At which safe points a state is saved or loaded, and what is said where it cannot be."""
 
+import dataclasses
+import json
 import math
+import platform
+import random
 import types
 
 import gymnasium
+import numpy as np
 import pytest
+import support
+import torch
 
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.contract.state_codec import StateMismatchError, UnsupportedStateError
 from parallax.harness.record.checkpoints import LoadedCheckpoint
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.train import checkpointing
 from parallax.harness.train.checkpointing import CheckpointManager, ResumeError
+from parallax.harness.train.prepare import describe_translation, prepare_run
 from parallax.harness.train.stop_signals import RunInterrupt, StopRequest
 
 PERIOD = 20 / 60  # minutes
@@ -273,3 +283,71 @@ def test_a_damaged_checkpoint_is_passed_over():
 def test_a_package_that_is_not_installed_has_no_version():
     assert checkpointing._get_package_version("pytest") == pytest.__version__
     assert checkpointing._get_package_version("no-such-package-anywhere") == ""
+
+
+def test_a_run_is_the_same_with_the_same_settings_code_and_versions(monkeypatch):
+    spec = support.spec(study="a", checkpoint_every=5)
+    adapter, code = load_adapter("sb3"), {"files": {"train.py": "ab"}, "requires": ["x"]}
+    monkeypatch.setattr(
+        checkpointing, "_get_package_version", lambda name: "" if name == "mujoco" else f"1 {name}"
+    )
+    prepared = prepare_run(spec, adapter)
+    found = checkpointing.describe_run_identity(prepared, adapter, code)
+    settings = spec_to_dict(spec)
+    left_out = ("study", "python", "checkpoint_every", "diagnosis", "logger", "endpoint")
+    for name in (*left_out, "evaluate_untrained", "actors"):
+        del settings[name]
+    packages = {name: f"1 {name}" for name in ("numpy", "torch", "gymnasium", *adapter.packages)}
+    assert found.pop("settings") == json.loads(json.dumps(settings))
+    translation = json.loads(json.dumps(describe_translation(prepared)))
+    assert found.pop("translation") == translation
+    assert found == {
+        **{"adapter": {"train.py": "ab"}, "packages": packages},
+        "python": platform.python_version(),
+    }
+    several = dataclasses.replace(
+        prepared, spec=types.SimpleNamespace(**(vars(spec) | {"device": "cpu"}))
+    )
+    monkeypatch.setattr(checkpointing, "spec_to_dict", lambda spec: {"actors": 2, "study": "a"})
+    again = checkpointing.describe_run_identity(several, adapter, code)
+    assert again["settings"] == {"actors": 2}
+
+
+def test_random_numbers_go_on_where_they_were():
+    def draw():
+        return random.random(), random.gauss(0, 1), float(np.random.normal()), float(torch.rand(()))
+
+    draw()  # leaves a second value of `gauss`
+    state = checkpointing.read_rng_state()
+    first = draw()
+    assert draw() != first
+    checkpointing.load_rng_state(state)
+    assert draw() == first
+    checkpointing.load_rng_state(state | {"torch": None})
+    assert draw()[:3] == first[:3]
+
+
+class Layer:
+    """A wrapper of this module."""
+
+    def __init__(self, env):
+        self.env = env
+
+
+def test_objects_of_the_modules_of_environments_may_appear_in_an_episode():
+    env = Layer(gymnasium.make("Pendulum-v1"))
+    types_of_env = checkpointing._own_types([env])
+    names = {kind.__name__ for kind in types_of_env}
+    assert {"Layer", "Training", "PendulumEnv", "TimeLimit", "OrderEnforcing"} <= names
+    assert CheckpointManager not in types_of_env and types_of_env.count(Layer) == 1
+    modules = [kind.__module__ for kind in types_of_env]
+    assert modules == sorted(modules)
+
+
+def test_results_of_a_simulation_are_its_arrays_of_numbers():
+    class Data:
+        qpos, flags, names = np.ones(2), np.array([True]), np.array(["a"])
+        empty, number, contact, efc_force, _own = np.ones(0), 3, np.ones(1), np.ones(1), np.ones(1)
+        island_id, map_x, iefc_x, efm_x = (np.ones(1) for _ in range(4))
+
+    assert checkpointing._get_computed_arrays(Data()) == {"qpos": Data.qpos, "flags": Data.flags}

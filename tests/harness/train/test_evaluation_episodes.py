@@ -1,11 +1,28 @@
 """How evaluated episodes end, on a task that counts."""
 
+import itertools
+import math
+import types
+
 import gymnasium
 import numpy as np
 import pytest
 
 from parallax.envs.batched_env import make_batched_env
-from parallax.harness.train.evaluation import evaluate_greedy_policy
+from parallax.envs.tasks import Task
+from parallax.harness.contract.events import (
+    EvaluationResult,
+    PolicyAttached,
+    TrainingEnd,
+    TrainingError,
+    TrainingEvents,
+)
+from parallax.harness.train import evaluation
+from parallax.harness.train.evaluation import (
+    PolicyEvaluator,
+    compute_episode_seeds,
+    evaluate_greedy_policy,
+)
 
 
 class Countdown(gymnasium.Env):
@@ -141,3 +158,100 @@ def test_policies_that_remember_begin_each_evaluation_with_nothing_remembered():
         assert evaluation.returns.tolist() == [1.0] * 6
     assert policy.begun == 2
     assert np.sum(policy.rewards[:4], axis=0).tolist() == [1.0] * 6
+
+
+@pytest.fixture
+def evaluator(countdown, monkeypatch):
+    """Makes an evaluator by whose clocks each evaluation takes 2 s, and 3 s of the processor."""
+    clocks = (itertools.count(0.0, step) for step in (2.0, 3.0))
+    names = zip(("monotonic", "process_time"), clocks, strict=True)
+    reads = {name: lambda clock=clock: next(clock) for name, clock in names}
+    monkeypatch.setattr(evaluation, "time", types.SimpleNamespace(**reads))
+
+    def make(**changes):
+        values = {"env": "Countdown-v0", "task_name": "Countdown-v0", "env_options": {}, "seed": 1}
+        values |= {"evaluation_seed": 2, "eval_episodes": 2, "eval_every": 10}
+        spec = types.SimpleNamespace(**(values | {"evaluate_untrained": False} | changes))
+        events = TrainingEvents()
+        return PolicyEvaluator(spec, events, lambda: lambda observations: observations), events
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("untrained", "steps", "indices"),
+    [(False, [10, 20, 25], [0, 1, 2]), (True, [0, 10, 20, 25], [2**31, 0, 1, 2])],
+)
+def test_policies_are_evaluated_on_schedule_from_their_own_states(
+    evaluator, untrained, steps, indices
+):
+    made, events = evaluator(evaluate_untrained=untrained)
+    found, seen = [], []
+    events.subscribe(EvaluationResult, lambda one: found.append((events.steps, *one.returns)))
+
+    def policy(observations):
+        seen.append(observations[:, 0].tolist())
+        return constant(0.5)(observations)
+
+    events.tell(PolicyAttached(policy, dict))
+    assert made.last_score is None
+    count = events.make_step_counter()
+    for _ in range(25):
+        count()
+    events.tell(TrainingEnd())
+    assert found == [(step, 3.0, 3.0) for step in steps] and made.last_score == 3.0
+    seeds = [compute_episode_seeds(2, "Countdown-v0", 1, index, 2) for index in indices]
+    assert seen[::6] == [np.float32(each).tolist() for each in seeds]
+    number = len(steps)
+    state = {"done": number, "next": 30, "seconds": 2.0 * number, "cpu_seconds": 3.0 * number}
+    assert made.state() == state
+    other, _ = evaluator()
+    other.load_state(state)
+    assert other.state() == state
+    other.load_state({"done": 1, "next": 20, "seconds": 5.0})
+    assert other.seconds == 5.0 and math.isnan(other.cpu_seconds)
+
+
+def test_an_evaluation_without_a_policy_or_with_a_number_that_is_not_finite_ends_the_run(evaluator):
+    _, events = evaluator()
+    with pytest.raises(TrainingError, match=r"^the adapter has attached no policy$"):
+        events.tell(TrainingEnd())
+    _, events = evaluator()
+    found = []
+    events.subscribe(EvaluationResult, found.append)
+    events.tell(PolicyAttached(constant(np.nan), dict))
+    events.steps = 7
+    with pytest.raises(TrainingError, match=r"^an evaluation at step 7 returned a number that is"):
+        events.tell(TrainingEnd())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_policies_without_training_cost_time_and_have_a_spread(evaluator, monkeypatch, episodes):
+    monkeypatch.setattr(evaluation, "MAX_REFERENCE_STEPS", 3)
+    made, _ = evaluator(eval_episodes=episodes)
+    found = made.measure_references()
+    assert found["do nothing"] == {"mean": 0.0, "sd": 0.0, "episodes": episodes}
+    assert (found["random actions"]["sd"] > 0) == (episodes > 1)
+    assert 0 < abs(found["random actions"]["mean"]) < 54
+    assert (made.seconds, made.cpu_seconds) == (2.0, 3.0)
+    gymnasium.register("Endless-v0", entry_point=Countdown)
+    endless, _ = evaluator(env="Endless-v0", task_name="Endless-v0")
+    assert endless.measure_references() == {}
+
+
+def test_reference_actions_are_within_the_tasks_bounds():
+    shown = np.zeros((500, 4))
+    task = Task("A-v0", 4, (1.0, -2.0), (3.0, 2.0), 100)
+    (idle,), draw = evaluation._make_reference_policies(task, [5])
+    assert idle(shown[:2]).tolist() == [[1.0, 0.0]] * 2
+    actions = draw(shown)
+    assert actions.shape == (500, 2) and actions.dtype == np.float32
+    low, high = actions.min(axis=0), actions.max(axis=0)
+    assert (low >= [1, -2]).all() and (high <= [3, 2]).all()
+    assert (low < [1.1, -1.8]).all() and (high > [2.9, 1.8]).all()
+    for choices, tried in ((3, 3), (30, 20)):
+        task = Task("A-v0", 4, (), (), 100, choices)
+        constants, draw = evaluation._make_reference_policies(task, [5])
+        assert [one(shown[:2]).tolist() for one in constants] == [[i, i] for i in range(tried)]
+        assert set(draw(shown).tolist()) == set(range(choices))

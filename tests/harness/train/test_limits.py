@@ -1,11 +1,12 @@
 """What a run asks for is bounded by what its task and the machine allow."""
 
 import dataclasses
+import types
 
 import pytest
 import support
 
-from parallax.envs.tasks import load_task
+from parallax.envs.tasks import Task, load_task
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.train import limits
@@ -80,3 +81,340 @@ def test_this_machine_has_something(monkeypatch):
     assert here.cores >= 1 and here.memory > 2**28
     monkeypatch.setattr(limits.os, "cpu_count", lambda: None)
     assert dataclasses.replace(here, cores=1) == Machine.here()
+
+
+@dataclasses.dataclass
+class Sizes:
+    """Hyperparameters that need memory."""
+
+    buffer_size: int = 10
+    batch_size: int = 10
+    critic_hidden_sizes: tuple[int, ...] | None = None
+
+
+def make_spec(**changes):
+    values = {"threads": 1, "n_envs": 1, "steps": 1000, "eval_every": 100, "eval_episodes": 1}
+    values |= {"env": "A-v0", "hyperparameters": Sizes(), "algorithm": "td3", "framework": "sb3"}
+    values |= {"alignment": "exact", "wrappers": "none", "device": "cpu", "actors": 1}
+    return types.SimpleNamespace(**(values | changes))
+
+
+FLAT = Task("A-v0", 4, (-1.0,), (1.0,), 100)  # 16 bytes
+IMAGE = Task("A-v0", 16, (-1.0,), (1.0,), 100, image=(1, 4, 4))  # 16 bytes as well
+TINY = Machine(20, 2**21, "this machine")
+OFF = " To train all the same, set the environment variable PARALLAX_LIMITS=off."
+ROOM = "this machine has 2.0 MiB of memory"
+MEMORY = "each takes memory, and this machine has 2.0 MiB of memory. Use n_envs=8 or less."
+TOGETHER = f"episodes of an evaluation are played side by side, and {ROOM}. Use eval_episodes=32 or"
+BUFFER = "131,073 transitions of A-v0 take 2.0 MiB, and this machine has 2.0 MiB of memory. Use"
+
+
+@pytest.mark.parametrize(
+    ("most", "more", "words"),
+    [
+        (
+            {"threads": 80},
+            {"threads": 81},
+            "threads=81 is too large: this machine has 20 cores. Use threads=80 or less.",
+        ),
+        ({"n_envs": 8}, {"n_envs": 9}, f"n_envs=9 is too large: {MEMORY}"),
+        (
+            {"n_envs": 3, "steps": 3, "eval_every": 1},
+            {"n_envs": 4, "steps": 3},
+            "n_envs=4 is too large: the run has steps=3. Use n_envs=3 or less.",
+        ),
+        (
+            {"eval_episodes": 32},
+            {"eval_episodes": 33},
+            f"eval_episodes=33 is too large: {TOGETHER} less.",
+        ),
+        (
+            {"steps": 3_000_002, "eval_every": 3},
+            {"steps": 3_000_003, "eval_every": 3},
+            "eval_every=3 means 1,000,001 evaluations in steps=3000003, which is too many: "
+            "use eval_every=4 or more.",
+        ),
+        (
+            {"hyperparameters": Sizes(buffer_size=2**17), "steps": 10**6, "eval_every": 10},
+            {"hyperparameters": Sizes(buffer_size=2**17 + 1), "steps": 10**6, "eval_every": 10},
+            f"hyperparameters.buffer_size=131073 is too large: {BUFFER} "
+            "hyperparameters.buffer_size=131072 or less.",
+        ),
+        (
+            {"hyperparameters": Sizes(batch_size=2**17)},
+            {"hyperparameters": Sizes(batch_size=2**17 + 1)},
+            f"hyperparameters.batch_size=131073 is too large: {BUFFER} "
+            "hyperparameters.batch_size=131072 or less.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("task", [FLAT, IMAGE])
+def test_the_largest_value_that_fits_is_named_and_allowed(task, most, more, words):
+    assert check_limits(make_spec(**most), task, TINY) is None
+    with pytest.raises(SpecError) as error:
+        check_limits(make_spec(**more), task, TINY)
+    assert str(error.value) == words + OFF
+
+
+def test_layers_that_fit_exactly_are_allowed():
+    for sizes in (None, (), (512, 1020)):  # 4 * 512 + 512 * 1020 weights
+        check_limits(make_spec(hyperparameters=Sizes(critic_hidden_sizes=sizes)), FLAT, TINY)
+    sizes = Sizes(critic_hidden_sizes=(512, 1021))
+    with pytest.raises(SpecError) as error:
+        check_limits(make_spec(hyperparameters=sizes), FLAT, TINY)
+    assert str(error.value) == (
+        "hyperparameters.critic_hidden_sizes=[512, 1021] means 524,800 weights of 2.0 MiB, and "
+        f"{ROOM}: use smaller layers.{OFF}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        *((0, "0.0 bytes"), (1, "1.0 bytes"), (1023, "1,023.0 bytes"), (1024, "1.0 KiB")),
+        *((1536, "1.5 KiB"), (2**20 - 1, "1,023.9 KiB"), (2**20, "1.0 MiB"), (2**30, "1.0 GiB")),
+        *((2**40, "1.0 TiB"), (2**52, "4,096.0 TiB"), (10 * 2**1050, f"{10 * 2**1010:,}.0 TiB")),
+    ],
+)
+def test_sizes_are_written_for_people(count, text):
+    assert limits._size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("bound", "memory"), [("max\n", 4096 * 500), ("1000\n", 1000), ("9999999\n", 4096 * 500)]
+)
+def test_a_process_has_the_machines_memory_or_its_groups(monkeypatch, tmp_path, bound, memory):
+    sizes = {"SC_PHYS_PAGES": 500, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(limits.os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(limits, "_CGROUP", tmp_path / "memory.max")
+    assert Machine.here() == Machine(6, 4096 * 500, "this machine")
+    (tmp_path / "memory.max").write_text(bound)
+    assert Machine.here() == Machine(6, memory, "this machine")
+
+
+def test_episodes_side_by_side_are_bounded_unless_switched_off(monkeypatch):
+    monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: TINY))
+    assert check_episodes(32) is None
+    with pytest.raises(SpecError) as error:
+        check_episodes(33)
+    words = f"episodes=33 is too large: episodes are played side by side, and {ROOM}. Use "
+    assert str(error.value) == f"{words}episodes=32 or less.{OFF}"
+    monkeypatch.setenv("PARALLAX_LIMITS", "off")
+    assert check_episodes(33) is None
+
+
+def raises(words, check, *given):
+    if words is None:
+        assert check(*given) is None
+        return
+    with pytest.raises(SpecError) as error:
+        check(*given)
+    assert str(error.value) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "alignment", "words"),
+    [
+        ({}, "exact", None),
+        ({"learning_starts": 999, "rollout_steps": 1000}, "exact", None),
+        ({"batch_size": 8, "buffer_size": 8}, "exact", None),
+        ({"batch_size": 8}, "exact", None),
+        (
+            {"learning_starts": 1000},
+            "exact",
+            "hyperparameters.learning_starts=1000 leaves nothing to learn from in steps=1000: "
+            "learning begins after 1,000 steps. Raise steps above 1000, or begin earlier, for "
+            "example hyperparameters.learning_starts=100.",
+        ),
+        (
+            {"batch_size": 9, "buffer_size": 8},
+            "exact",
+            "hyperparameters.buffer_size=8 stores less than a minibatch: use 9 or more, or "
+            "hyperparameters.batch_size=8 or less.",
+        ),
+        (
+            {"rollout_steps": 1001},
+            "exact",
+            "hyperparameters.rollout_steps=1001 is longer than the run of steps=1000, which would "
+            "end before its first update. Use steps=1001 or more, or "
+            "hyperparameters.rollout_steps=1000 or less.",
+        ),
+        (
+            {"rollout_steps": 1001},
+            "defaults",
+            "hyperparameters.rollout_steps=1001 is longer than the run of steps=1000, which would "
+            "end before its first update. Use steps=1001 or more.",
+        ),
+    ],
+)
+def test_learning_begins_before_the_run_ends(values, alignment, words):
+    hyperparameters = types.SimpleNamespace(**values)
+    raises(words, limits.check_length, make_spec(alignment=alignment), hyperparameters)
+
+
+@pytest.mark.parametrize(
+    ("updates", "policy_updates", "values", "words"),
+    [
+        (1, 1, {}, None),
+        (0, 0, {}, "networks"),
+        (1, 0, {"policy_delay": 2}, "policy with hyperparameters.policy_delay=2"),
+        (
+            *(0, 0, {"train_freq": 4, "learning_starts": 5, "gamma": 1.0}),
+            "networks with hyperparameters.learning_starts=5 and hyperparameters.train_freq=4",
+        ),
+    ],
+)
+def test_a_run_updates_its_policy(updates, policy_updates, values, words):
+    schedule = types.SimpleNamespace(total_gradient_steps=updates, policy_updates=policy_updates)
+    start = "steps=1000 is too short: framework=sb3 would never update its"
+    end = "Raise steps, or lower these values."
+    native, hyperparameters = (
+        types.SimpleNamespace(update_schedule=schedule),
+        types.SimpleNamespace(**values),
+    )
+    said = words and f"{start} {words}. {end}"
+    raises(said, limits.check_updates, make_spec(), hyperparameters, native)
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "sees_rewards", "brightest", "words"),
+    [
+        ("none", True, 255, None),
+        ("normalized", False, 1, None),
+        (
+            *("normalized", True, 1),
+            "wrappers=normalized scales the rewards that algorithm=td3 is shown in training, and "
+            "evaluations show the task's own: use wrappers=none, or "
+            "hyperparameters.last_step_inputs=false.",
+        ),
+        (
+            *("normalized", False, 2),
+            "wrappers=normalized would scale what networks divide by 2 already: env=A-v0 shows "
+            "bytes. Use wrappers=none.",
+        ),
+    ],
+)
+def test_what_is_normalized_is_used_by_nothing_else(wrappers, sees_rewards, brightest, words):
+    task = dataclasses.replace(FLAT, brightest=brightest)
+    hyperparameters = types.SimpleNamespace(sees_rewards=sees_rewards)
+    raises(words, limits.check_wrappers, make_spec(wrappers=wrappers), hyperparameters, task)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"actors": 1}, "never", None),
+        ({"n_envs": 4}, "", None),
+        ({"n_envs": 4}, "it has one process", "it has one process"),
+        ({"n_envs": 3}, "", "each has the same number of environments, and n_envs=3"),
+        (
+            {"n_envs": 4, "wrappers": "normalized"},
+            "",
+            "wrappers=normalized has one set of statistics for all environments",
+        ),
+    ],
+)
+def test_environments_are_divided_among_processes_evenly(changes, reason, words):
+    adapter = types.SimpleNamespace(why_unsupported_actors=lambda algorithm: reason)
+    said = words and f"actors=2 is not available: {words}. Use actors=1."
+    raises(said, limits.check_actors, make_spec(**({"actors": 2} | changes)), adapter)
+
+
+@pytest.mark.parametrize(
+    ("is_uniform", "algorithm", "reason", "words"),
+    [
+        (True, "ppo", "never", None),
+        (False, "td3", "", None),
+        (
+            *(False, "td3", "it has none"),
+            "replay=per is not available for algorithm=td3 of framework=sb3: it has none. Use "
+            "replay=uniform or another framework.",
+        ),
+        (
+            *(False, "ppo", ""),
+            "replay=per needs a replay buffer, and algorithm=ppo has none: it learns from its "
+            "newest rollout. Use replay=uniform, or algorithm=td3 or sac or ddpg or dqn or r2d2.",
+        ),
+    ],
+)
+def test_replay_strategies_need_a_buffer_and_a_framework(is_uniform, algorithm, reason, words):
+    replay = types.SimpleNamespace(is_uniform=is_uniform, name="per")
+    values = support.spec(algorithm=algorithm).hyperparameters
+    spec = make_spec(replay=replay, algorithm=algorithm, hyperparameters=values)
+    adapter = types.SimpleNamespace(why_unsupported_replay=lambda algorithm, replay: reason)
+    raises(words, limits.check_replay, spec, adapter)
+
+
+@pytest.mark.parametrize(("device", "reason"), [("cpu", "never"), ("cuda", ""), ("cuda", "none")])
+def test_devices_that_a_framework_cannot_use_are_refused(device, reason):
+    asked = []
+    adapter = types.SimpleNamespace(
+        name="sb3", why_unsupported_device=lambda *given: asked.append(given) or reason
+    )
+    refused = device != "cpu" and reason
+    words = f"device=cuda is not available to framework=sb3: {reason}" if refused else None
+    raises(words, limits.check_device, make_spec(device=device), adapter, True)
+    assert asked == ([] if device == "cpu" else [("td3", "cuda", True)])
+
+
+@pytest.mark.parametrize(
+    ("python", "on_this_machine", "here"),
+    [(None, True, True), (None, False, False), ("/other", True, False)],
+)
+def test_devices_are_looked_for_where_the_run_trains(monkeypatch, python, on_this_machine, here):
+    asked = []
+    for name in ("check_actions", "check_replay", "check_actors"):
+        monkeypatch.setattr(limits, name, lambda *given, name=name: asked.append(name))
+    monkeypatch.setattr(limits, "check_device", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr(limits, "check_acceleration", lambda *given: asked.append(given[-1]))
+    spec = make_spec(python=python, acceleration="none")
+    limits.check_compatibility(spec, "adapter", FLAT, on_this_machine)
+    assert asked == ["check_actions", "check_replay", here, here, "check_actors"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "task", "words"),
+    [
+        ("td3", FLAT, None),
+        (
+            *("dqn", FLAT),
+            "env=A-v0 has continuous actions, and algorithm=dqn of framework=sb3 chooses discrete "
+            "ones: use algorithm=ppo or td3 or sac or ddpg, or another task.",
+        ),
+        (
+            *("td3", Task("A-v0", 4, (), (), 100, 2)),
+            "env=A-v0 has discrete actions, and algorithm=td3 of framework=sb3 chooses continuous "
+            "ones: use algorithm=ppo or dqn, or another task.",
+        ),
+    ],
+)
+def test_algorithms_that_choose_the_tasks_actions_are_named(algorithm, task, words):
+    raises(words, limits.check_actions, algorithm, load_adapter("sb3"), task)
+
+
+def test_another_framework_is_the_remedy_where_no_algorithm_fits(monkeypatch):
+    monkeypatch.setattr(limits, "_takes_task", lambda adapter, name, task: False)
+    end = "chooses discrete ones: use another framework, or another task."
+    words = f"env=A-v0 has continuous actions, and algorithm=dqn of framework=sb3 {end}"
+    raises(words, limits.check_actions, "dqn", load_adapter("sb3"), FLAT)
+
+
+def test_a_task_is_taken_with_the_first_recipe_that_can_be_translated(monkeypatch):
+    asked, refused = [], {"a", "b"}
+    recipes = {
+        name: types.SimpleNamespace(resolve_for_task=lambda task, n=name: n) for name in "abc"
+    }
+    monkeypatch.setattr(limits, "list_recipe_names", lambda algorithm: list(recipes))
+    monkeypatch.setattr(limits, "load_recipe", lambda algorithm, name: recipes[name])
+
+    def translate(algorithm, recipe, context):
+        asked.append((recipe, context.patch_constants, context.converts_meanings))
+        if recipe in refused:
+            raise SpecError("refused")
+
+    adapter = types.SimpleNamespace(translate=translate)
+    assert limits._takes_task(adapter, "td3", FLAT) is True
+    assert asked == [(name, True, True) for name in "abc"]
+    refused.add("c")
+    assert limits._takes_task(adapter, "td3", FLAT) is False

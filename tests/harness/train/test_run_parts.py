@@ -1,5 +1,7 @@
 """Parts of a run: notes, times, facts for the diagnosis, and files of loggers."""
 
+import contextlib
+import random
 import re
 import sys
 import time
@@ -9,15 +11,21 @@ import numpy as np
 import pytest
 import support
 from constants import compare_with_stored
+from records import find_changeable
 
+import parallax.harness.train
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.checks import load_all_checks
+from parallax.harness.record.checkpoints import LoadedCheckpoint
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.train import diagnosis, loggers, prepare, run
+from parallax.harness.train.checkpointing import ResumeError
 from parallax.harness.train.diagnosis import collect_facts
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import _record_end, _RunAttempt
+from parallax.harness.train.stop_signals import RunInterrupt
 
 
 class Folder:
@@ -52,6 +60,150 @@ def test_a_run_that_fails_before_its_training_has_spent_little(attempt):
     assert folder.content["steps"] == {"requested": 600, "taken": 0}
     assert timings["evaluation_seconds"] == 0
     assert 5 <= timings["seconds"] < 5.9 and 2 <= timings["training_cpu_seconds"] < 2.9
+
+
+@pytest.fixture
+def resumed(attempt, monkeypatch):
+    """An attempt 5 s after its start, 2 s of all cores, at a run that took 10 s and 7 s before."""
+    read = {"monotonic": lambda: 105.0, "process_time": lambda: 52.0, "time": lambda: 2000.0}
+    monkeypatch.setattr(run, "time", types.SimpleNamespace(**read))
+    attempt._begun, attempt._cpu_begun, attempt._earlier, attempt._earlier_cpu = 100, 50, 10, 7
+    attempt.started, attempt._own, attempt.notes = 1900.0, {"python": "3"}, ["a note"]
+    evaluator = types.SimpleNamespace(seconds=3.0, cpu_seconds=1.5)
+    attempt.monitor = types.SimpleNamespace(evaluator=evaluator, parts={}, steps=450)
+    return attempt
+
+
+def test_times_and_steps_of_all_attempts_are_recorded(resumed):
+    state = {"identity": {"python": "3"}, "step": 450, "seconds": 15.0, "cpu_seconds": 9.0}
+    assert resumed._describe_checkpoint() == state
+    timings = {"started": 1900.0, "ended": 2000.0, "seconds": 15.0, "evaluation_seconds": 3.0}
+    for parts, cpu, recorded in (({}, 7, 7.5), ({"sampler": {"wait": 1.0}}, np.nan, None)):
+        folder, resumed.monitor.parts, resumed._earlier_cpu = Folder(), parts, cpu
+        _record_end(folder, resumed, {"status": "completed", "final_score": 2.0})
+        more = {"parts": parts} if parts else {}
+        assert folder.content == {
+            **{"status": "completed", "final_score": 2.0, "resume_notes": ["a note"]},
+            "steps": {"requested": 600, "taken": 450},
+            "timings": timings | {"training_cpu_seconds": recorded} | more,
+        }
+
+
+def test_a_run_that_starts_forgets_how_it_ended_before(monkeypatch):
+    owner = LockOwner("", pid=7, host="here", job="")
+    monkeypatch.setattr(run.LockOwner, "here", lambda token: owner)
+    folder = Folder()
+    run._record_start(folder, 5.0, [{"status": "failed"}])
+    del folder.content["steps"]
+    assert folder.content == {
+        **{"status": "running", "failure": None, "stopped_by": None, "resumed_from": None},
+        **{"attempts": [{"status": "failed"}], "resume_notes": [], "timings": {"started": 5.0}},
+        **{"pid": 7, "host": "here", "job": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (run.TrainingError("it diverged"), "it diverged"),
+        (SpecError("too large"), "too large"),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)
+def test_errors_of_other_code_have_their_kind(error, words):
+    assert run._describe_error(error) == words
+
+
+def test_the_source_of_a_run_is_its_script_or_the_frameworks_files():
+    script = types.SimpleNamespace(name="own.py", sha256="ab")
+    adapter = types.SimpleNamespace(sources=lambda algorithm: {f"{algorithm}.py": "cd"})
+    for own, sources in ((script, {"own.py": "ab"}), (None, {"ppo.py": "cd"})):
+        spec = types.SimpleNamespace(script=own, algorithm="ppo")
+        assert run._describe_sources(types.SimpleNamespace(spec=spec), adapter) == sources
+
+
+@pytest.mark.parametrize("unfit", [0, 1, 2])
+def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
+    attempt, monkeypatch, capsys, unfit
+):
+    starts = [LoadedCheckpoint(2, {}, {}), LoadedCheckpoint(1, {}, {}), None]
+    tried, drawn, discarded = [], [], []
+
+    def train(start, every, stop):
+        tried.append((start, every))
+        drawn.append(random.random())
+        if len(tried) <= unfit:
+            raise ResumeError("it does not fit (x)")
+        return "outcome"
+
+    attempt._folder.checkpoints = None
+    attempt._folder.discard_results = lambda: discarded.append(1)
+    monkeypatch.setattr(attempt, "_train", train)
+    monkeypatch.setattr(run, "iterate_resume_points", lambda *given: iter(starts))
+    assert attempt.carry_out() == "outcome"
+    every = attempt._prepared.spec.checkpoint_every
+    assert tried == [(start, every) for start in starts[: unfit + 1]] and every > 0
+    assert len(set(drawn)) == 1 and len(discarded) == unfit
+    assert attempt.notes == [
+        f"Checkpoint {number} cannot be gone on from: it does not fit (x)."
+        for number in (2, 1)[:unfit]
+    ]
+
+
+def test_a_run_without_checkpoints_looks_for_none(attempt, monkeypatch):
+    spec = types.SimpleNamespace(checkpoint_every=0)
+    attempt._prepared = types.SimpleNamespace(spec=spec)
+    monkeypatch.setattr(attempt, "_train", lambda start, every, stop: (start, every))
+    assert attempt.carry_out() == (None, 0)
+
+
+@pytest.mark.parametrize("start", [None, {"step": 300, "seconds": 5.0}])
+@pytest.mark.parametrize("best", [None, 3])
+def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatch, start, best):
+    learned, better = (
+        types.SimpleNamespace(weights={"w": np.full(2, value)}) for value in (1.0, 2.0)
+    )
+    saved, made = [], {}
+    monitor = types.SimpleNamespace(
+        events="events",
+        make_env="make_env",
+        best=best and types.SimpleNamespace(evaluation=best, policy=better),
+        finish=lambda steps: made.update(finished=steps),
+        get_stored_policy=lambda: learned,
+        evaluator=types.SimpleNamespace(last_score=4.5, measure_references=lambda: {"idle": {}}),
+    )
+    engine = types.SimpleNamespace(signals=types.SimpleNamespace())
+    logging = types.SimpleNamespace(signals="to the logger")
+    fakes = {
+        "CheckpointManager": lambda *given: made.update(every=given[2], start=given[4]) or "keeper",
+        "TrainingMonitor": lambda prepared, folder, keeper: made.update(keeper=keeper) or monitor,
+        "start_diagnosis": lambda prepared, monitor, folder, begins: (
+            made.update(begins=begins) or types.SimpleNamespace(engine=engine)
+        ),
+        "start_logging": lambda *given, resumes: made.update(resumes=resumes) or logging,
+        "watch_libraries": contextlib.nullcontext,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(run, name, fake)
+    attempt._adapter = types.SimpleNamespace(train=lambda *given: made.update(trained=given))
+    attempt._folder.checkpoints, attempt._folder.save_policy = None, saved.append
+    loaded = start and LoadedCheckpoint(1, start, {})
+    outcome = attempt._train(loaded, 20.0, run.StopRequest())
+    policy, native = better if best else learned, attempt._prepared.native
+    assert outcome == {
+        **{"status": "completed", "final_score": 4.5, "references": {"idle": {}}},
+        **{"weights_sha256": run.hash_weights(policy.weights)},
+        **({"saved_evaluation": best} if best else {}),
+    }
+    assert saved == [policy] and engine.signals.on_value == "to the logger"
+    trained = ("ppo", native, attempt._prepared.context, "make_env", monitor)
+    assert made == {
+        **{"every": 20.0, "start": loaded, "keeper": "keeper", "begins": 300 if start else 0},
+        **{"resumes": bool(start), "finished": native.total_steps, "trained": trained},
+    }
+    assert attempt._folder.content["resumed_from"] == (300 if start else None)
+    assert attempt._earlier == (5.0 if start else 0.0)
+    assert np.isnan(attempt._earlier_cpu) if start else attempt._earlier_cpu == 0.0
 
 
 def test_facts_of_a_users_task_need_the_module_that_registers_it(tmp_path, monkeypatch):
@@ -264,3 +416,88 @@ def test_a_run_that_would_be_translated_differently_is_refused(change, words):
 
 def test_constants_and_defaults_change_on_purpose_only():
     assert compare_with_stored("harness.train") == []
+
+
+DONE = {"status": "completed", "final_score": 2.0}
+FULL = {"status": "failed", "failure": "the trace cannot be written"}
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble", "recorded"),
+    [
+        (None, {}, DONE),
+        (None, FULL, DONE | FULL),
+        (ValueError("odd"), FULL, {"status": "failed", "failure": "ValueError: odd"}),
+        (SpecError("too large"), {}, {"status": "failed", "failure": "too large"}),
+        (KeyboardInterrupt(), {}, run.describe_interruption("user")),
+        (RunInterrupt("time limit"), FULL, run.describe_interruption("time limit")),
+        (LockLostError("x"), {}, {"status": "failed"}),
+        (FolderDeletedError(2, "x"), {}, {"status": "failed"}),
+    ],
+)
+def test_the_end_of_a_run_is_recorded_whatever_happens(
+    monkeypatch, capsys, error, trouble, recorded
+):
+    ended, calls, beats = [], [], []
+
+    def carry_out(attempt):
+        calls.append("trained")
+        if error:
+            raise error
+        return dict(DONE)
+
+    @contextlib.contextmanager
+    def write_heartbeats(folder, steps):
+        beats.append(steps())
+        yield
+        calls.append("last heartbeat")
+
+    folder = Folder()
+    folder.clear = lambda: calls.append("cleared")
+    folder.reserve_space = lambda: calls.append("reserved")
+    folder.checkpoints = types.SimpleNamespace(remove=lambda: calls.append("removed"))
+    fakes = {
+        "read_run": lambda path: types.SimpleNamespace(content={"adapter": "x:Y"}),
+        "collect_attempts": lambda record: ["earlier"],
+        "describe_adapter_code": lambda name: {"files": {}, "name": name},
+        "HeartbeatWriter": write_heartbeats,
+        "collect_provenance": lambda: {"python": "3"},
+        "_record_start": lambda folder, started, attempts: calls.append(attempts),
+        "_record_end": lambda folder, attempt, outcome: ended.append(outcome),
+        "_close": lambda attempt, outcome: calls.append("closed") or {},
+        "_finish_trace": lambda folder: trouble,
+        "_describe_sources": lambda prepared, adapter: {"ppo.py": "ab"},
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(run, name, fake)
+    monkeypatch.setattr(_RunAttempt, "carry_out", carry_out)
+    adapter = load_adapter("sb3")
+    prepared = prepare_run(support.spec(), adapter)
+    if error is None or isinstance(error, ValueError):
+        assert run.execute_run(prepared, adapter, folder) == recorded["status"]
+    else:
+        with pytest.raises(type(error)):
+            run.execute_run(prepared, adapter, folder)
+    provenance = {"python": "3", "sources": {"ppo.py": "ab"}}
+    provenance["adapter"] = {"files": {}, "name": "x:Y"}
+    assert ended == [recorded | {"provenance": provenance}] and beats == [0]
+    removed = ["removed"] if recorded["status"] == "completed" else []
+    steps = ["cleared", "reserved", ["earlier"], "trained", "closed", *removed]
+    assert [call for call in calls if call != "last heartbeat"] == steps
+    traced = isinstance(error, ValueError)
+    assert ("Traceback" in capsys.readouterr().err) == traced
+
+
+def test_findings_are_written_and_the_logger_is_closed_at_the_end(attempt, monkeypatch):
+    calls = []
+    monkeypatch.setattr(run, "finish_diagnosis", lambda *given: calls.append(given))
+    attempt.close()
+    assert calls == [(None, attempt._folder, "")]
+    attempt.diagnosis = "diagnosis"
+    attempt.logging = types.SimpleNamespace(close=lambda: calls.append("closed"))
+    attempt.close("it broke")
+    assert calls[1:] == [("diagnosis", attempt._folder, "it broke"), "closed"]
+
+
+def test_facts_about_runs_cannot_be_changed():
+    assert find_changeable(parallax.harness.train) == set()

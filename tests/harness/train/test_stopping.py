@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -13,9 +14,11 @@ from parallax.harness.train.checkpointing import compute_checkpoint_interval
 from parallax.harness.train.run import _RunAttempt
 from parallax.harness.train.stop_signals import (
     GRACE_SECONDS,
+    STOP_REASONS,
     RunInterrupt,
     StopRequest,
     compute_grace_seconds,
+    describe_interruption,
     get_stop_reason,
     stop_on_signals,
 )
@@ -154,5 +157,67 @@ def test_a_stop_has_the_reason_of_who_asks_for_it(
     for left in (100.0, -1.0):
         BatchJob("7", limit_from=time.monotonic() + left).export_to_environment()
         found.append(get_stop_reason(number))
+    BatchJob("7", limit_from=1000.0).export_to_environment()
+    monkeypatch.setattr(stop_signals.time, "monotonic", lambda: 1000.0)
+    assert get_stop_reason(number) == after_limit  # at the limit itself
     monkeypatch.delenv("PARALLAX_JOB")
     assert (get_stop_reason(number), *found) == (alone, before_limit, after_limit)
+
+
+@pytest.mark.parametrize("by", STOP_REASONS)
+def test_a_stopped_run_records_who_stopped_it_and_why(by):
+    error = RunInterrupt(by)
+    assert (str(error), error.by) == (STOP_REASONS[by], by)
+    stored = {"status": "interrupted", "failure": STOP_REASONS[by], "stopped_by": by}
+    assert describe_interruption(by) == stored
+
+
+@pytest.fixture
+def handlers():
+    numbers = (*HEARD, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield lambda: {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_stop_before_the_first_safe_point_is_obeyed_at_once(monkeypatch, handlers):
+    monkeypatch.delenv("PARALLAX_JOB", raising=False)
+    stop_on_signals()
+    request = StopRequest()
+    with request.defer_stop_signals():
+        assert not request.is_wanted
+        with pytest.raises(RunInterrupt, match="interrupted by the user"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert not request.is_wanted
+        assert {handlers()[number] for number in HEARD} == {signal.SIG_IGN}
+    assert {handlers()[number] for number in HEARD} == {signal.SIG_IGN}
+
+
+def test_only_signals_that_would_stop_the_run_are_deferred(handlers):
+    for number in HEARD:
+        signal.signal(number, signal.SIG_DFL)
+    before = handlers()
+    with StopRequest().defer_stop_signals():
+        assert handlers() == before
+    assert handlers() == before
+    stop_on_signals()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before, request = handlers(), StopRequest()
+    with request.defer_stop_signals():
+        changed = {number for number, handler in handlers().items() if handler != before[number]}
+        assert changed == {*HEARD} - {signal.SIGHUP}
+    assert handlers() == before
+    failures = []
+
+    def defer_elsewhere():
+        try:
+            with request.defer_stop_signals():
+                failures.append(handlers() != before)
+        except ValueError as error:  # only the main thread may set a handler
+            failures.append(error)
+
+    thread = threading.Thread(target=defer_elsewhere)
+    thread.start()
+    thread.join()
+    assert failures == [False]
