@@ -1,6 +1,7 @@
 """Diagnosis of a run, with its findings stored in the run folder and the log."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import json
@@ -184,7 +185,7 @@ def collect_facts(prepared: PreparedRun) -> TrainingFacts:
     """Return the facts about a run that are known before it begins."""
     spec, task = prepared.spec, prepared.context.task
     hp: Hyperparameters = prepared.hyperparameters
-    known = {name: getattr(hp, name) for name in type(hp).__dataclass_fields__}
+    known = {field.name: getattr(hp, field.name) for field in dataclasses.fields(hp)}
     exploration = known.get("exploration_initial"), known.get("exploration_final")
     import gymnasium  # not before the environments need it
 

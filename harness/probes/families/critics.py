@@ -270,11 +270,11 @@ class CriticProbes:
             expected.append(paper[rows])
             kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
             for name, array in known.items():
-                others.setdefault(name, []).append(array[rows])
+                others.setdefault(name, []).append(array[..., rows])
             for name, (term, _) in self.terms(run, step).items():
                 terms.setdefault(f"the {name}", []).append(term[rows])
         joined, parts = (
-            {name: np.concatenate(arrays) for name, arrays in each.items()}
+            {name: np.concatenate(arrays, axis=-1) for name, arrays in each.items()}
             for each in (others, terms)
         )
         found = np.concatenate(value)
@@ -290,8 +290,11 @@ class CriticProbes:
 
     def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
         paper, known = self.target(run, step)
-        mistaken = list_mistaken_runs(run).items()
-        others = {f"target: {n}": self.target(r, step)[0] for n, r in mistaken}
+        others: dict[str, Array] = {}
+        for name, mistaken in list_mistaken_runs(run).items():
+            due, known_of = self.target(mistaken, step)
+            forms = [a for form, a in known_of.items() if form.startswith("target: ")]
+            others[f"target: {name}"] = np.stack([due, *forms])  # also in a usual other form
         others[STALE_NETWORK] = self.target(run, _undo_target_move(run, step))[0]
         return paper, {**known, **others}
 
@@ -343,8 +346,9 @@ class CriticProbes:
             others: dict[str, list[Array]] = {}
             for step in steps:
                 for name, target in self._list_targets(run, step)[1].items():
-                    others.setdefault(name, []).append(self._fit_target_weights(run, step, target))
-            known = {name: np.array(each) for name, each in others.items()}
+                    fits = [self._fit_target_weights(run, step, t) for t in np.atleast_2d(target)]
+                    others.setdefault(name, []).append(np.array(fits))
+            known = {name: np.stack(each, axis=1) for name, each in others.items()}
             return ProbeMeasurement(
                 found,
                 due,
