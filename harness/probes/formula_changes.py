@@ -287,7 +287,7 @@ def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[F
 
 
 def _list_products(plain: FormulaQuantities) -> Iterator[FormulaChange]:
-    constants = {name: float(x) for name, x in plain.values.items() if not x.ndim}
+    constants = {name: x.item() for name, x in plain.values.items() if not x.ndim}
     for name, (constant, factor) in itertools.product(plain.values, constants.items()):
         if name != constant and factor not in (0, 1):
             text = f"{name} is {{}} by {constant}"

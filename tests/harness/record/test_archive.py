@@ -206,6 +206,8 @@ STEPS, RETURNS, LENGTHS = np.array([0, 5]), np.ones((2, 3)), np.zeros((2, 3), np
         (STEPS[::-1], RETURNS, LENGTHS, "timesteps do not increase"),
         (STEPS * 0, RETURNS, LENGTHS, "timesteps do not increase"),
         (STEPS - 1, RETURNS, LENGTHS, "timesteps do not increase"),
+        (np.array([5, -(2**63)]), RETURNS, LENGTHS, "timesteps do not increase"),
+        (np.array([5, 2**63], np.uint64), RETURNS, LENGTHS, "timesteps do not increase"),
         (STEPS, RETURNS, LENGTHS.astype(int) - 1, "an episode has less than no steps"),
     ],
 )
