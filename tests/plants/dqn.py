@@ -102,7 +102,7 @@ PLANTS = (
         "args.tau * q_network_param.data + (1.0 - args.tau) * target_network_param.data",
         "0.5 * q_network_param.data + 0.5 * target_network_param.data",
         "target_update",
-        "number",
+        "factor",
         0.5,
         ("counts",),
     ),

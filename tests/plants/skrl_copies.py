@@ -164,7 +164,7 @@ PLANTS = (
         "self.cfg.exploration_scheduler(timestep, timesteps)",
         "self.cfg.exploration_scheduler(timestep * len(actions), timesteps)",
         "exploration_schedule_with_copies",
-        "share of random actions",
+        "it counts each step",
     ),
     _skrl(
         "schedules",

@@ -148,21 +148,22 @@ def _explain_schedule(found: Array, steps: Array) -> str:
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     # Epsilon before each step of all environments, by the number of steps that all have taken.
     run = experiments.run_parallel_exploration(cache)
-    steps = np.arange(0, len(run.transitions), run.experiment.n_envs)
-    schedule = compute_epsilon_schedule(steps.astype(float))
-    calls = compute_epsilon_schedule(steps / run.experiment.n_envs)
+    n_envs = run.experiment.n_envs
+    steps = np.arange(0, len(run.transitions), n_envs)
+    places = steps.astype(float), steps / n_envs, n_envs * steps.astype(float)
+    schedule, calls, repeated = (compute_epsilon_schedule(at) for at in places)
     warm_up = steps < WARM_UP_STEPS
     others = {
         "random actions follow the schedule from the first step on": schedule,
         "it counts steps of all environments as one": np.where(warm_up, 1.0, calls),
         "it counts steps of all environments as one, from the first step on": calls,
+        f"it counts each step {n_envs} times": np.where(warm_up, 1.0, repeated),
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
     others |= _list_other_schedules(run, steps.astype(float), found)
     explain = functools.partial(_explain_schedule, found, steps.astype(float))
-    due = np.where(warm_up, 1.0, schedule)
-    return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
+    return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, others, explain=explain)
 
 
 def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:
