@@ -102,6 +102,11 @@ def test_the_chance_of_the_same_order_is_summarized_over_samples():
 
 def test_nothing_has_no_ranks_and_means_at_the_level_are_not_separated():
     assert compute_mid_ranks(np.zeros((0, 0))).tolist() == []
+
+
+def test_ties_share_the_mean_of_their_ranks():
+    signs = np.sign(np.subtract.outer(values := np.array([2.0, 5.0, 2.0, 1.0, 2.0]), values))
+    assert compute_mid_ranks(signs).tolist() == [3.0, 1.0, 3.0, 5.0, 3.0]
     items = SampleMoments(np.array([0.0, 2.0]), np.ones(2), np.full(2, 5.0))
     p = stats.ttest_ind_from_stats(0, 1, 5, 2, 1, 5, equal_var=False).pvalue
     assert compute_separation_signs(items, p * 1.0001).tolist() == [[0, -1], [1, 0]]

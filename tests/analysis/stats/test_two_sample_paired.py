@@ -97,3 +97,8 @@ def test_a_ratio_needs_three_pairs_for_an_interval_and_a_second_mean_for_a_value
         np.array([1.0, 1.2, 0.9, 1.1]), -np.array([2.0, 2.1, 1.9, 2.2])
     )
     assert negative.low < negative.share < negative.high < 0
+
+
+def test_two_pairs_have_no_correlation():
+    found = compute_paired_difference(np.array([1.0, 2.0]), np.array([0.0, 4.0]))
+    assert found.n == 2 and math.isnan(found.correlation) and not math.isnan(found.p)
