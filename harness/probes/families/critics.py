@@ -349,12 +349,8 @@ class CriticProbes:
                     fits = [self._fit_target_weights(run, step, t) for t in np.atleast_2d(target)]
                     others.setdefault(name, []).append(np.array(fits))
             known = {name: np.stack(each, axis=1) for name, each in others.items()}
-            return ProbeMeasurement(
-                found,
-                due,
-                alternatives=known,
-                explain=lambda: self.measure_targets(self.run_update, 0, cache).explain(),
-            )
+            targets = functools.partial(self.measure_targets, self.run_update, 0, cache)
+            return ProbeMeasurement(found, due, None, known, explain=lambda: targets().explain())
 
         return Probe(
             f"{self.algorithm}.target_weights",

@@ -405,8 +405,9 @@ def _explain_parallel_advantages(run: ProbeRun, found: Array, rows: NDArray[np.i
     read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
     rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
     ends = np.array([[t.end for t in row] for row in steps])
-    chosen = np.isin(np.arange(steps.size), rows).reshape(steps.shape)
-    return _explain_advantages(found[rows.argsort()], [(rewards, values, after, ends)], [chosen])
+    places, first = np.unique(rows, return_index=True)  # a row may be in a minibatch twice
+    chosen = np.isin(np.arange(steps.size), places).reshape(steps.shape)
+    return _explain_advantages(found[first], [(rewards, values, after, ends)], [chosen])
 
 
 def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement:
