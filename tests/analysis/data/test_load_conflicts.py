@@ -1,4 +1,4 @@
-"""Settings in which runs of one name differ: how they are compared, named and told apart."""
+"""Settings in which runs of one name differ: how they are compared and named in labels."""
 
 import dataclasses
 from pathlib import Path

@@ -342,8 +342,8 @@ def test_holms_level_is_divided_by_the_pairs_that_are_left_to_decide():
     words = [item.verdict for item in items]
     assert words == ["inconclusive", "different", "different", "different"]
     assert compute_holm_levels(items, 0.06) == [0.06, 0.06, 0.06, 0.06]
-    undecided = [dataclasses.replace(item, verdict="inconclusive") for item in items[:2]]
-    levels = compute_holm_levels([*undecided, *items[2:]], 0.06)
+    inconclusive = [dataclasses.replace(item, verdict="inconclusive") for item in items[:2]]
+    levels = compute_holm_levels([*inconclusive, *items[2:]], 0.06)
     assert levels == [0.03, 0.03, 0.03, 0.06]
 
 
@@ -433,8 +433,8 @@ def test_one_seed_is_no_test_of_its_family_and_the_others_are():
 def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
     groups = [group(name, around(mean, 400)) for name, mean in (("a", 0), ("b", gap), ("c", 9000))]
     items = judge_consistency(groups, VerdictOptions())
-    undecided = [item.verdict for item in items].count("inconclusive")
-    assert undecided == (gap == 100)
+    inconclusive = [item.verdict for item in items].count("inconclusive")
+    assert inconclusive == (gap == 100)
     one, two = compute_unobserved_distances(
         [(item.first, item.second) for item in items], VerdictOptions()
     )
@@ -444,7 +444,7 @@ def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
             np.array([getattr(item, side).moments.sd for item in items])
             for side in ("first", "second")
         ),
-        np.full(3, 0.05 / max(1, undecided)),
+        np.full(3, 0.05 / max(1, inconclusive)),
         np.array([item.margin.size for item in items]),
         rooms=(one, two),
     )
