@@ -12,12 +12,7 @@ class ScaledReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Multiplies every reward."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], factor: float) -> None:
-        """Wrap `env`.
-
-        Args:
-            env: The task.
-            factor: Factor that rewards are multiplied by.
-        """
+        """Wrap `env`."""
         super().__init__(env)
         self._factor = factor
 
@@ -35,12 +30,7 @@ class SparseReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
-        """Wrap `env`.
-
-        Args:
-            env: The task.
-            every: Steps between two rewards.
-        """
+        """Wrap `env`, which is rewarded at every `every`-th step."""
         super().__init__(env)
         self._every = every
         self._steps, self._gathered = 0, 0.0
@@ -65,12 +55,7 @@ class NoisyReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Adds normal noise to every reward, in proportion to it (Tambon et al. 2023)."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], share: float) -> None:
-        """Wrap `env`.
-
-        Args:
-            env: The task.
-            share: Standard deviation of the noise, relative to the reward.
-        """
+        """Wrap `env`; the noise's standard deviation is `share` of the reward."""
         super().__init__(env)
         self._share, self._rng = share, np.random.default_rng()
 
@@ -128,12 +113,7 @@ class FixedStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Starts every episode from the same state."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int) -> None:
-        """Wrap `env`.
-
-        Args:
-            env: The task.
-            seed: Seed of the initial state.
-        """
+        """Wrap `env`."""
         super().__init__(env)
         self._seed = seed
 

@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 def explain_missing_extra(extra: str) -> Iterator[None]:
     """Turn a failed import into an error that names the extra to install.
 
-    Args:
-        extra: Extra of this project that installs the package.
-
     Raises:
         ModuleNotFoundError: The package is not installed.
     """
@@ -42,9 +39,6 @@ def register_task(env_id: str) -> dict[str, Any]:
 
     Returns:
         Arguments that `gymnasium.make` needs in addition to the user's.
-
-    Raises:
-        ModuleNotFoundError: The package is not installed.
     """
     known = env_id in gymnasium.registry
     if is_minatar_game(env_id):
@@ -196,11 +190,7 @@ def is_atari_game(env_id: str) -> bool:
 
 
 def register_atari(env_id: str) -> None:
-    """Register the games, of which `env_id` is one.
-
-    Raises:
-        ModuleNotFoundError: A package is not installed.
-    """
+    """Register the games, of which `env_id` is one."""
     with explain_missing_extra("atari"):
         import ale_py
         import cv2  # noqa: F401  shrinks the frames
@@ -210,11 +200,7 @@ def register_atari(env_id: str) -> None:
 
 
 def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return the game as trained on and evaluated: uint8[4, 84, 84], its own rewards and ends.
-
-    Args:
-        env: A game that was made with `RAW_GAME_OPTIONS`.
-    """
+    """Return a game of `RAW_GAME_OPTIONS` as trained on: uint8[4, 84, 84], its own rewards."""
     # The emulator's own sticky actions store the last action where no checkpoint finds it.
     env = wrappers.StickyAction(env, STICKY_ACTION_PROBABILITY)
     env = wrappers.AtariPreprocessing(

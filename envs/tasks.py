@@ -164,11 +164,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
-    """Return the environment inside the wrapper `module:Class`.
-
-    Raises:
-        TaskError: There is no such wrapper, or it cannot be made.
-    """
+    """Return the environment inside the wrapper `module:Class`."""
     import gymnasium
 
     try:
@@ -203,10 +199,6 @@ def hash_wrapper_sources(names: Sequence[str]) -> dict[str, str]:
 def load_task(env_id: str, **options: Any) -> Task:
     """Make the environment once and read its sizes.
 
-    Args:
-        env_id: Gymnasium's name.
-        options: Arguments of `make_task_env`: plain values, lists and dictionaries.
-
     Raises:
         TaskError: The environment is unknown, or its spaces are of an unsupported kind.
     """
@@ -216,11 +208,7 @@ def load_task(env_id: str, **options: Any) -> Task:
 def _check_one_step(
     env: "gymnasium.Env[Any, Any]", env_id: str, options: Mapping[str, Any]
 ) -> None:
-    """Check that a task can be reset and stepped with the arguments and wrappers of a run.
-
-    Raises:
-        TaskError: It cannot; names the arguments and wrappers.
-    """
+    """Check that a task can be reset and stepped with the arguments and wrappers of a run."""
     if not options:
         return
     try:

@@ -58,7 +58,6 @@ class _ChildProcess:
     """A running child.
 
     Attributes:
-        pid: Its process id.
         handle: Readable once it has ended.
         channel: Receives its exit code.
     """

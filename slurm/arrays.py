@@ -31,11 +31,8 @@ class JobResources:
     """Resources that each job of an array requests.
 
     Attributes:
-        algorithm: Algorithm that the time limit belongs to.
         run_minutes: Time limit of one run.
         runs_per_job: Largest number of runs in one job.
-        cpus: Processors.
-        mem_gb: Memory in GB.
     """
 
     algorithm: str
@@ -55,7 +52,6 @@ class JobArray:
     """Array of jobs that are submitted together.
 
     Attributes:
-        resources: Resources that each job requests.
         elements: The run folders of each job.
         parallelism: Largest number of jobs that run at a time.
     """
@@ -68,13 +64,7 @@ class JobArray:
 def plan_arrays(
     runs: Sequence[tuple["RunSpec", Path]], settings: SlurmSettings, max_array_size: int
 ) -> list[JobArray]:
-    """Split runs into arrays by their resources and by the cluster's largest array.
-
-    Args:
-        runs: Runs with their folders; their order is preserved within an array.
-        settings: Limits and resources.
-        max_array_size: Most jobs in an array.
-    """
+    """Split runs into arrays by their resources and by the cluster's largest array."""
     groups: dict[JobResources, list[Path]] = {}
     for spec, folder in runs:
         groups.setdefault(_make_resources(spec, settings), []).append(folder)
@@ -93,14 +83,10 @@ def plan_arrays(
 
 
 def divide_limit(limit: int, sizes: Sequence[int]) -> list[int]:
-    """Divide a limit on simultaneous jobs among arrays, by their sizes.
+    """Divide a limit on simultaneous jobs (0 is none) among arrays by their numbers of jobs.
 
     Slurm limits each array separately, so the shares have to add up to the limit; if there are
     more arrays than that, each gets one.
-
-    Args:
-        limit: Jobs at a time in all; 0 is no limit.
-        sizes: Jobs in each array.
     """
     if not limit or limit >= sum(sizes):
         return list(sizes)
@@ -152,7 +138,6 @@ class SubmissionRecord:
         submitted: Time of the submission, in seconds since 1970.
         job_id: Slurm's number of the array; None if the submission was interrupted before.
         elements: Run folders of each job, in the order of the array's indices.
-        settings: Settings that it was submitted with.
     """
 
     study_folder: Path
@@ -291,11 +276,7 @@ def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], 
 
 
 def _resolve_below_study(study_folder: Path, name: str) -> Path:
-    """Return the folder `name` of a study.
-
-    Raises:
-        ValueError: It is elsewhere, or no file system can have it.
-    """
+    """Return the folder `name` of a study."""
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or b"\0" in os.fsencode(name):
         raise ValueError(f"{name!r} is not below the study")

@@ -142,11 +142,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def run_resubmit(options: argparse.Namespace) -> int:
-    """Submit incomplete runs again, after confirmation.
-
-    Raises:
-        SpecError: An option cannot be used.
-    """
+    """Submit incomplete runs again, after confirmation."""
     from parallax.harness.contract.algorithms import ALGORITHMS  # status does not need it
     from parallax.slurm.resubmit import resubmit_runs  # takes a third of the time of `status`
 

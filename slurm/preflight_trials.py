@@ -41,7 +41,6 @@ class PreflightTrial:
     """A short run that represents one or several settings.
 
     Attributes:
-        prepared: The run.
         settings: Names of its settings, which differ in nothing that matters for a trial.
         is_full_rollout: Whether PPO collects a rollout of full length.
     """
@@ -69,9 +68,6 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
     """Return the trials that the settings of runs need; runs that differ in the seed share one.
 
     PPO's rollout has its full length in one trial per framework, and in one per task.
-
-    Raises:
-        SpecError: A run cannot be carried out as requested.
     """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
     names: dict[RunSpec, list[str]] = {}
@@ -157,10 +153,6 @@ def shorten_hyperparameters(hyperparameters: Any, n_envs: int) -> tuple[Any, int
     """Return hyperparameters with as little to compute as possible, and the steps to take.
 
     A value that divides another still does, and values that are not shortened do not change.
-
-    Args:
-        hyperparameters: Those set for the framework.
-        n_envs: Number of parallel environments.
 
     Returns:
         The same with shorter update cycles and a small buffer, and the environment transitions

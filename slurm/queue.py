@@ -32,13 +32,7 @@ JobsByIndex = dict[tuple[str, str], "SlurmJob"]
 
 @dataclasses.dataclass(frozen=True)
 class SlurmJob:
-    """One job as Slurm sees it.
-
-    Attributes:
-        job_id: Its number, with the index in the array.
-        state: Slurm's word, such as PENDING.
-        reason: Why it is pending or ended, in Slurm's words.
-    """
+    """One job as Slurm sees it."""
 
     job_id: str
     state: str

@@ -51,23 +51,12 @@ class JobLimits:
 
 
 def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
-    """Return whether a job that is about to be preempted is queued again.
-
-    Args:
-        restarts: Number of times that it was queued again before.
-        limits: Largest number of times.
-    """
+    """Return whether a job that is about to be preempted is queued again."""
     return restarts < limits.preemption_restarts
 
 
 def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
-    """Return whether a run has used its time so often that another start would end the same way.
-
-    Args:
-        seconds: Seconds that it has been running.
-        stops: Number of times that its time limit stopped it, this time included.
-        limits: Largest number of restarts.
-    """
+    """Return whether a run used its time so often that another start would end the same way."""
     limit = limits.run_minutes * 60
     enough = min(0.8 * limit, _compute_earliest_warning(limit - limits.signal_seconds))
     return seconds >= enough and stops > limits.timeout_restarts

@@ -34,9 +34,6 @@ class SlurmSettings:
         mem_gb: Memory of a job in GB.
         cpus: Processors of a job; a run with more threads gets as many as it has threads.
         partition: Slurm's partition; null is the cluster's default.
-        account: Account that is charged.
-        qos: Quality of service.
-        constraint: Features that nodes must have.
         python: Interpreter on the nodes; null is the one that submits.
         parallelism: Jobs at a time; 0 is no limit but the cluster's.
         runs_per_job: Runs that share a job, one after another, each with its time.
@@ -73,11 +70,7 @@ class SlurmSettings:
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:
-    """Check values and make `SlurmSettings` of them.
-
-    Raises:
-        SpecError: Names the setting, its value and what is allowed.
-    """
+    """Check values and make `SlurmSettings` of them."""
     hints = typing.get_type_hints(SlurmSettings)
     fields = {field.name: field for field in dataclasses.fields(SlurmSettings)}
     checked: dict[str, Any] = {
@@ -125,11 +118,7 @@ def _check_shown(name: str, value: str) -> None:
 
 
 def parse_time(text: Any) -> int:
-    """Return the seconds of a time limit.
-
-    Raises:
-        SpecError: It is not a time.
-    """
+    """Return the seconds of a time limit."""
     match = _TIME_LIMIT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise SpecError(
@@ -146,46 +135,21 @@ PROFILES = Path(__file__).parent / "profiles"
 
 
 def load_settings(profile: str, overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Return the settings of a profile with those set on the command line.
-
-    Args:
-        profile: Name of a file in `slurm/profiles`, or the path of another one.
-        overrides: Settings by name; what is None stays as the profile has it.
-
-    Raises:
-        SpecError: Names the file or the setting and what is allowed.
-    """
+    """Return the settings of a profile, a name or a path, with `overrides` that are not None."""
     return override_settings(
         _merge_settings(_read_profile("default"), _read_profile(profile), profile), overrides
     )
 
 
 def override_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Return settings with some of them changed.
-
-    Args:
-        values: All settings by name.
-        overrides: Those to change; what is None stays.
-
-    Raises:
-        SpecError: Names the setting and what is allowed.
-    """
+    """Return settings with those `overrides` that are not None."""
     return settings_from_dict(_merge_settings(values, overrides, "setting"))
 
 
 def settings_from_record(
     values: Mapping[str, Any], overrides: Mapping[str, Any], where: str
 ) -> SlurmSettings:
-    """Return the settings saved with an earlier submission, with some of them changed.
-
-    Args:
-        values: Saved values; settings that did not exist yet have their defaults.
-        overrides: Those to change; what is None stays.
-        where: Name of their source, for messages.
-
-    Raises:
-        SpecError: Names the setting and what is allowed.
-    """
+    """Return the settings of an earlier submission with overrides; messages name it `where`."""
     return override_settings(_merge_settings(_read_profile("default"), values, where), overrides)
 
 

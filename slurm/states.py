@@ -46,16 +46,8 @@ class RunState:
     """State of one run.
 
     Attributes:
-        folder: Its folder.
         state: A key of `RUN_STATES`.
-        study: Name of its study.
-        framework: Name of its framework.
-        algorithm: Name of its algorithm.
-        env: Name of its task.
-        hps: Name of its recipe.
         seed: Training seed; -1 where it is not known.
-        step: Environment steps so far.
-        steps: Environment steps that are due.
         rate: Steps per second of a running run; None if it is not known.
         reason: Why it is not complete, in a line; empty if there is nothing to say.
         job: Slurm's job that runs it, or ran it last.
@@ -90,12 +82,7 @@ class RunState:
 
 
 def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
-    """Return the state of one run.
-
-    Args:
-        folder: The run folder.
-        queue: Slurm's states of its jobs; None where Slurm was not queried.
-    """
+    """Return the state of one run; `queue` is None where Slurm was not queried."""
     queue = queue or SlurmQueue({}, ())
     job = queue.jobs.get(folder)
     reading, holder = _read_run_and_holder(folder)
@@ -223,12 +210,7 @@ _MAX_BYTES = 2**20
 def survey_runs(
     root: Path, say: Callable[[str], object] = lambda text: None
 ) -> tuple[list[RunState], SlurmQueue]:
-    """Return the states of all runs at or below a folder; query Slurm about those submitted.
-
-    Args:
-        root: Results, a study, or anything deeper.
-        say: Receives a sentence about what was skipped.
-    """
+    """Return the states of all runs at or below a folder; query Slurm about those submitted."""
     found = find_runs(root)
     if found.links:
         say(found.describe_skipped_links())
@@ -267,7 +249,6 @@ class PreflightOutcome(msgspec.Struct, frozen=True):
 
     Attributes:
         state: `queued`, `under way`, `passed` or `failed`.
-        said: Reason, in words.
     """
 
     state: str

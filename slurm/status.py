@@ -81,14 +81,7 @@ def estimate_seconds_left(runs: Sequence[RunState]) -> float | None:
 
 
 def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longest: int) -> Group:
-    """Return the status of all runs for the terminal.
-
-    Args:
-        runs: States of the runs.
-        queue: States of jobs according to Slurm.
-        root: Folder that was looked through.
-        longest: Most runs to name one by one; the others are counted.
-    """
+    """Return the status for the terminal, with at most `longest` runs named one by one."""
     if not runs:
         return Group(Text(f"No runs below {escape_unprintable(str(root))}."))
     parts: list[Any] = []

@@ -93,11 +93,7 @@ def submit_arrays(
 def submit_job(
     record: SubmissionRecord, array: JobArray, settings: SlurmSettings, job: Callable[[], None]
 ) -> str:
-    """Queue one job that is not a job of runs, and return its number.
-
-    Raises:
-        RunsFailedError: Slurm refused it.
-    """
+    """Queue one job that is not a job of runs, and return its number."""
     record.folder.mkdir(parents=True, exist_ok=True)
     executor = _make_executor(record, array, settings)
     try:

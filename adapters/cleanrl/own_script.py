@@ -113,10 +113,6 @@ def _parse_script(source: str, where: str) -> ast.Module:
 def find_main_loop(tree: ast.Module, where: str) -> ast.For:
     """Return the loop over environment steps or updates, at the top level of a script's main block.
 
-    Args:
-        tree: The script.
-        where: Name of the script, for messages.
-
     Raises:
         SpecError: There is none, there are several, or it does not count with `range`.
     """
@@ -192,12 +188,7 @@ def _list_defined_names(source: str, name: str) -> set[str]:
 def _collect_global_names(
     table: symtable.SymbolTable, is_wanted: Callable[[symtable.Symbol, bool], bool]
 ) -> set[str]:
-    """Return wanted names of a scope and of those inside it.
-
-    Args:
-        table: The scope.
-        is_wanted: Takes a name and whether the scope is the module's.
-    """
+    """Return wanted names of a scope and of those inside it."""
     is_module = table.get_type() == "module"
     found = {s.get_name() for s in table.get_symbols() if is_wanted(s, is_module)}
     return found.union(*(_collect_global_names(c, is_wanted) for c in table.get_children()))

@@ -29,12 +29,7 @@ KINDS: tuple[ScriptKind, ...] = ("continuous", "discrete", "images")
 
 
 def get_script_file(algorithm: str, kind: ScriptKind = "continuous") -> tuple[str, str]:
-    """Return an algorithm's script in the installed cleanrl, and the hash of its bytes.
-
-    Args:
-        algorithm: Name of the algorithm.
-        kind: Kind of task; PPO has a script for each kind.
-    """
+    """Return an algorithm's script in the installed cleanrl, and the hash of its bytes."""
     name, digest = ALGORITHMS[algorithm].get_script(kind)
     return name, SCRIPTS_BEFORE_1_2[name] if is_before_1_2() else digest
 
@@ -45,22 +40,14 @@ def get_script_module(algorithm: str, kind: ScriptKind) -> str:
 
 
 def check_installed() -> None:
-    """Look for the scripts of cleanrl 1.2.0 or 1.1.0.
-
-    Raises:
-        SpecError: A script is missing or is not the one that was tested.
-    """
+    """Look for the scripts of cleanrl 1.2.0 or 1.1.0."""
     for algorithm in ALGORITHMS:
         for kind in KINDS:
             read_script(algorithm, kind)
 
 
 def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, str]:
-    """Return the path and source of an algorithm's script.
-
-    Raises:
-        SpecError: The wheel is missing, or the script is not the one that was tested.
-    """
+    """Return the path and source of an algorithm's script."""
     name, expected = get_script_file(algorithm, kind)
     path = _find_package_folder() / name
     if not path.is_file():

@@ -124,11 +124,7 @@ def translate_off_policy_fields(
 
 
 def require_single_env(context: RunContext) -> None:
-    """Raise an error for parallel environments.
-
-    Raises:
-        SpecError: There are several.
-    """
+    """Raise an error for parallel environments."""
     if context.n_envs != 1:
         raise SpecError(
             f"n_envs={context.n_envs}: cleanrl's scripts with a replay buffer have one "

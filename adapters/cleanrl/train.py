@@ -37,14 +37,7 @@ from parallax.harness.contract.translation import NativeConfig
 def replace_replay_buffer(
     algorithm: str, native: NativeConfig, names: Mapping[str, Any], monitor: Monitor
 ) -> Iterator[dict[str, Any]]:
-    """Yield the stand-in for the script's module of buffers, by the module's name.
-
-    Args:
-        algorithm: Name of the algorithm.
-        native: Settings of the run, among them those of the buffer.
-        names: The script's global names, networks included.
-        monitor: Receives the errors of priorities and the costs of replay.
-    """
+    """Yield the stand-in for the script's module of buffers, by the module's name."""
     upstream: Any = importlib.import_module(BUFFER_MODULE)
     replay_settings = native.settings[BUFFER_SETTING]["StrategicBuffer"]
     loss = staticmethod(make_loss_function(native.settings.get(BUFFER_LOSS_SETTING)))
@@ -73,13 +66,7 @@ def make_loss_function(huber_delta: float | None) -> Callable[..., torch.Tensor]
 def make_error_function(
     algorithm: str, native: NativeConfig, names: Mapping[str, Any]
 ) -> ErrorFunction:
-    """Return a function that computes the TD errors of all critics, as the script's update does.
-
-    Args:
-        algorithm: `dqn`, `ddpg`, `td3` or `sac`.
-        native: Settings of the run.
-        names: The script's global names; networks are looked up at each call.
-    """
+    """Return a function that computes the TD errors of all critics, as the script's update does."""
     values: Callable[[SimpleNamespace, ReplaySamples], torch.Tensor] = _NEXT_VALUES[algorithm]
     if any(row.field == "double_q" and row.value for row in native.alignment):
         values = _compute_next_values_double_dqn

@@ -34,10 +34,6 @@ def weights_from_states(states: TrainStates) -> Weights:
 def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainState]:
     """Return the same states with the arrays as parameters.
 
-    Args:
-        states: Current train states.
-        weights: Arrays as returned by `weights_from_states`.
-
     Raises:
         SpecError: Names or shapes differ.
     """

@@ -69,13 +69,7 @@ ArrayLocations = Mapping[str, ArrayLocation]
 def locate_linear_layers(
     network: str, layers: Mapping[str, str], index: Any = ...
 ) -> dict[str, ArrayLocation]:
-    """Return the locations of the kernels and biases of layers.
-
-    Args:
-        network: Canonical name.
-        layers: Canonical layer names to the framework's.
-        index: Index of the network's part, where one array contains several networks.
-    """
+    """Return the locations of layers' kernels and biases, `index` in arrays of several networks."""
     kinds = {"weight": ("kernel", True), "bias": ("bias", False)}
     return {
         f"{network}.{ours}.{kind}": ArrayLocation(f"{theirs}.{name}", index, turned)

@@ -47,10 +47,6 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
 
     Numbers that can change during training are in the optimiser's state
     (`optax.inject_hyperparams`), all others in the closures of its functions.
-
-    Args:
-        tx: The gradient transformation.
-        opt_state: Its state.
     """
     fixed, names = {}, []
     for maker, numbers in _find_closures(tx.update):
@@ -71,14 +67,7 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
 
 
 def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
-    """Clip gradients with the transformations that precede the optimiser in a chain.
-
-    Args:
-        tx: The gradient transformation.
-        opt_state: Its state.
-        gradients: Gradients before clipping.
-        parameters: Parameters that they are gradients of.
-    """
+    """Clip gradients with the transformations that precede the optimiser in a chain."""
     numbers = next((cells for _, cells in _find_closures(tx.update, 1)), {})
     parts = numbers.get("update_fns", ())
     for update, state in zip(itertools.takewhile(_is_clipping, parts), opt_state, strict=False):

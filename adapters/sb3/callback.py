@@ -41,11 +41,7 @@ class DiagnosisCallback(BaseCallback):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Create the callback.
-
-        Args:
-            options: Options of `parallax.Diagnosis` that are not read from the model.
-        """
+        """Create the callback; `options` of `parallax.Diagnosis` replace what the model says."""
         super().__init__()
         self._options = options
         self._diagnosis: parallax.Diagnosis | None = None

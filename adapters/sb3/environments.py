@@ -94,14 +94,7 @@ def make_driver(
     wrap: Callable[[VecEnv], VecEnv] | None = None,
     monitors: bool = False,
 ) -> EnvironmentDriver:
-    """Return a driver.
-
-    Args:
-        scripts: One per copy.
-        kind: `DummyVecEnv` or `SubprocVecEnv`.
-        wrap: Wraps all copies together.
-        monitors: Whether each copy is inside `Monitor`.
-    """
+    """Return a driver of a copy per script; `wrap` wraps all of them, `monitors` each one."""
     makers: list[Any] = list(make_env_makers(scripts))
     if monitors:
         makers = [MonitoredEnvMaker(script) for script in scripts]

@@ -41,14 +41,7 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """Translate the options that all algorithms with a replay buffer share, and finish.
-
-    Args:
-        t: The translation.
-        hp: Hyperparameters.
-        context: The run.
-        counts: Fields of the update schedule that differ in SB3.
-    """
+    """Translate the options that all algorithms with a replay buffer share, and finish."""
     translate_replay_fields(t, hp, context)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")

@@ -55,13 +55,7 @@ class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
 def make_error_function(
     algorithm: str, model: BaseAlgorithm, double_q: bool = False
 ) -> ErrorFunction:
-    """Return a function that computes the TD errors of all critics, as the algorithm's update does.
-
-    Args:
-        algorithm: `dqn`, `ddpg`, `td3` or `sac`.
-        model: SB3's model; its networks are looked up at each call.
-        double_q: Whether DQN's online network chooses the action whose target value counts.
-    """
+    """Return a function that computes the TD errors of all critics, as the update does."""
     choices: dict[str, Callable[[Any, ReplaySamples], torch.Tensor]] = {
         "dqn": functools.partial(_compute_next_values_dqn, double_q=double_q),
         "sac": _compute_next_values_sac,

@@ -134,14 +134,7 @@ def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> 
 def save_model(
     model: BaseAlgorithm, path: Path, own: Sequence[ModuleType], exclude: Sequence[str] = ()
 ) -> None:
-    """Write upstream's own file, which loads without this project.
-
-    Args:
-        model: The model.
-        path: The file.
-        own: Modules of ours, whose classes the file contains.
-        exclude: Attributes of the model that are left out.
-    """
+    """Write upstream's own file with the code of `own` modules: it loads without this project."""
     for module in own:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -160,12 +153,7 @@ class MonitorWriter(KVWriter):
     """An SB3 log output that passes logged values to the monitor."""
 
     def __init__(self, monitor: Monitor, names: Mapping[str, str]) -> None:
-        """Create the logger.
-
-        Args:
-            monitor: Receives the logged values.
-            names: SB3's names of logged values to those of the trace.
-        """
+        """Create the logger; `names` maps SB3's names of values to those of the trace."""
         self._monitor, self._names = monitor, names  # both are in checkpoints
 
     def write(

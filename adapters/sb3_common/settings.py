@@ -32,14 +32,7 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
-    """Finish a translation and return the native settings.
-
-    Args:
-        t: The translation.
-        hp: Hyperparameters.
-        context: The run.
-        counts: Fields of the update schedule that differ upstream.
-    """
+    """Finish a translation; `counts` of the update schedule differ upstream."""
     total = hp.compute_total_steps(context.steps)
     counts = {"random_steps": min(count_warm_up_steps(hp, context), total), **counts}
     schedule = hp.compute_update_schedule(total, compute_first_update(hp))

@@ -21,7 +21,6 @@ class ImageEncoder(nn.Module):
         features_dim: Units of the last layer; sbx passes it.
         activation_fn: Activation after each layer; sbx passes it.
         filters: Number of filters per convolution.
-        inner_sizes: Units of the linear layers before the last.
         brightest: Largest value in an image.
     """
 

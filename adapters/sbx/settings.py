@@ -40,12 +40,6 @@ def translate_off_policy(
     """Translate the options that all algorithms with a replay buffer share, and finish.
 
     Network sizes are not among them.
-
-    Args:
-        t: The translation.
-        hp: Hyperparameters.
-        context: The run.
-        counts: Fields of the update schedule that differ in sbx.
     """
     translate_replay_fields(t, hp, context)
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")

@@ -27,13 +27,7 @@ Model: Any = OlderModel if IS_BEFORE_2 else SkrlModel
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpaces:
-    """Spaces and device that models are made for.
-
-    Attributes:
-        observation: Observation space of the task.
-        action: Action space of the task, with its own generator.
-        device: Device of the parameters.
-    """
+    """Spaces and device that models are made for."""
 
     observation: gymnasium.Space[Any]
     action: gymnasium.Space[Any]
@@ -341,7 +335,6 @@ class AgentParts:
     """Agent, options and models of one algorithm.
 
     Attributes:
-        agent: skrl's class of the agent.
         cfg: skrl's class of its options, or a function that makes them.
         models: Models by the agent's roles, in the order of the examples.
     """
@@ -357,14 +350,7 @@ def build_agent(
     spaces: ModelSpaces,
     probe_models: Mapping[str, Any] | None = None,
 ) -> Agent:
-    """Return the agent that settings describe, with its memory.
-
-    Args:
-        algorithm: Name of the algorithm.
-        settings: Native settings.
-        spaces: Spaces of the task.
-        probe_models: Models that replace the recipe's own, by role.
-    """
+    """Return the agent that settings describe, with its memory; `probe_models` replace its own."""
     parts: AgentParts = _PART_MAKERS[algorithm](settings, spaces)
     models = {**parts.models, **(probe_models or {})}
     start = settings.get("Model.init_parameters")

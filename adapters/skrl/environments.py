@@ -33,12 +33,7 @@ class WrappedEnvDriver(EnvironmentDriver):
     """Driver of a wrapped environment; one copy is reset as skrl's trainers do."""
 
     def __init__(self, env: Any, autoreset: str) -> None:
-        """Drive `env`.
-
-        Args:
-            env: The environment inside skrl's wrapper.
-            autoreset: When ended episodes are reset, and by whom.
-        """
+        """Drive `env`."""
         self.env, self.autoreset = env, autoreset
         self.n_envs, self.observation_space = env.num_envs, env.observation_space
 

@@ -41,12 +41,7 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> Checkpointable:
-    """Return the interface that saves and restores a training's state.
-
-    Args:
-        parts: Agent, trainer, environment of skrl's, and the count of the loop.
-        outside: Objects in them that are saved elsewhere.
-    """
+    """Return the interface that saves and restores a training's state."""
     trainer, env = parts["trainer"], parts["env"]
     others = lambda: [*outside, env._env, env.unwrapped, trainer._progress]  # noqa: E731
     return make_checkpointable(parts, others, ObjectCodec(Memory, _read_memory, _write_memory))

@@ -86,14 +86,7 @@ class ConvolutionalQNetwork(ActionReprNetWithVectorOutput[Any]):
     def __init__(
         self, image: Sequence[int], filters: Sequence[int], values: Net, brightest: int = 1
     ) -> None:
-        """Draw the weights of the convolutions from torch's generator.
-
-        Args:
-            image: Channels, height and width.
-            filters: Number of filters per convolution.
-            values: Network from features to action values.
-            brightest: Largest value in an image.
-        """
+        """Draw the weights of the convolutions; `values` turns features into action values."""
         super().__init__(values.output_dim)
         self.layers, self.values = build_convolutions(image, filters, brightest), values
 

@@ -29,12 +29,7 @@ class VectorEnvDriver(EnvironmentDriver):
     autoreset = CALLER
 
     def __init__(self, envs: Any, seeds_reset: bool = False) -> None:
-        """Drive `envs`.
-
-        Args:
-            envs: The vectorized environment.
-            seeds_reset: Whether to pass a seed to `reset` instead of `seed`.
-        """
+        """Drive `envs`; a seed is passed to `seed`, or with `seeds_reset` to `reset`."""
         self.envs, self._seeds_reset = envs, seeds_reset
         self.n_envs = len(envs)
         self.observation_space = envs.observation_space[0]
@@ -84,14 +79,7 @@ def make_driver(
     wrap: Callable[[Any], Any] | None = None,
     seeds_reset: bool = False,
 ) -> EnvironmentDriver:
-    """Return a driver.
-
-    Args:
-        scripts: One per copy.
-        kind: `DummyVectorEnv` or `SubprocVectorEnv`.
-        wrap: Wraps all copies together.
-        seeds_reset: Whether a seed is an argument of `reset`.
-    """
+    """Return a driver of a copy per script; `wrap` wraps all of them."""
     envs = kind(make_env_makers(scripts))
     return VectorEnvDriver(envs if wrap is None else wrap(envs), seeds_reset)
 

@@ -58,11 +58,6 @@ class PrioritySchedule:
     ) -> None:
         """Set epsilon.
 
-        Args:
-            replay: The hyperparameters.
-            steps: Environment transitions of the run.
-            buffer: The new buffer.
-
         Raises:
             AttributeError: This version of Tianshou stores epsilon elsewhere.
         """
@@ -240,12 +235,7 @@ def train(
 def make_trainer_checkpointable(
     parts: Mapping[str, Any], outside: Callable[[], list[Any]]
 ) -> Checkpointable:
-    """Return the interface that saves and restores a training through its trainer.
-
-    Args:
-        parts: Will hold the `trainer`.
-        outside: Objects in the trainer that are saved elsewhere.
-    """
+    """Return the interface that saves and restores the training of `parts["trainer"]`."""
     generic = make_checkpointable(parts, outside, types=TYPES)
 
     def lay_in(state: Any) -> None:
@@ -317,11 +307,7 @@ COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
 
 
 def load_compiled_function(module: str, name: str) -> Callable[..., Any]:
-    """Return the compiled function.
-
-    Raises:
-        ImportError: This version does not have it.
-    """
+    """Return the compiled function."""
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except AttributeError as error:

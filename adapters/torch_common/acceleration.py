@@ -108,18 +108,10 @@ class AcceleratedForward:
 
     It replaces the network's attribute `forward`, so that hooks of the network itself are still
     called. A compiled network is one call: hooks of the layers in it are not called.
-
-    Attributes:
-        is_compiled: Whether it is compiled.
     """
 
     def __init__(self, network: torch.nn.Module, acceleration: str) -> None:
-        """Compile at the first call.
-
-        Args:
-            network: Network, whose class has the plain `forward`.
-            acceleration: `compile` or `bfloat16`.
-        """
+        """Compile the network's `forward` at the first call, or let it compute in bfloat16."""
         plain = type(network).forward.__get__(network)
         self.is_compiled = acceleration == COMPILE
         self._network = network

@@ -17,16 +17,7 @@ from parallax.harness.contract.adapter import CPU
 def explain_missing_device(
     device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")
 ) -> str:
-    """Return why a framework in torch cannot train on a device, or an empty string.
-
-    Args:
-        device: Device as the user names it: a kind, with a number if there are several of it.
-        here: Whether this machine will train; if so, PyTorch is imported to look for the device.
-        known: Kinds of device that the framework supports.
-
-    Returns:
-        The end of a sentence, with the remedy.
-    """
+    """Return why torch cannot train on a device, or an empty string; `here`: look for it."""
     kind, _, number = device.partition(":")
     if kind not in known:
         return f"it takes {', '.join(('cpu', *known))}. Use one of them."
@@ -52,11 +43,7 @@ def count_devices(kind: str) -> int:
 
 
 class TorchAccelerations:
-    """Mixin with the accelerations of PyTorch frameworks; comes before `Adapter` in the bases.
-
-    Attributes:
-        accelerations: See `Adapter`.
-    """
+    """Mixin with the accelerations of PyTorch frameworks; comes before `Adapter` in the bases."""
 
     accelerations: ClassVar[tuple[str, ...]] = (COMPILE, *GENERAL_TORCH_ACCELERATIONS, BFLOAT16)
 

@@ -30,11 +30,6 @@ def build_convolutions(
     """Build convolutions with ReLU, from [N, channels, height, width] to [N, features].
 
     Draws its weights from torch's generator.
-
-    Args:
-        image: Channels, height and width.
-        filters: Number of filters per convolution.
-        brightest: Largest value in an image.
     """
     layers: list[nn.Module] = [ImageScaling(brightest)] if brightest > 1 else []
     into = [image[0], *filters]
@@ -51,12 +46,6 @@ def build_image_encoder(
     """Build convolutions and linear layers, each with ReLU, to [N, last of `sizes`].
 
     Draws its weights from torch's generator.
-
-    Args:
-        image: Channels, height and width.
-        filters: Number of filters per convolution.
-        sizes: Units per linear layer.
-        brightest: Largest value in an image.
     """
     layers: list[nn.Module] = [build_convolutions(image, filters, brightest)]
     for before, after in zip([count_features(image, filters), *sizes], sizes, strict=False):
@@ -82,13 +71,7 @@ class DuelingHead(nn.Module):
     """State value plus advantages minus their mean: Wang et al. 2016, arXiv:1511.06581, eq. 9."""
 
     def __init__(self, inputs: int, sizes: Sequence[int], choices: int) -> None:
-        """Draw the weights from torch's generator.
-
-        Args:
-            inputs: Number of features.
-            sizes: Units per hidden layer of each head.
-            choices: Number of actions.
-        """
+        """Draw the weights from torch's generator."""
         super().__init__()
         self.value = build_linear_layers(inputs, sizes, 1)
         self.advantage = build_linear_layers(inputs, sizes, choices)

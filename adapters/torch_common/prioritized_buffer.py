@@ -43,14 +43,7 @@ class PrioritizedReplayMixin:
     def __init__(
         self, buffer_size: int, *arguments: Any, replay_settings: Mapping[str, Any], **settings: Any
     ) -> None:
-        """Create upstream's buffer and the strategy.
-
-        Args:
-            buffer_size: Transitions, of all parallel environments together.
-            arguments: As for upstream's buffer.
-            replay_settings: As for `make_replay_sampler`.
-            settings: As for upstream's buffer.
-        """
+        """Create upstream's buffer and, from `replay_settings`, the strategy."""
         upstream: Any = super()
         upstream.__init__(buffer_size, *arguments, **settings)
         own: Any = self

@@ -179,12 +179,7 @@ NamedTensors = Mapping[str, torch.Tensor]
 
 
 def make_policy_io(parameters: Callable[[], NamedTensors], state: Callable[[], Any]) -> PolicyIO:
-    """Return functions that load a model and save it in PyTorch's usual format.
-
-    Args:
-        parameters: Returns the parameters of the model, once it exists.
-        state: Returns the value that the framework's objects load, such as a `state_dict`.
-    """
+    """Return functions that load a model and save it in PyTorch's usual format."""
     return PolicyIO(
         restore=lambda weights: load_weights(parameters(), weights),
         save=lambda path: torch.save(state(), path),

@@ -66,19 +66,7 @@ class ActorProcesses:
         transforms: Sequence[Transform],
         safe_point: Callable[[], None],
     ) -> None:
-        """Start the processes.
-
-        Args:
-            make_env: Makes one environment.
-            context: The run.
-            explorer: The actors' network, and an exploration with an epsilon per environment.
-            settings: Native settings.
-            transforms: Transforms of the environments.
-            safe_point: Called before each wait for steps.
-
-        Raises:
-            TrainingError: One does not start, or wrappers hide what the task itself reports.
-        """
+        """Start the processes; `safe_point` is called before each wait for steps."""
         self._hooks: list[Any] = [make_env() for _ in range(context.n_envs)]
         if not all(hasattr(hook, "replay") for hook in self._hooks):
             raise TrainingError(

@@ -39,11 +39,6 @@ class DDPGComponents:
     """Components of DDPG: networks, losses and optimisers.
 
     Attributes:
-        actor: Policy without noise.
-        noise: Noise added to its actions while collecting.
-        loss: Contains policy and critic, and their targets.
-        optimizer: Optimiser of policy and critic, with a group for each.
-        targets: Moves the target networks.
         policy_delay: Critic steps per policy and target update; 1 in upstream's script.
     """
 
@@ -107,14 +102,6 @@ def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict
 
     Both losses are computed with the parameters before the step. If the policy is delayed, the
     other steps are those of the critic alone.
-
-    Args:
-        components: Changed in place.
-        batch: Transitions as the collector makes them.
-        step: Number of this update, from 1.
-
-    Returns:
-        Metrics by their name in the trace.
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_value") if is_policy_due else ("loss_value",)

@@ -35,11 +35,6 @@ class DQNComponents:
     """Components of DQN: networks, loss and optimiser.
 
     Attributes:
-        actor: Chooses the action of the highest value.
-        exploration: Replaces some actions by random ones.
-        loss: Holds the network and its target.
-        optimizer: Optimiser of the network.
-        targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
 
@@ -142,16 +137,7 @@ def _build_value_layers(
 
 
 def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one step of the network, and move its target if that is due.
-
-    Args:
-        components: Changed in place.
-        batch: Transitions as the collector makes them.
-        step: Number of this update, from 1; it makes no difference here.
-
-    Returns:
-        Metrics by their name in the trace.
-    """
+    """Make one step of the network, and move its target if that is due."""
     loss = components.loss(batch)["loss"]
     components.optimizer.zero_grad()
     loss.backward()

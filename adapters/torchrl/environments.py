@@ -63,13 +63,7 @@ class TorchRLDriver(EnvironmentDriver):
     autoreset = CALLER
 
     def __init__(self, env: EnvBase, n_envs: int, norm: Any = None) -> None:
-        """Drive `env`.
-
-        Args:
-            env: The environment, with a batch size of n_envs or none for a single copy.
-            n_envs: Number of copies.
-            norm: The transform with running statistics.
-        """
+        """Drive `env`, with a batch size of n_envs or none; `norm` has running statistics."""
         self.env, self.n_envs, self._norm = env, n_envs, norm
         self._state: Any = None
 
@@ -130,14 +124,7 @@ def make_driver(
     transforms: Callable[[], Sequence[Any]] = tuple,
     norm: Callable[[], Any] | None = None,
 ) -> EnvironmentDriver:
-    """Return a driver.
-
-    Args:
-        scripts: One per copy.
-        kind: `SerialEnv` or `ParallelEnv`; None for a single copy.
-        transforms: Makes the transforms around the environment.
-        norm: Makes the transform with running statistics.
-    """
+    """Return a driver of a `SerialEnv`, `ParallelEnv`, or (None) a single copy."""
     makers = [TorchRLEnvMaker(script) for script in scripts]
     env: Any = makers[0]() if kind is None else kind(len(makers), makers)
     scaler = norm() if norm is not None else None

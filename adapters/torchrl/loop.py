@@ -106,12 +106,7 @@ RECORD_EVERY = 100
 
 @dataclasses.dataclass
 class LoopProgress:
-    """Progress of a recipe's loop.
-
-    Attributes:
-        collected: Environment steps that are in the buffer.
-        updates: Updates that were made.
-    """
+    """Progress of a recipe's loop."""
 
     collected: int = 0
     updates: int = 0
@@ -262,14 +257,7 @@ WriteNested = Callable[[Any, State], Any]
 def make_loop_checkpointable(
     collector: Collector, components: Any, buffer: TensorDictReplayBuffer, *counters: Any
 ) -> Checkpointable:
-    """Return the interface that saves and restores a recipe between update cycles.
-
-    Args:
-        collector: Takes the environment steps.
-        components: The recipe's networks, losses, optimisers, targets.
-        buffer: Its replay buffer.
-        counters: Objects of its loop with counts that are not yet reported.
-    """
+    """Return the interface that saves and restores a recipe between update cycles."""
     fields = {
         field.name: getattr(components, field.name) for field in dataclasses.fields(components)
     }

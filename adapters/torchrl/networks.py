@@ -87,12 +87,7 @@ class PeriodicSoftUpdate(SoftUpdate):  # type: ignore[misc]
     """
 
     def __init__(self, loss: LossModule, settings: Mapping[str, Any]) -> None:
-        """Begin with no update made.
-
-        Args:
-            loss: Holds the networks.
-            settings: Native settings of the update cycles.
-        """
+        """Begin with no update made."""
         with warnings.catch_warnings():
             # Upstream does not expect a target that moves by more than half.
             warnings.filterwarnings("ignore", message="Found an eps value < 0.5")
@@ -150,15 +145,7 @@ def attach_monitor(
     networks: Sequence[str],
     resumable: Checkpointable,
 ) -> None:
-    """Attach the policy, weights and state of a training to its monitor.
-
-    Args:
-        monitor: Monitor of the training.
-        policy: The greedy policy.
-        loss: Holds the parameters.
-        networks: Names of the loss's networks, target networks included.
-        resumable: Saves and restores the training.
-    """
+    """Attach the policy, weights and state of a training to its monitor."""
     monitor.attach(
         policy,
         lambda: copy_weights(loss, networks),
@@ -168,12 +155,7 @@ def attach_monitor(
 
 
 def copy_weights(loss: LossModule, networks: Sequence[str]) -> Weights:
-    """Return copies of all trained parameters of a loss and of their targets.
-
-    Args:
-        loss: Holds the parameters.
-        networks: Names of the loss's networks, target networks included.
-    """
+    """Return copies of all trained parameters of a loss's networks, target networks included."""
     return weights_from_parameters(get_parameters(loss, networks))
 
 

@@ -62,11 +62,7 @@ class PPOComponents:
     """Components of PPO: networks, loss and optimiser.
 
     Attributes:
-        actor: Stochastic policy.
         advantages: Adds advantages and value targets to a rollout.
-        loss: Holds the actor's and the critic's parameters.
-        optimizer: Optimiser of actor and critic, with a group for each.
-        settings: Native settings, for the schedules.
         total_updates: Gradient steps of all requested whole rollouts.
     """
 
@@ -262,16 +258,7 @@ def iterate_minibatches(
 
 
 def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one gradient step of actor and critic.
-
-    Args:
-        components: Changed in place.
-        batch: Transitions with advantages.
-        step: Number of this update, from 1.
-
-    Returns:
-        Metrics by their name in the trace.
-    """
+    """Make one gradient step of actor and critic."""
     rate = anneal_schedules(components, step)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)

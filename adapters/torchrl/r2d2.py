@@ -156,12 +156,7 @@ class R2D2Components:
     """Components of R2D2: networks, loss and optimiser.
 
     Attributes:
-        network: The learner's network.
-        actor: A copy of it that lags behind.
         exploration: Replaces some actions by random ones, with each actor's own epsilon.
-        loss: Holds the network and its target.
-        optimizer: Optimiser of the network.
-        targets: Moves the target.
         max_norm: Norm to clip gradients at; None is off.
     """
 
@@ -317,11 +312,7 @@ def _run_updates(
 
 
 def take_gradient_step(components: R2D2Components, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Make one step of the network, and copy it to its target if that is due.
-
-    Returns:
-        Metrics by their name in the trace.
-    """
+    """Make one step of the network, and copy it to its target if that is due."""
     components.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     if components.max_norm is not None:

@@ -113,12 +113,7 @@ class SequenceReplayBuffer:
     """Prioritised replay of sequences: TorchRL's storage, and this project's priorities."""
 
     def __init__(self, settings: Mapping[str, Any], actors: int) -> None:
-        """Create an empty buffer.
-
-        Args:
-            settings: Native settings.
-            actors: Number of environments that are stepped together.
-        """
+        """Create an empty buffer."""
         length = settings["loop.sequence_length"]
         cut = SequenceLayout(
             length, length - settings["loop.overlap"], settings["BurnInTransform.burn_in"]

@@ -37,12 +37,7 @@ class ReplayStrategySampler(Sampler):  # type: ignore[misc]
     """Sampler of the indices that a replay strategy draws."""
 
     def __init__(self, replayer: ReplaySampler, loss: "WeightedLoss") -> None:
-        """Create the sampler for an empty buffer.
-
-        Args:
-            replayer: The strategy in this training.
-            loss: Computes the errors of transitions under the current networks.
-        """
+        """Create the sampler for an empty buffer."""
         self._replayer, self._loss = replayer, loss
 
     def sample(self, storage: Any, batch_size: int) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -191,12 +186,7 @@ _WEIGHTED_LOSSES = {
 
 
 def get_loss_class(base: Any, settings: Mapping[str, Any]) -> Any:
-    """Return TorchRL's loss class, or the weighted one where a replay strategy is configured.
-
-    Args:
-        base: TorchRL's loss class.
-        settings: Settings of the run.
-    """
+    """Return TorchRL's loss class, or the weighted one where a replay strategy is configured."""
     if SAMPLER_SETTING not in settings:
         return base
 
@@ -217,12 +207,7 @@ def select_vmap_option(settings: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def make_replay_buffer(settings: Mapping[str, Any], loss: LossModule) -> TensorDictReplayBuffer:
-    """Return an empty replay buffer.
-
-    Args:
-        settings: Settings of the run.
-        loss: Loss that learns from it.
-    """
+    """Return an empty replay buffer."""
     usual = {
         "storage": LazyTensorStorage(
             settings[CAPACITY_SETTING], device=next(loss.parameters()).device

@@ -32,10 +32,7 @@ class SACComponents:
     """Components of SAC: networks, loss and optimiser.
 
     Attributes:
-        actor: Stochastic policy.
         loss: Holds both critics, their targets and the temperature.
-        optimizer: Optimiser of policy, critics and temperature, with a group for each.
-        targets: Moves the target networks.
         policy_delay: Critic steps per step of policy and temperature; 1 in upstream's script.
         target_update_interval: Critic steps per target update; 1 in upstream's script.
     """
@@ -101,14 +98,6 @@ def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[
 
     All three losses are computed with the parameters before the step. If policy and temperature
     are delayed, the other steps are those of the critics alone.
-
-    Args:
-        components: Changed in place.
-        batch: Transitions as the collector makes them.
-        step: Number of this update, from 1.
-
-    Returns:
-        Metrics by their name in the trace.
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_qvalue", "loss_alpha") if is_policy_due else ("loss_qvalue",)

@@ -78,14 +78,7 @@ def translate_off_policy(
 
 
 def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, constant: Any) -> None:
-    """Pass values that upstream's script does not support to an option of this adapter's loop.
-
-    Args:
-        t: The translation.
-        context: The run.
-        field: The hyperparameter.
-        constant: Its value in upstream's script.
-    """
+    """Pass values that upstream's script does not support to an option of this adapter's loop."""
     t.emulate_other_values(
         field,
         constant,
@@ -98,11 +91,7 @@ def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, consta
 def translate_periodic_targets(
     t: ConfigTranslator, hp: PeriodicTargetUpdates, context: RunContext
 ) -> dict[str, Any]:
-    """Translate targets that move at intervals, to TorchRL's `HardUpdate` if it suffices.
-
-    Returns:
-        The number of target updates, as a part of the update schedule.
-    """
+    """Translate targets that move at intervals, to TorchRL's `HardUpdate` if it suffices."""
     # HardUpdate copies several times within an update cycle, which has no environment step inside.
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
     is_soft = t.value("tau") < 1 and context.patch_constants
@@ -310,11 +299,7 @@ R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
 
 
 def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> NativeConfig:
-    """Return the arguments of TorchRL's components, and of the loop around them.
-
-    Raises:
-        SpecError: A value cannot be honoured, or the sum tree is not installed.
-    """
+    """Return the arguments of TorchRL's components, and of the loop around them."""
     if missing := explain_missing_sum_tree():
         raise SpecError(f"framework=torchrl algorithm=r2d2: {missing}.")
     t.set_option("learning_rate", "Adam.lr")

@@ -32,12 +32,8 @@ class TD3Components:
     """Components of TD3: networks, losses and optimisers.
 
     Attributes:
-        actor: Policy without noise.
         explorer: The same policy with Gaussian noise, clipped to the bounds.
         loss: Holds both critics and all target networks.
-        actor_optimizer: Optimiser of the policy.
-        critic_optimizer: Optimiser of both critics.
-        targets: Moves all target networks.
         policy_delay: Critic steps per policy and target update.
     """
 
@@ -96,16 +92,7 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
 
 
 def update(components: TD3Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one critic step, and with every `policy_delay`-th one a policy and a target step.
-
-    Args:
-        components: Changed in place.
-        batch: Transitions as the collector makes them.
-        step: Number of this update, from 1.
-
-    Returns:
-        Metrics by their name in the trace.
-    """
+    """Make one critic step, and with every `policy_delay`-th one a policy and a target step."""
     loss, details = components.loss.value_loss(batch)
     _take_gradient_step(loss, components.critic_optimizer)
     metrics = {"loss/critic": loss.detach(), "q/mean": details["pred_value"].mean()}

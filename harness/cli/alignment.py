@@ -76,7 +76,6 @@ class FrameworkColumn:
     """One framework's side of the table.
 
     Attributes:
-        framework: Name of the adapter.
         settings: Rows by unified name; empty where the recipe was refused.
         recipe: The recipe's own values; None where it was refused.
         refusal: Why the framework refuses the recipe, or an empty text.
@@ -89,15 +88,7 @@ class FrameworkColumn:
 
 
 def make_example_context(algorithm: str, env: str | None) -> RunContext:
-    """Return the run that values are translated for.
-
-    Args:
-        algorithm: Name of the algorithm.
-        env: Name of the task; None for an example.
-
-    Raises:
-        SpecError: The task is not known.
-    """
+    """Return the run that values are translated for; `env` None is an example."""
     try:
         task = load_task(env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions])
     except TaskError as error:
@@ -113,19 +104,7 @@ def translate_recipe(
     frameworks: Sequence[str],
     patches: bool = True,
 ) -> list[FrameworkColumn]:
-    """Translate a recipe for each framework.
-
-    Args:
-        algorithm: Name of the algorithm.
-        hps: Name of the recipe.
-        alignment: One of `ALIGNMENTS`.
-        env: Name of the task; None for an example.
-        frameworks: Names of adapters.
-        patches: Whether constants of upstream may be patched under `exact` and `lockstep`.
-
-    Raises:
-        SpecError: A name is not known.
-    """
+    """Translate a recipe for each framework; `patches` allows those of `exact` and `lockstep`."""
     exact = alignment in (EXACT_ALIGNMENT, "lockstep")
     context = dataclasses.replace(
         make_example_context(algorithm, env),
@@ -187,8 +166,6 @@ class AppendixTable:
     """One algorithm's table.
 
     Attributes:
-        algorithm: Its name.
-        headers: Of the columns.
         rows: Cells by row; a number in brackets refers to a correction.
         corrections: What the thesis prints and what the code passes, in the order of their numbers.
     """
@@ -200,11 +177,7 @@ class AppendixTable:
 
 
 def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> AppendixTable:
-    """Build the table of the original papers' values.
-
-    Raises:
-        SpecError: A name is not known, or a framework refuses the recipe.
-    """
+    """Build the table of the original papers' values."""
     printed = _load_thesis_tables()[algorithm]
     sides = [
         s
@@ -247,11 +220,7 @@ def format_appendix_table(table: AppendixTable, form: str) -> str:
 def format_appendix(
     algorithms: Sequence[str], env: str, frameworks: Sequence[str], form: str
 ) -> str:
-    """Return all tables under one heading.
-
-    Raises:
-        SpecError: A name is not known, or a framework refuses the recipe.
-    """
+    """Return all tables under one heading."""
     tables = [
         format_appendix_table(make_appendix_table(name, env, frameworks), form)
         for name in algorithms
@@ -262,11 +231,7 @@ def format_appendix(
 def format_options(
     algorithms: Sequence[str], env: str | None, frameworks: Sequence[str], form: str
 ) -> str:
-    """Return upstream's options that no hyperparameter covers, as two tables.
-
-    Raises:
-        SpecError: A name is not known, or a framework is not installed.
-    """
+    """Return upstream's options that no hyperparameter covers, as two tables."""
     overridden: list[tuple[str, ...]] = []
     untouched: list[tuple[str, ...]] = []
     for framework, algorithm in itertools.product(frameworks, algorithms):
@@ -355,11 +320,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables.
-
-    Raises:
-        SpecError: A name is not known, or options exclude each other.
-    """
+    """Print the tables."""
     form = "github" if options.markdown else "simple"
     frameworks = select_names(
         "--frameworks", options.frameworks, sorted(find_adapter_entry_points())
@@ -395,11 +356,7 @@ def run(options: argparse.Namespace) -> int:
 def _list_recipes(
     algorithms: Sequence[str] | None, names: Sequence[str] | None
 ) -> list[tuple[str, str]]:
-    """List algorithms and recipes; where no algorithm is named, those that have the recipe.
-
-    Raises:
-        SpecError: A name is not known.
-    """
+    """List algorithms and recipes; where no algorithm is named, those that have the recipe."""
     chosen = select_names("--algorithms", algorithms, list(ALGORITHMS))
     found = [
         (algorithm, name)

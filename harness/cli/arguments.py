@@ -123,16 +123,7 @@ def add_script_argument(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:
-    """Return the number of the framework whose script a user's own copy replaces.
-
-    Args:
-        path: The copy, for the message.
-        frameworks: Names of frameworks; the last one that runs scripts is meant.
-        algorithm: Name of the algorithm.
-
-    Raises:
-        SpecError: None of them runs scripts.
-    """
+    """Return the index of the last framework that runs scripts, whose script is replaced."""
     for i in reversed(range(len(frameworks))):
         if load_adapter(frameworks[i]).sources(algorithm):
             return i
@@ -141,25 +132,14 @@ def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> i
 
 
 def check_output_folders(paths: Iterable[Path | None]) -> None:
-    """Check before anything is measured that output files can be written.
-
-    Args:
-        paths: The files; None for those that are not wanted.
-
-    Raises:
-        SpecError: The folder of a file does not exist.
-    """
+    """Check before anything is measured that the folders of output files exist."""
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
 
 def select_names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Return the names that an option gives, or all known ones where it is not given.
-
-    Raises:
-        SpecError: A name is not known.
-    """
+    """Return the names that an option gives, or all known ones where it is not given."""
     for name in given or ():
         if name not in known:
             raise SpecError(format_unknown_name(f"{option} {name}", name, known))
@@ -167,11 +147,7 @@ def select_names(option: str, given: Sequence[str] | None, known: Sequence[str])
 
 
 def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> str:
-    """Return the one name that an option gives.
-
-    Raises:
-        SpecError: It gives several or none, or one that is not known.
-    """
+    """Return the one name that an option gives."""
     names = select_names(option, given, known)
     if len(names) != 1:
         example = f"{option} {known[0]}" if known else option

@@ -82,9 +82,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where a bug is missed or a control is not silent.
-
-    Raises:
-        SpecError: Bad input.
     """
     frameworks = options.frameworks or sorted(find_adapter_entry_points())
     cases = list_bug_cases(frameworks, options.bug)
@@ -139,11 +136,7 @@ def outcomes_to_text(outcomes: Sequence[BugOutcome]) -> str:
 
 
 def load_outcomes(path: Path) -> list[BugOutcome]:
-    """Load stored outcomes.
-
-    Raises:
-        SpecError: The file holds none.
-    """
+    """Load stored outcomes."""
     return load_json(path, list[BugOutcome], "outcomes. Write them with --json")
 
 

@@ -178,12 +178,7 @@ def explain_unknown_option(name: str, algorithm: str) -> str:
 
 
 def find_synonym(name: str, algorithm: str) -> str:
-    """Return the option that another tool, or its adapter here, calls `name`; empty if none does.
-
-    Args:
-        name: A name such as `n_steps`, `num-steps` or `Collector.frames_per_batch`.
-        algorithm: The algorithm whose hyperparameters come first.
-    """
+    """Return the option that another tool, or its adapter here, calls `name`; empty if none."""
     given = _normalize_name(name.removeprefix("hyperparameters."))
     if given in _RUN_SYNONYMS and not name.startswith("hyperparameters."):
         return _RUN_SYNONYMS[given]

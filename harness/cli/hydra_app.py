@@ -47,22 +47,14 @@ def run_hydra_app(config: DictConfig) -> None:
 
 
 def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
-    """Return the run that `config` describes, checked, and the folder for results.
-
-    Raises:
-        SpecError: A value cannot be used.
-    """
+    """Return the run that `config` describes, checked, and the folder for results."""
     check_composed_keys(config)
     values: Any = OmegaConf.to_container(config, resolve=True)
     return spec_from_values(values)
 
 
 def check_composed_keys(config: DictConfig) -> None:
-    """Check that a composed configuration has no unused keys.
-
-    Raises:
-        SpecError: It has one; the message names it.
-    """
+    """Check that a composed configuration has no unused keys; the error names the first."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
     swept: Any = (
         OmegaConf.to_container(HydraConfig.get(), resolve=False)
@@ -115,11 +107,7 @@ def _is_used(path: str, references: set[str]) -> bool:
 
 
 def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
-    """Return the run that resolved values describe, checked, and the folder for results.
-
-    Raises:
-        SpecError: A value cannot be used.
-    """
+    """Return the run that resolved values describe, checked, and the folder for results."""
     flat = dict(values) | {name: _read_group_name(values, name) for name in _NAMED_GROUPS}
     flat["python"] = values["framework"].get("python")
     flat["env_kwargs"] = values["env"].get("kwargs") or {}

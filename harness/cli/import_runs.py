@@ -120,9 +120,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0, or 1 where a run was refused.
-
-    Raises:
-        SpecError: An option cannot be used, or there is nothing to import.
     """
     plan = _make_options(options)
     sources = find_sources(options.paths, options.format)

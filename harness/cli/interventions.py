@@ -97,9 +97,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where a change cannot be applied to the installed versions.
-
-    Raises:
-        SpecError: A name is not known.
     """
     if options.names and options.kind != CHANGES:
         raise SpecError(f"{options.names[0]}: only --kind {CHANGES} takes names: leave it out.")

@@ -91,9 +91,6 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0 if the two are equal up to rounding until the end; 1 if they differ, or act
         differently before they learn.
-
-    Raises:
-        SpecError: A name is not known, or options do not name two sides.
     """
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
     compares_frameworks = len(options.frameworks or ()) > 1

@@ -2,7 +2,8 @@
 
 A command is a module with `add_arguments(parser)` and `run(options)`, which returns an exit code. A
 module with several commands has `add_NAME_arguments` and `run_NAME` for each of them. Help is
-printed from the table: only the module of the command that runs is imported.
+printed from the table: only the module of the command that runs is imported. Commands raise
+`SpecError`, with the remedy, where a name, option or file cannot be used; the driver prints it.
 """
 
 import dataclasses
@@ -323,15 +324,7 @@ def find_command(words: Sequence[str]) -> Command | None:
 
 
 def run_command(command: Command, words: Sequence[str]) -> int:
-    """Import a command, parse its words, run it, and turn its errors into one message each.
-
-    Args:
-        command: The command.
-        words: What follows its name on the command line.
-
-    Returns:
-        The exit code.
-    """
+    """Import a command, parse its words, run it, and turn its errors into one message each."""
     from parallax.harness.contract.fields import SpecError, report_error
 
     path, _, part = command.module.partition(":")

@@ -60,11 +60,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_test(options: argparse.Namespace) -> int:
-    """Play healthy and faulty agents in the scenarios of three test generators.
-
-    Raises:
-        SpecError: An option is out of range, or the study cannot be used.
-    """
+    """Play healthy and faulty agents in the scenarios of three test generators."""
     import joblib
 
     from parallax.harness.policy_tests.challenge import (
@@ -154,11 +150,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_detectors(options: argparse.Namespace) -> int:
-    """Print what each detector notices of each mutant.
-
-    Raises:
-        SpecError: A file cannot be used.
-    """
+    """Print what each detector notices of each mutant."""
     probed = _read_probe_verdicts(options.mutants)
     runs = detectors.read_setting_runs(options.results) if options.results else {}
     trained = detectors.judge_trainings(runs, options.training_seconds)

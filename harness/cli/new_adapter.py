@@ -36,11 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files and print the next steps.
-
-    Raises:
-        SpecError: The name or the folder cannot be used.
-    """
+    """Write the files and print the next steps."""
     create = create_adapter_package if options.package else create_adapter
     written = create(options.name, options.folder)
     print("\n".join(["Written:", *(f"  {path}" for path in written)]))
@@ -51,15 +47,8 @@ def run(options: argparse.Namespace) -> int:
 def create_adapter(name: str, root: Path) -> list[Path]:
     """Write an adapter into a checkout of this project.
 
-    Args:
-        name: Name of the framework.
-        root: The checkout.
-
     Returns:
         The files written, the changed pyproject.toml last.
-
-    Raises:
-        SpecError: The name is taken or no name, the folder is no checkout, or a file is in the way.
     """
     check_adapter_name(name)
     project = check_checkout(root, ", or use --package for a package of your own")
@@ -73,11 +62,7 @@ def create_adapter(name: str, root: Path) -> list[Path]:
 
 
 def create_adapter_package(name: str, parent: Path) -> list[Path]:
-    """Write an adapter as a separate package, into the new folder `parent / name`.
-
-    Raises:
-        SpecError: The name is taken or no name, or a file is in the way.
-    """
+    """Write an adapter as a separate package, into the new folder `parent / name`."""
     check_adapter_name(name)
     module = f"parallax_{name}"
     skeleton = AdapterSkeleton(name, module, module, "tests")
@@ -109,15 +94,7 @@ def check_module_name(name: str) -> None:
 
 
 def check_checkout(root: Path, otherwise: str = "") -> Path:
-    """Return the path of `pyproject.toml` in a checkout of this project.
-
-    Args:
-        root: The folder to look in.
-        otherwise: Alternative for the user, at the end of the message.
-
-    Raises:
-        SpecError: It is no checkout.
-    """
+    """Return the `pyproject.toml` of a checkout; `otherwise` ends the message where it is none."""
     project = root / "pyproject.toml"
     if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-rl":
         raise SpecError(f"--in {root} is no checkout of this project. Name one{otherwise}.")
@@ -142,9 +119,6 @@ def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
 
     Returns:
         The paths of all files.
-
-    Raises:
-        SpecError: A file is in the way or cannot be written.
     """
     for path in new:
         if path.exists():
@@ -173,7 +147,6 @@ class AdapterSkeleton:
     """Names and paths of a new adapter, which fill its templates.
 
     Attributes:
-        name: Name of the framework.
         module: Dotted name of the adapter's package.
         folder: The package's folder, from the project's root.
         tests: Folder of its tests, from the project's root.
@@ -190,11 +163,7 @@ class AdapterSkeleton:
         return "".join(part.capitalize() for part in self.name.split("_")) + "Adapter"
 
     def make_files(self, recipes: str) -> dict[str, str]:
-        """Return content by path from the project's root.
-
-        Args:
-            recipes: Folder of the recipe files, from the project's root.
-        """
+        """Return content by path from the project's root, the folder of recipes too."""
         content = {
             f"{self.folder}/__init__.py": self.fill("adapter.py"),
             f"{self.folder}/settings.py": self.make_settings(),
@@ -238,15 +207,7 @@ class AdapterSkeleton:
     def make_settings_function(
         self, algorithm: str, class_name: str, label: str, fields: Iterable[str], file: str
     ) -> str:
-        """Return the function that turns one algorithm's hyperparameters into options.
-
-        Args:
-            algorithm: Name of the algorithm.
-            class_name: Its class of hyperparameters.
-            label: Its name in texts.
-            fields: Its hyperparameters.
-            file: File of the function, as messages name it.
-        """
+        """Return the function in `file` that turns one algorithm's hyperparameters into options."""
         head = f"def translate_{algorithm}("
         arguments = f"t: ConfigTranslator, hp: {class_name}, context: RunContext"
         signature = f"{head}{arguments}) -> NativeConfig:"

@@ -71,11 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files and print the next steps.
-
-    Raises:
-        SpecError: The name, an adapter or the folder cannot be used.
-    """
+    """Write the files and print the next steps."""
     create = create_algorithm_package if options.package else create_algorithm
     frameworks = options.frameworks or []
     written = create(options.name, options.folder, options.family, options.actions, frameworks)
@@ -87,21 +83,10 @@ def run(options: argparse.Namespace) -> int:
 def create_algorithm(
     name: str, root: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
-    """Write an algorithm into a checkout of this project.
-
-    Args:
-        name: Name of the algorithm.
-        root: The checkout.
-        family: `on-policy` or `off-policy`.
-        actions: `continuous` or `discrete`.
-        frameworks: Adapters of the checkout that get settings and a recipe.
+    """Write an algorithm, with settings and recipes of `frameworks`, into a checkout.
 
     Returns:
         The files written and changed, pyproject.toml last.
-
-    Raises:
-        SpecError: The name is taken or no name, the folder is no checkout, it has no such
-            adapter, or a file is in the way.
     """
     _check_algorithm_name(name, root / DESCRIPTIONS_FOLDER / f"{name}.py")
     project = check_checkout(root, ", or use --package for a package of your own")
@@ -121,21 +106,7 @@ def create_algorithm(
 def create_algorithm_package(
     name: str, parent: Path, family: str, actions: str, frameworks: Sequence[str]
 ) -> list[Path]:
-    """Write an algorithm as a separate package, into the new folder `parent / name`.
-
-    Args:
-        name: Name of the algorithm.
-        parent: Folder to create the package's folder in.
-        family: `on-policy` or `off-policy`.
-        actions: `continuous` or `discrete`.
-        frameworks: Installed adapters that get a module of settings and a recipe.
-
-    Returns:
-        The files written.
-
-    Raises:
-        SpecError: The name is taken or no name, a framework is unknown, or a file is in the way.
-    """
+    """Write an algorithm as a separate package, into the new folder `parent / name`."""
     _check_algorithm_name(name)
     for framework in frameworks:
         if framework not in find_adapter_entry_points():
@@ -199,13 +170,7 @@ def _add_settings(name: str, framework: str, family: str, root: Path) -> str:
 
 
 def add_import(text: str, module: str, name: str) -> str:
-    """Return the text of a module with one more import from this project, in sorted order.
-
-    Args:
-        text: The module, which has an import from this project.
-        module: Module to import from.
-        name: What to import.
-    """
+    """Return the text of a module with one more import from this project, in sorted order."""
     lines = text.splitlines(keepends=True)
     for index, line in enumerate(lines):
         words = line.split()

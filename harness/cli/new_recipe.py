@@ -80,11 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the recipe, and print the command that trains with it.
-
-    Raises:
-        SpecError: The entry cannot be translated, or a recipe of this name exists.
-    """
+    """Write the recipe, and print the command that trains with it."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", options.name):
         raise SpecError(f"--name {options.name!r} must be a name that can name a file.")
     found = translate_zoo_entry(options.algorithm, read_zoo_entry(options.file, options.env))
@@ -142,11 +138,7 @@ def list_zoo_algorithms() -> list[str]:
 
 
 def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
-    """Return the entry of a task.
-
-    Raises:
-        SpecError: The file cannot be read, or has no such entry.
-    """
+    """Return the entry of a task."""
     content = load_yaml(path, "hyperparameter file")
     if not isinstance(content, dict):
         raise SpecError(f"{path} holds no entries by task, as the Zoo's files do.")
@@ -157,15 +149,7 @@ def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
 
 
 def translate_zoo_entry(algorithm: str, entry: Mapping[str, Any]) -> TranslatedRecipe:
-    """Translate an entry; values that it omits are Stable-Baselines3's defaults.
-
-    Args:
-        algorithm: One of `list_zoo_algorithms`.
-        entry: Values by the Zoo's names.
-
-    Raises:
-        SpecError: A value cannot be used.
-    """
+    """Translate an entry; values that it omits are Stable-Baselines3's defaults."""
     return _EntryTranslator(algorithm, entry).translate()
 
 

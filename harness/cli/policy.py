@@ -48,9 +48,6 @@ def run_evaluate(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where a policy could not be evaluated, or a repeated evaluation gave other returns.
-
-    Raises:
-        SpecError: A folder or condition cannot be used.
     """
     folders = [Path(word) for word in options.words if "=" not in _blank_if_path(word)]
     conditions = parse_conditions(word for word in options.words if "=" in _blank_if_path(word))
@@ -80,9 +77,6 @@ def run_export(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where one could not be written.
-
-    Raises:
-        SpecError: A folder cannot be used.
     """
     runs, failed = _find_policies([Path(word) for word in options.words], trust=options.trust)
     targets = {str(folder): str(_make_export_path(options.output, folder, runs)) for folder in runs}
@@ -112,9 +106,6 @@ def run_video(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where it could not be recorded.
-
-    Raises:
-        SpecError: A folder or option cannot be used.
     """
     folders = [Path(word) for word in (*options.words, *options.compare)]
     _check_video_options(folders, options)
@@ -144,11 +135,7 @@ def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -
 
 
 def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
-    """Parse `episodes=100 seed=3 env.x=y` into fields of `EvaluationConditions`.
-
-    Raises:
-        SpecError: A word is not known, or its value cannot be used.
-    """
+    """Parse `episodes=100 seed=3 env.x=y` into fields of `EvaluationConditions`."""
     found: dict[str, Any] = {"env": {}}
     for word in words:
         name, _, text = word.partition("=")

@@ -149,11 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Check the options against each other; `--drift` and `--intervention` select a framework.
-
-    Raises:
-        SpecError: Options exclude each other.
-    """
+    """Check the options against each other; `--drift` and `--intervention` select a framework."""
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     check_checkout_options(options)
@@ -186,11 +182,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def check_checkout_options(options: argparse.Namespace) -> None:
-    """Check `--path`, `--commits` and `--script` against the other options.
-
-    Raises:
-        SpecError: Options exclude each other, or `--path` is no folder.
-    """
+    """Check `--path`, `--commits` and `--script` against the other options."""
     if options.commits and not options.path:
         raise SpecError("--commits needs --path CHECKOUT, the repository.")
     if not (options.path or options.script):
@@ -212,21 +204,13 @@ def check_checkout_options(options: argparse.Namespace) -> None:
 def check_claim_coverage(
     options: argparse.Namespace, implementations: Sequence[str], probes: Sequence[str]
 ) -> None:
-    """Check before the probes run that their answers suffice for the page of claims.
-
-    Raises:
-        SpecError: Answers are missing; the message lists them.
-    """
+    """Check before the probes run that their answers suffice for the page of claims."""
     if options.claims:
         text.check_answers_complete(implementations, probes, claims.load_claims())
 
 
 def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, str]:
-    """Return the contents of the output files.
-
-    Raises:
-        SpecError: Claims lack answers.
-    """
+    """Return the contents of the output files."""
     contents: dict[Path, str] = {}
     if options.json:
         contents[options.json] = report_to_text(found)
@@ -245,11 +229,7 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
 
 
 def render_details(found: ProbeReport, options: argparse.Namespace) -> str:
-    """Return the checklist of details as a page, or as JSON where the name says so.
-
-    Raises:
-        SpecError: Answers are missing.
-    """
+    """Return the checklist of details as a page, or as JSON where the name says so."""
     details = checklist.load_checklist(options.algorithms or ())
     try:
         if options.details.suffix == ".json":
@@ -270,11 +250,7 @@ def render_baseline(
 
 
 def write_output_files(contents: Mapping[Path, str]) -> None:
-    """Write all files or none.
-
-    Raises:
-        SpecError: One cannot be written.
-    """
+    """Write all files or none."""
     try:
         write_texts_atomically(contents)
     except OSError as error:
@@ -289,9 +265,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 where an answer changed; 3 where a probe failed to run.
-
-    Raises:
-        SpecError: Bad input.
     """
     if options.environments is not None:
         # Loads gymnasium and MuJoCo, which questions about updates do not need.
@@ -338,11 +311,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def load_baseline(options: argparse.Namespace) -> ProbeReport | None:
-    """Load the stored answers that the new ones are compared with, if the options name some.
-
-    Raises:
-        SpecError: They cannot be read, or were measured at another level of alignment.
-    """
+    """Load the stored answers that the new ones are compared with, if the options name some."""
     if not options.baseline:
         return None
     stored = baseline.load_report(options.baseline)
@@ -359,11 +328,7 @@ def load_baseline(options: argparse.Namespace) -> ProbeReport | None:
 
 
 def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
-    """Compare a checkout or an own script, the changed answers first and all after them.
-
-    Raises:
-        SpecError: The checkout or script cannot be used.
-    """
+    """Compare a checkout or an own script, the changed answers first and all after them."""
     request = parse_request(probes, options)
     if options.script:
         found = compare_script(request, options.script)
@@ -383,11 +348,7 @@ def format_resolution(probe: Probe) -> str:
 
 
 def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
-    """Load stored answers of the selected probes and implementations.
-
-    Raises:
-        SpecError: There are none.
-    """
+    """Load stored answers of the selected probes and implementations."""
     stored = baseline.load_report(options.answers)
     names = list(stored.versions) if options.frameworks is None else options.frameworks
     found = baseline.select_answers(stored, [probe.name for probe in probes], names)
@@ -397,11 +358,7 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
 
 
 def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeRequest:
-    """Return the request that the options describe.
-
-    Raises:
-        SpecError: The recipe is none of the algorithms'.
-    """
+    """Return the request that the options describe."""
     single = options.frameworks is not None and len(options.frameworks) == 1
     about_releases = single or options.claims or options.details
     alignment = choose_alignment(options, compares_frameworks=not about_releases)
@@ -421,11 +378,7 @@ def parse_request(probes: Sequence[Probe], options: argparse.Namespace) -> Probe
 
 
 def check_recipe(request: ProbeRequest) -> None:
-    """Check that the recipe is one of at least one of the algorithms.
-
-    Raises:
-        SpecError: It is not, or its values cannot be used.
-    """
+    """Check that the recipe is one of at least one of the algorithms."""
     errors = []
     for algorithm in request.algorithms if request.level.uses_recipe else ():
         try:
@@ -437,11 +390,7 @@ def check_recipe(request: ProbeRequest) -> None:
 
 
 def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
-    """Run the probes on the implementations, with progress on standard error.
-
-    Raises:
-        SpecError: An implementation is not known or not installed, or none has the algorithms.
-    """
+    """Run the probes on the implementations, with progress on standard error."""
     request = parse_request(probes, options)
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]

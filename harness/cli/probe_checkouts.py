@@ -59,9 +59,6 @@ def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None)
 
     Returns:
         The answers of all states, in order.
-
-    Raises:
-        SpecError: The framework cannot be taken from the checkout, or a commit is not known.
     """
     framework = get_single_framework("--path", request.frameworks)
     package = _get_package(framework)
@@ -78,15 +75,7 @@ def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None)
 
 
 def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
-    """Measure the user's own script and the framework's, and print which answers differ.
-
-    Args:
-        request: Probes and the one framework.
-        path: The script.
-
-    Raises:
-        SpecError: The file is no script, or the framework runs none.
-    """
+    """Measure the user's own script and the framework's, and print which answers differ."""
     script, framework = read_own_script(path), get_single_framework("--script", request.frameworks)
     find_script_side(path, [framework], request.algorithms[0])
     shipped = make_probe_target(framework)
@@ -118,14 +107,9 @@ _MAX_CODE_LINES = 40
 
 
 def list_changed_code(before: Path, after: Path, first: str = "") -> list[str]:
-    """Return the functions that differ between two folders of a package, each with its lines.
+    """Return the functions that differ between two folders, each with lines; `first` files lead.
 
     Comments, docstrings and the form of the code do not count.
-
-    Args:
-        before: The package's folder.
-        after: Another one.
-        first: Text that names the files whose functions come first.
     """
     old, new = (
         {
@@ -261,9 +245,6 @@ def list_commits(checkout: Path, package: str, commits: str) -> list[SourceVersi
     """Return the first commit of a range, and those after it that change the package.
 
     Each is unpacked into the cache once; the repository itself is only read.
-
-    Raises:
-        SpecError: The range is no `A..B` of known commits, or has too many.
     """
     first, dots, last = commits.partition("..")
     if not (first and dots and last) or last.startswith("."):

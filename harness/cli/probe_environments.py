@@ -56,9 +56,6 @@ def run_environments(options: argparse.Namespace) -> int:
 
     Returns:
         0; 1 if --python or --releases shows a changed answer; 3 if a question failed.
-
-    Raises:
-        SpecError: Bad input.
     """
     for name in _OTHER_OPTIONS:
         if getattr(options, name):
@@ -101,11 +98,7 @@ def run_environments(options: argparse.Namespace) -> int:
 
 
 def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLibrary, ...]:
-    """Return the libraries that the options name, or the user's own class.
-
-    Raises:
-        SpecError: A name is unknown or cannot be loaded.
-    """
+    """Return the libraries that the options name, or the user's own class."""
     if not options.environments:
         return select_libraries(options.frameworks)
     sys.path.append(str(Path.cwd()))
@@ -117,11 +110,7 @@ def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLi
 
 
 def load_stored_report(path: Path) -> EnvironmentReport:
-    """Load the answers of a file of --json.
-
-    Raises:
-        SpecError: It cannot be read.
-    """
+    """Load the answers of a file of --json."""
     try:
         return load_environment_report(path.read_text("utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -179,11 +168,7 @@ def print_changes(before: EnvironmentReport, after: EnvironmentReport, python: s
 
 
 def run_releases(options: argparse.Namespace) -> int:
-    """Measure releases of gymnasium, print what changed between them and store the answers.
-
-    Raises:
-        SpecError: A release cannot be installed.
-    """
+    """Measure releases of gymnasium, print what changed between them and store the answers."""
     libraries = select_libraries(["gymnasium"])
     history: dict[str, EnvironmentReport] = {}
     for release in options.releases.split(","):
@@ -218,11 +203,7 @@ def list_libraries() -> tuple[EnvironmentLibrary, ...]:
 
 
 def select_libraries(names: Sequence[str] | None) -> tuple[EnvironmentLibrary, ...]:
-    """Return the libraries with some names, or all if `names` is None.
-
-    Raises:
-        SpecError: A name is unknown.
-    """
+    """Return the libraries with some names, or all if `names` is None."""
     libraries = {library.name: library for library in list_libraries()}
     for name in names or ():
         if name not in libraries:

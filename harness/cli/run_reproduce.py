@@ -66,9 +66,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0 when evaluations and weights are identical, 1 when not.
-
-    Raises:
-        SpecError: The folder or file holds no run to compare with.
     """
     chosen = _select_runs(options.folder, options.runs, options.seed)
     with contextlib.ExitStack() as stack:
@@ -79,11 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _select_runs(place: Path, count: int | None, seed: int) -> list[RunReading]:
-    """Return the runs to train again.
-
-    Raises:
-        SpecError: There are none, or fewer than `count`.
-    """
+    """Return the runs to train again."""
     if _is_packed(place):
         return draw_runs(place, _DEFAULT_RUN_COUNT if count is None else count, seed)
     if count not in (None, 1):
@@ -101,16 +94,7 @@ def _is_packed(place: Path) -> bool:
 
 
 def draw_runs(file: Path, count: int, seed: int) -> list[RunReading]:
-    """Draw complete runs from a file of packed runs, uniformly at random.
-
-    Args:
-        file: The file.
-        count: Number of runs.
-        seed: Seed of the draw: the same file, count and seed give the same runs.
-
-    Raises:
-        SpecError: The file cannot be read or has fewer runs with a record.
-    """
+    """Draw complete runs from a file of packed runs, uniformly at random by `seed`."""
     # Imported late: a single run folder needs no pandas.
     from parallax.harness.record.packed import judge_row, read_rows
 
@@ -142,19 +126,7 @@ def reproduce_runs(
     *,
     trust: bool = False,
 ) -> int:
-    """Train runs again below `results_dir` and print how they compare.
-
-    Args:
-        source: Folder or file that they come from.
-        chosen: Complete runs, with their evaluations.
-        results_dir: Folder of the new runs.
-        jobs: Runs at a time.
-        trust: Whether code that the source names may run without asking.
-
-    Raises:
-        SpecError: A record cannot be compared with, a new run would not be made, or the source
-            names code that is not trusted.
-    """
+    """Train runs of `source` again below `results_dir` and print how they compare."""
     specs = [_spec_from_reading(before) for before in chosen]
     for target in (spec.folder(results_dir) for spec in specs):
         if read_run(target).complete:

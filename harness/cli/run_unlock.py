@@ -26,19 +26,12 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0 where every lock was released; 1 where the user declined, a process is alive, or a lock
         could not be released.
-
-    Raises:
-        SpecError: There is no such folder, or nobody can confirm.
     """
     return unlock_runs(options.folder, yes=options.yes)
 
 
 def unlock_runs(root: Path, *, yes: bool) -> int:
-    """Release the locks at or below a folder, after printing who owns them.
-
-    Raises:
-        SpecError: There is no such folder, or nobody can confirm.
-    """
+    """Release the locks at or below a folder, after printing who owns them."""
     if not root.is_dir():
         raise SpecError(f"{root} is not a folder: name a run folder or one above.")
     found = find_runs(root)

@@ -39,10 +39,7 @@ class RunSnapshot:
     """A run at one moment.
 
     Attributes:
-        folder: Its folder.
         status: Status in `run.json`, or `abandoned`.
-        step: Environment steps taken.
-        steps: Environment steps scheduled.
         findings: One mapping each, as `diagnosis.json` has them.
         curves: Steps and values by name, in the order they are shown.
         reason: Why there is no diagnosis; empty where there is one.
@@ -63,11 +60,7 @@ class RunSnapshot:
 
 
 def read_snapshot(folder: Path) -> RunSnapshot:
-    """Read the present state of a run.
-
-    Raises:
-        SpecError: The folder is not a run folder.
-    """
+    """Read the present state of a run."""
     record, abandoned = _read_record(folder), _is_abandoned(folder)
     if abandoned:
         record = _read_record(folder)  # it may have ended between the two reads
@@ -114,12 +107,7 @@ def _read_evaluation_curve(folder: Path) -> ScalarCurve:
 
 
 def format_snapshot_lines(snapshot: RunSnapshot, width: int) -> Iterator[str]:
-    """Yield a snapshot as lines of text.
-
-    Args:
-        snapshot: The run.
-        width: Characters per line.
-    """
+    """Yield a snapshot as lines of text, `width` characters each."""
     yield f"{snapshot.folder}"
     yield f"{snapshot.status}, step {snapshot.step:,} of {snapshot.steps:,}"
     if snapshot.reason:
@@ -206,11 +194,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the run, or the runs of a study, until they end.
-
-    Raises:
-        SpecError: The folder holds no run, or options do not fit together.
-    """
+    """Show the run, or the runs of a study, until they end."""
     if options.findings:
         for line in format_findings(options.folder, notes=options.notes).splitlines():
             print(escape_unprintable(line))
@@ -221,16 +205,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def watch_folder(folder: Path, every: float, once: bool) -> int:
-    """Show a run or a study until it has ended; after the first time, only what has changed.
-
-    Args:
-        folder: A run folder, or one above several.
-        every: Seconds between two reads.
-        once: Whether to stop after the first.
-
-    Raises:
-        SpecError: The folder is not a run folder.
-    """
+    """Show a run or a study until it has ended; after the first time, only what has changed."""
     console = Console(highlight=False)
     width = console.width if console.is_terminal else 100
     several = find_runs(folder).runs not in ((), (folder.absolute(),))
@@ -284,11 +259,7 @@ def summarize_study(folder: Path) -> tuple[list[str], bool]:
 
 
 def format_findings(root: Path, *, notes: bool) -> str:
-    """Return a table of checks and frameworks, and an explanation of each finding.
-
-    Raises:
-        SpecError: There is no such folder, or no run in it.
-    """
+    """Return a table of checks and frameworks, and an explanation of each finding."""
     if not root.is_dir():
         raise SpecError(f"{root} is not a folder: name a run folder or one above.")
     found = find_runs(root)

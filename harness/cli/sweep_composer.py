@@ -48,13 +48,7 @@ class SweepComposer:
     def __init__(
         self, loader: ConfigLoader, config: DictConfig, jobs: Iterable[JobOverrides]
     ) -> None:
-        """Find the runs that can share a composition.
-
-        Args:
-            loader: Hydra's configuration loader.
-            config: Configuration of the sweep itself.
-            jobs: Overrides of every run.
-        """
+        """Find the runs that can share a composition."""
         self._hydra = HydraLoader(loader, config)
         self._names = {group: set(list_group_options()[group]) for group in SUBSTITUTED_GROUPS}
         self._alike: list[dict[Any, list[PlainChoices]]] = []
@@ -300,11 +294,6 @@ def compose_sweep_specs(
     loader: ConfigLoader, config: DictConfig, job_overrides: Sequence[Sequence[str]]
 ) -> tuple[list[RunSpec], Path]:
     """Return the checked runs of a sweep, and the folder for their results.
-
-    Args:
-        loader: Hydra's configuration loader.
-        config: Configuration of the sweep itself.
-        job_overrides: Overrides of each run.
 
     Raises:
         SpecError: A value cannot be used.

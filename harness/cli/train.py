@@ -30,9 +30,6 @@ from parallax.harness.contract.recipes import list_recipe_names, read_recipe
 def run(words: Sequence[str]) -> int:
     """Run the Hydra application and translate its errors.
 
-    Args:
-        words: Overrides and options of Hydra.
-
     Returns:
         0 when all runs are complete, 1 when some are not, 2 for bad input or none, 130 for Ctrl-C.
     """

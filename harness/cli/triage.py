@@ -70,7 +70,6 @@ class TriageSide:
 
     Attributes:
         text: How the command line names it.
-        framework: Name of the framework.
         intervention: Names of interventions, or `none`.
         python: Interpreter that has it.
     """
@@ -155,11 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what changed and whether it matters.
-
-    Raises:
-        SpecError: A name or number cannot be used.
-    """
+    """Print what changed and whether it matters."""
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(PROBED_ALGORITHMS))
     schedule = _make_schedule(options)
     reference = None if options.no_training else find_reference(options, algorithm)
@@ -194,11 +189,7 @@ def _make_schedule(options: argparse.Namespace) -> "SequentialSchedule":
 
 
 def parse_side(text: str, algorithm: str, cache: Path) -> TriageSide:
-    """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` names.
-
-    Raises:
-        SpecError: A name is not known, or the release is not supported or cannot be installed.
-    """
+    """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` names."""
     name = re.split(r"==|\+", text, maxsplit=1)[0]
     known = sorted(find_adapter_entry_points())
     if name not in known:
@@ -232,11 +223,7 @@ def _check_sides(sides: Sequence[TriageSide]) -> None:
 
 
 def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSetting:
-    """Return the reference runs of an algorithm and task.
-
-    Raises:
-        SpecError: The study holds none.
-    """
+    """Return the reference runs of an algorithm and task."""
     from parallax.analysis.commands.common import CommandError, load_results
     from parallax.analysis.data.reference_runs import REFERENCE_FILE
     from parallax.analysis.verdicts.endpoints import settle_options
@@ -361,11 +348,7 @@ def compare_trainings(
     schedule: "SequentialSchedule",
     options: argparse.Namespace,
 ) -> tuple[str, list[str]]:
-    """Train pairs of seeds until the scores are decided; return the verdict and its reasons.
-
-    Raises:
-        SpecError: A run cannot be carried out.
-    """
+    """Train pairs of seeds until the scores are decided; return the verdict and its reasons."""
     from parallax.analysis.verdicts.reference_spread import (
         compute_paired_change,
         judge_against_spread,

@@ -124,11 +124,7 @@ class ReleaseMeasurement:
         return len(find_missing_probes(self.history, version, self._probes))
 
     def measure(self, version: str, progress: CommandProgress) -> ReleaseHistory:
-        """Return the history with the answers of a release.
-
-        Raises:
-            SpecError: The release is not supported.
-        """
+        """Return the history with the answers of a release."""
         missing = find_missing_probes(self.history, version, self._probes)
         if missing:
             new = measure_release(self._framework, version, missing, self._cache, progress.advance)
@@ -145,9 +141,6 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0; 3 where a release or a probe could not be measured.
-
-    Raises:
-        SpecError: Bad input.
     """
     if options.page:
         return run_page(options)
@@ -257,11 +250,7 @@ def run_page(options: argparse.Namespace) -> int:
 
 
 def load_bug_effects(trainings: Path) -> list["BugEffect"]:
-    """Return the effects of released bugs on packed trainings, largest effects first.
-
-    Raises:
-        CommandError: The file holds no runs.
-    """
+    """Return the effects of released bugs on packed trainings, largest effects first."""
     from parallax.analysis.commands.common import load_results
     from parallax.analysis.verdicts.ablation import judge_ablations
     from parallax.analysis.verdicts.options import VerdictOptions

@@ -118,7 +118,6 @@ class DifferingAnswer:
     """A probe that two implementations answer differently.
 
     Attributes:
-        result: Its answers.
         removed_by: Interventions that remove the difference, as `framework: name`.
     """
 
@@ -127,11 +126,7 @@ class DifferingAnswer:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the answer.
-
-    Raises:
-        SpecError: A name is not known, the two are the same, or the study holds no runs.
-    """
+    """Print the answer."""
     names = list(PROBED_ALGORITHMS)
     algorithm = get_single_name("--algorithms", options.algorithms or (), names)
     sides = _parse_sides(options, algorithm)
@@ -171,11 +166,7 @@ def take_settings_of_study(
 
 
 def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder: Path) -> str:
-    """Return the name or path of a recipe; one that only the study's runs have becomes a file.
-
-    Raises:
-        SpecError: There is no such recipe, or a value in it cannot be used.
-    """
+    """Return the name or path of a recipe; one that only the study's runs have becomes a file."""
     recipes = list_recipe_names(algorithm)
     if name not in recipes and not name.endswith(".yaml"):
         for run in loaded.runs if loaded else ():
@@ -231,12 +222,7 @@ def _print_answer(
 
 
 def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedSide, ComparedSide]:
-    """Return the two implementations; `cleanrl@LABEL` is an own script by its name in tables.
-
-    Raises:
-        SpecError: A name is not known or has no such algorithm, both are the same, or an own script
-            is named and its file is not.
-    """
+    """Return the two implementations; `cleanrl@LABEL` is an own script by its name in tables."""
     given = options.first, options.second
     names = [name.partition("@")[0] for name in given]
     _check_names(options, names, algorithm)
@@ -334,12 +320,7 @@ def _run_probes(
 
 
 def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[DifferingAnswer]:
-    """List the probes that two implementations answer differently, with what removes it.
-
-    Args:
-        report: Answers of both.
-        pair: Their names.
-    """
+    """List the probes that two implementations answer differently, with what removes it."""
     found = []
     for result in report.results:
         answers = [result.answers.get(name) for name in pair]

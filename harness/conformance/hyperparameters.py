@@ -42,8 +42,6 @@ class PatchCase:
     """A value that an adapter patches into upstream's code, or sets without changing it.
 
     Attributes:
-        field: The hyperparameter.
-        value: Its value.
         base: Hyperparameters with another value of it.
         hyperparameters: The same hyperparameters with this value.
         native: Translation of `hyperparameters`.

@@ -30,7 +30,6 @@ class ObservedTraining:
     """Counts and values that were observed in one training.
 
     Attributes:
-        update_schedule: The counts.
         learning_rates: Learning rate at each optimiser step, by role (`policy`, `critic`,
             `temperature`).
         target_step: The first update of target networks, with all weights; None without one.
@@ -55,12 +54,7 @@ class TrainingObserver:
     """
 
     def __init__(self, events: TrainingEvents, probe: NDArray[np.float32]) -> None:
-        """Subscribe to the events that are counted.
-
-        Args:
-            events: Events of the training.
-            probe: Observations for which the policy is queried.
-        """
+        """Subscribe to events; the policy is queried for the observations `probe`."""
         self._events, self._probe = events, probe
         self._random: list[bool] = []
         self._policy: Policy | None = None

@@ -212,7 +212,6 @@ class PatchProof:
     """The values that a probe's answers show without and with a patch.
 
     Attributes:
-        probe: Name of the probe.
         before: Upstream's value, and the one that the answer shows without the patch.
         after: The value that the patch sets, and the one that the answer shows with it.
         unconfirmed: Description of an answer of `confirmed_by`; empty if it is as it must be.

@@ -48,14 +48,7 @@ class ResumeConformance:
 
 
 def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any) -> None:
-    """Execute a run, kill it twice, and compare its results with those of an uninterrupted run.
-
-    Args:
-        framework: Name of the adapter.
-        algorithm: Name of the algorithm.
-        folder: Folder of the run.
-        asked: Further values of its spec.
-    """
+    """Execute a run, kill it twice, and compare its results with those of an uninterrupted run."""
     undisturbed = _run_uninterrupted(framework, algorithm, **asked)
     if not undisturbed.has_checkpointable:
         pytest.skip(f"the adapter of {framework} does not hand out its state")
@@ -79,13 +72,7 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
 
 @dataclasses.dataclass(frozen=True)
 class _UninterruptedRun:
-    """Results of a run that was never killed.
-
-    Attributes:
-        digest: Hash of its weights.
-        files: Evaluations and trace.
-        has_checkpointable: Whether the adapter hands out the state that a training resumes from.
-    """
+    """Results of a run that was never killed."""
 
     digest: str
     files: dict[str, bytes]

@@ -51,11 +51,7 @@ _SMALL_DISK_SCRIPT = "mount -t tmpfs -o size=512k none {folder}; cd {folder}; "
 
 
 def check_last_evaluation_again(folder: Path) -> None:
-    """Check that the saved policy of a run has the same returns as in its last evaluation.
-
-    Args:
-        folder: A complete run; the test is skipped if no policy can be loaded.
-    """
+    """Check that the saved policy of a run has the same returns as in its last evaluation."""
     try:
         policy = load_policy(folder)
     except NotLoadableError as reason:
@@ -180,13 +176,7 @@ class _RecordedRun:
 
 @functools.lru_cache(maxsize=16)
 def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _RecordedRun:
-    """Execute a run as a sweep does; results are cached.
-
-    Args:
-        framework: Name of the adapter.
-        algorithm: Name of the algorithm.
-        env_id: The scripted task; by default the one with the algorithm's kind of actions.
-    """
+    """Execute a run as a sweep does; results are cached."""
     scratch = tempfile.TemporaryDirectory()
     folder = Path(scratch.name) / "run"
     watched = {"diagnosis": {"mode": "on", "period": 16}}
@@ -227,14 +217,7 @@ def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any
 def prepare_scripted_run(
     framework: str, algorithm: str, changes: tuple[tuple[str, Any], ...] = (), **asked: Any
 ) -> PreparedRun:
-    """Prepare a run with the base hyperparameters on a scripted task.
-
-    Args:
-        framework: Name of the adapter.
-        algorithm: Name of the algorithm.
-        changes: Hyperparameters with other values than the base.
-        asked: Further values of its spec.
-    """
+    """Prepare a run with the base hyperparameters, or `changes` of them, on a scripted task."""
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm)) | dict(changes)
     usual = {
         "study": "conformance",

@@ -112,14 +112,9 @@ class TrainingConditions:
     """Conditions of a training besides its framework, algorithm and hyperparameters.
 
     Attributes:
-        steps: Requested environment transitions.
-        seed: Training seed.
         ask: Whether to call the greedy policy before every step.
-        env_id: Scripted task.
-        n_envs: Number of parallel environments.
         wrappers: `none` or `normalized`.
         reward_scale: Factor of the task's rewards.
-        device: Device of the networks.
         patch_constants: Whether constants of upstream may be patched.
         forced_patches: Hyperparameters whose patch is applied although upstream's constant has
             the requested value.
@@ -161,17 +156,7 @@ def make_training_conditions(algorithm: str, **circumstances: Any) -> TrainingCo
 def translate_hyperparameters(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> NativeConfig:
-    """Translate hyperparameters to native settings on a scripted task.
-
-    Args:
-        framework: Name of the adapter.
-        algorithm: Name of the algorithm.
-        hyperparameters: In unified units.
-        circumstances: Fields of `TrainingConditions`.
-
-    Raises:
-        SpecError: The framework refuses.
-    """
+    """Translate hyperparameters on a scripted task; raises `SpecError` if they are refused."""
     context = make_training_conditions(algorithm, **circumstances).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
@@ -192,8 +177,6 @@ class TrainingResult:
     """Results of one training.
 
     Attributes:
-        weights: All parameters.
-        digest: Their hash.
         steps: Environment steps taken, counted in the environments.
         scheduled: Environment steps that the translation announced.
         actions: Every action that reached a task, float32[steps, 2] or choices [steps].
@@ -284,17 +267,7 @@ class _ConformanceMonitor:
 def train_algorithm(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> TrainingResult:
-    """Train on a scripted task; results are cached.
-
-    Args:
-        framework: Name of the adapter.
-        algorithm: Name of the algorithm.
-        hyperparameters: In unified units.
-        circumstances: Fields of `TrainingConditions`.
-
-    Raises:
-        SpecError: The framework refuses.
-    """
+    """Train on a scripted task; results are cached."""
     return train_cached(
         framework, algorithm, hyperparameters, make_training_conditions(algorithm, **circumstances)
     )

@@ -57,13 +57,7 @@ _OVERWRITTEN_REASON = (
 
 
 def explain_missing_acceleration(acceleration: str, device: str, library: str = "torch") -> str:
-    """Return why frameworks of a tensor library lack an acceleration that they do not list.
-
-    Args:
-        acceleration: One of `ACCELERATIONS`.
-        device: Device that the networks run on.
-        library: `torch` or `jax`.
-    """
+    """Return why frameworks of a library (`torch` or `jax`) lack an unlisted acceleration."""
     if library == "jax":
         return _JAX_REASONS.get(acceleration, _JAX_REASON)
     if acceleration == CUDA_GRAPHS:
@@ -91,13 +85,6 @@ def check_acceleration(
     algorithm: str, acceleration: str, adapter: "Adapter", device: str = "cpu", here: bool = True
 ) -> None:
     """Check that the framework can train with an acceleration.
-
-    Args:
-        algorithm: Name of the algorithm.
-        acceleration: Its name; `none` for none.
-        adapter: "Adapter" of the framework.
-        device: Device that the networks run on.
-        here: Whether this machine will train.
 
     Raises:
         SpecError: The framework cannot; names the reason and what can be used.

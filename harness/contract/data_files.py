@@ -20,11 +20,7 @@ Content = TypeVar("Content")
 
 
 def load_yaml(file: Path, what: str) -> Any:
-    """Load a file of plain values.
-
-    Args:
-        file: The file.
-        what: Name of the content in messages, such as `recipe`.
+    """Load a file of plain values, which messages call `what`.
 
     Raises:
         SpecError: It cannot be read, is not YAML, or has more values than any such file needs.
@@ -67,13 +63,7 @@ def _count_values(value: Any, known: dict[int, float]) -> float:
 
 
 def load_json(file: Path, kind: type[Content], what: str) -> Content:
-    """Load a file.
-
-    Args:
-        file: The file.
-        kind: Type of its content; unknown fields are ignored.
-        what: The content in messages, and how to write it, such as `outcomes: write them with
-            --json`.
+    """Load a file as `kind`, without unknown fields; `what` names it and says how to write it.
 
     Raises:
         SpecError: It cannot be read, or holds something else.
@@ -86,11 +76,6 @@ def load_json(file: Path, kind: type[Content], what: str) -> Content:
 
 def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]:
     """Load a file with a value on each line; NaN is allowed. No values if there is no file.
-
-    Args:
-        file: The file.
-        kind: Type of a line.
-        what: The content in messages, and how to write it.
 
     Raises:
         SpecError: It cannot be read, or a line holds something else.

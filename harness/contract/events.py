@@ -38,8 +38,6 @@ class TrainedParameter:
 
     Attributes:
         place: Address of its numbers: two names of the same numbers have the same place.
-        size: Number of elements.
-        gradient: Reads the gradient; None where there is none.
     """
 
     place: int
@@ -73,8 +71,6 @@ class EnvTransition(
         action: The action that the task received.
         observation: The observation after the step.
         reward: The task's own reward.
-        terminated: Whether the task ended.
-        truncated: Whether the episode was cut off.
     """
 
     copy: int

@@ -27,13 +27,7 @@ class UnfinishedAdapterError(SpecError, NotImplementedError):
     """A part of an adapter that is still to be written."""
 
     def __init__(self, file: str, function: str, task: str) -> None:
-        """Says where to write what.
-
-        Args:
-            file: Path of the file, from the adapter's project folder.
-            function: Name of the function in it.
-            task: What the function has to do.
-        """
+        """Says where to write what."""
         super().__init__(f"{file}: fill in {function}(): {task}.")
 
 

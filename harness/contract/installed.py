@@ -23,10 +23,7 @@ def _load_entry_points(path: tuple[str, ...]) -> Any:
 
 
 def list_changed_modules(package: str) -> list[str]:
-    """Return the modules of an installed package that are not as its wheel brought them.
-
-    Args:
-        package: Name of a distribution. One that is installed from a checkout has no such modules.
+    """Return the modules of a distribution that differ from its wheel; none of a checkout.
 
     Returns:
         Paths relative to site-packages.

@@ -77,9 +77,6 @@ def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
     Python would look there first, and would run a module in a folder of results, or one with the
     name of one of our packages. If this process itself imports from the current folder, as after
     `python -m parallax`, its children do as well, but they find our packages first.
-
-    Args:
-        environment: The environment variables of the process that will be started.
     """
     here = str(Path.cwd())
     paths = list(filter(None, [environment.get("PYTHONPATH")]))
@@ -175,11 +172,7 @@ def _why_cannot_train(python: str, framework: str) -> str | None:
 
 
 def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, str, str]:
-    """Run code with an interpreter; return its exit code, output and errors.
-
-    Raises:
-        _InterpreterError: It cannot be started, takes too long or prints too much.
-    """
+    """Run code with an interpreter; return its exit code, output and errors."""
     try:
         process = subprocess.Popen(
             [python, "-c", code, *arguments],

@@ -16,13 +16,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,59}\.py", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class OwnScript:
-    """A script with its text, so that a run can be repeated without the file.
-
-    Attributes:
-        name: Name of the file, without folders.
-        sha256: Hash of its bytes.
-        source: Its text.
-    """
+    """A script with its text, so that a run can be repeated without the file."""
 
     name: str
     sha256: str

@@ -37,7 +37,6 @@ class ReplayConfig:
 
     Attributes:
         name: Name on the command line, as `replay=<name>`.
-        does: What it does, in a few words.
         is_uniform: Whether it is every framework's own strategy, so that nothing is changed.
     """
 

@@ -94,9 +94,6 @@ class RunSpec:
     """Everything that identifies a run.
 
     Attributes:
-        study: Name of the study the run belongs to.
-        framework: Name of an adapter.
-        algorithm: Name of an algorithm.
         env: Gymnasium's name of the task.
         env_kwargs: Keyword arguments of the task, in training and evaluation.
         env_wrappers: `module:Class` of wrappers around the task in training and evaluation,
@@ -106,10 +103,7 @@ class RunSpec:
             framework exposes is set, the rest stays at each framework's own default. `exact`:
             every hyperparameter has the recipe's value. `lockstep`: `exact`, and known
             differences of the update are removed by interventions.
-        seed: Training seed.
-        steps: Environment transitions to train for.
         eval_every: Environment transitions between evaluations.
-        eval_episodes: Episodes per evaluation.
         evaluation_seed: Seeds the initial states of evaluation episodes.
         wrappers: `none` or `normalized`.
         n_envs: Parallel training environments, which are stepped together.
@@ -122,7 +116,6 @@ class RunSpec:
             `parallax.harness.contract.acceleration`; `none` for the framework's own.
         actors: Processes that the environments are divided among, for algorithms whose actors can
             run beside their learner; 1 steps all of them in the training's own process.
-        replay: Replay strategy.
         script: The user's own copy of the framework's script, which is run in its place. Its name
             and hash are appended to the framework's name: it is a separate implementation.
         hyperparameters: Unified hyperparameters, as requested.
@@ -337,11 +330,7 @@ def spec_from_dict(content: Any) -> RunSpec:
 
 
 def rename_study(spec: RunSpec, study: str) -> RunSpec:
-    """The same run in another study, as after the study's folder was renamed.
-
-    Raises:
-        SpecError: No study can have that name.
-    """
+    """The same run in another study, as after the study's folder was renamed."""
     check_folder_names({"study": study})
     return dataclasses.replace(spec, study=study)
 
@@ -473,9 +462,6 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
 
 def check_folder_names(values: Mapping[str, Any]) -> None:
     """Check that names can name the folders of a run.
-
-    Args:
-        values: Some of study, framework, algorithm, env, hps, device and intervention.
 
     Raises:
         SpecError: One cannot.

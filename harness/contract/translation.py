@@ -57,8 +57,6 @@ class NativeConfig:
     """One run in the framework's own terms.
 
     Attributes:
-        settings: What upstream receives, by upstream's names.
-        alignment: One row per unified hyperparameter.
         total_steps: Environment transitions upstream will take, after its rounding.
         framework_steps: What the framework's own step counter will show at the end.
         update_schedule: How often upstream will update on one environment, its deviations from
@@ -120,14 +118,7 @@ class ConfigTranslator:
         patchable: Collection[str] = (),
         converts_meanings: bool = False,
     ) -> None:
-        """Creates a translator that has claimed nothing yet.
-
-        Args:
-            framework: Name of the adapter, for messages.
-            hyperparameters: In unified units.
-            patchable: Fields for which a patch of upstream's source takes any value.
-            converts_meanings: As in `RunContext`.
-        """
+        """Creates a translator; patches of upstream's source set the `patchable` fields."""
         self._framework = framework
         self._patchable = patchable
         self._converts_meanings = converts_meanings
@@ -200,13 +191,7 @@ class ConfigTranslator:
         self._declare_fixed(field, constant, "constant", note)
 
     def declare_tied(self, field: str, value: Any, note: str) -> None:
-        """Declares that `field` follows from another option; others are patched or refused.
-
-        Args:
-            field: The hyperparameter.
-            value: Its value under the other option.
-            note: Name of that option.
-        """
+        """Declares that option `note` fixes `field` at `value`; others are patched or refused."""
         self._declare_fixed(field, value, "tied", note)
 
     def convert_meaning(self, field: str, intervention: str, unless: Any = None) -> None:
@@ -238,11 +223,7 @@ class ConfigTranslator:
             self.declare_constant("conv_filters", None, "its observations are no images")
 
     def reject_images(self, task: Task) -> None:
-        """Refuses a task that shows images.
-
-        Raises:
-            SpecError: It does.
-        """
+        """Refuses a task that shows images."""
         if task.image:
             raise SpecError(
                 f"env={task.env_id} shows images, and framework={self._framework} does not train "

@@ -18,12 +18,7 @@ _ACTIVE_REWRITER: ContextVar[SourceRewriter | None] = ContextVar("rewrite", defa
 
 
 def rewrite_source(name: str, text: str) -> str:
-    """Return the text to execute in place of `text`.
-
-    Args:
-        name: The script as a dotted name below its distribution's folder.
-        text: As upstream ships it.
-    """
+    """Return the text to execute in place of upstream's script `name`, such as `cleanrl.ppo`."""
     rewrite = _ACTIVE_REWRITER.get()
     return text if rewrite is None else rewrite(name, text)
 

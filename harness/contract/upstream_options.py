@@ -17,13 +17,7 @@ RUN_OPTIONS = frozenset({"seed", "device", "cuda", "env-id", "total-timesteps"})
 
 @dataclasses.dataclass(frozen=True)
 class UpstreamOption:
-    """One option that no hyperparameter covers.
-
-    Attributes:
-        name: Upstream's name.
-        default: Upstream's default.
-        value: What a run has.
-    """
+    """One option that no hyperparameter covers."""
 
     name: str
     default: Any
@@ -41,11 +35,6 @@ def list_upstream_options(
     """List the options that upstream declares and no hyperparameter covers, overridden ones first.
 
     The list is empty if upstream declares no defaults, as Tianshou does.
-
-    Args:
-        adapter: The framework's adapter.
-        algorithm: Name of the algorithm.
-        native: A translated run.
     """
     covered = {setting.native_name for setting in native.alignment} | RUN_OPTIONS
     options = [

@@ -38,7 +38,6 @@ class DetectorVerdict:
     """Verdict of one detector on one mutant.
 
     Attributes:
-        mutant: Full name, `framework/algorithm/number`.
         detector: `PROBES`, `CONFORMANCE`, `DIAGNOSIS`, or returns with the number of pairs.
         found: Whether the detector finds it.
         by: Name of the probe, check or test that finds it; otherwise empty.
@@ -61,10 +60,8 @@ class ExaminedMutant:
     """Line of a file that `benchmarks/mutants.py` wrote.
 
     Attributes:
-        mutant: Full name, `framework/algorithm/number`.
         outcome: `found` or `missed` by the probes, `equivalent`, or that it does not train.
         by: Name of the probe that finds it.
-        seconds: CPU seconds.
     """
 
     mutant: str
@@ -82,14 +79,7 @@ def judge_probes(line: ExaminedMutant) -> DetectorVerdict:
 def judge_returns(
     mutant: str, changed: Mapping[int, float], plain: Mapping[int, float], count: int
 ) -> DetectorVerdict | None:
-    """Return the verdict of a paired test on final returns, or None if there are too few pairs.
-
-    Args:
-        mutant: Full name.
-        changed: Final return by seed, with the mutant.
-        plain: Final return by seed without it.
-        count: Number of pairs; the lowest seeds are used.
-    """
+    """Return the verdict of a paired test on final returns of the `count` lowest seeds, or None."""
     seeds = sorted(changed.keys() & plain.keys())[:count]
     if len(seeds) < count:
         return None
@@ -118,13 +108,7 @@ def judge_findings(
     changed: Sequence[Iterable[Mapping[str, Any]]],
     plain: Sequence[Iterable[Mapping[str, Any]]],
 ) -> DetectorVerdict | None:
-    """Return the verdict of the diagnosis; findings that healthy trainings have do not count.
-
-    Args:
-        mutant: Full name.
-        changed: Findings of each training with the mutant; the first counts.
-        plain: Findings of each training without it.
-    """
+    """Return the verdict of the diagnosis; findings that healthy trainings have do not count."""
     if not changed or not plain:
         return None
     healthy = {finding["id"] for findings in plain for finding in findings}
@@ -138,11 +122,7 @@ def judge_findings(
 
 
 def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
-    """Return the number of healthy trainings with a finding that none of the others has.
-
-    Args:
-        plain: Findings of each healthy training.
-    """
+    """Return the number of healthy trainings with a finding that none of the others has."""
     ids = [{finding["id"] for finding in findings} for findings in plain]
     rest = [set[str]().union(*ids[:n], *ids[n + 1 :]) for n in range(len(ids))]
     return sum(bool(own - others) for own, others in zip(ids, rest, strict=True))
@@ -157,11 +137,7 @@ CONFORMANCE_CHECKS = (
 
 
 def judge_conformance(mutant: CodeMutant) -> DetectorVerdict:
-    """Apply a mutant in this process and run conformance checks until one fails.
-
-    Args:
-        mutant: The mutant; upstream's own code is restored afterwards.
-    """
+    """Apply a mutant here, run conformance checks until one fails, and restore the code."""
     started, by = time.process_time(), ""
     load_adapter(mutant.framework)
     with SourceReplacement([mutant.piece]).apply_replacement(), silence_output():
@@ -188,12 +164,7 @@ TrainingSetting = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True)
 class SettingRuns:
-    """Results of complete runs of one setting.
-
-    Attributes:
-        returns: Mean final return by seed.
-        findings: Findings of the diagnosis by seed, for runs that were diagnosed.
-    """
+    """Results of complete runs of one setting."""
 
     returns: Mapping[int, float]
     findings: Mapping[int, tuple[Mapping[str, Any], ...]]
@@ -227,11 +198,7 @@ _MUTANTS = "mutants. benchmarks/mutants.py writes them"
 
 
 def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them.
-
-    Raises:
-        SpecError: The file holds something else.
-    """
+    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them."""
     return [
         judge_probes(line)
         for line in load_json_lines(path, ExaminedMutant, _MUTANTS)
@@ -240,11 +207,7 @@ def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
 
 
 def read_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read verdicts that `append_verdict` wrote; none if the file does not exist.
-
-    Raises:
-        SpecError: The file holds something else.
-    """
+    """Read verdicts that `append_verdict` wrote; none if the file does not exist."""
     return load_json_lines(path, DetectorVerdict, "verdicts. benchmarks/detection.py writes them")
 
 
@@ -257,12 +220,7 @@ def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
 def judge_trainings(
     found: Mapping[TrainingSetting, SettingRuns], seconds: float = math.nan
 ) -> list[DetectorVerdict]:
-    """Return verdicts of diagnosis and returns on mutants that have runs of the unchanged code.
-
-    Args:
-        found: Complete runs by setting.
-        seconds: CPU seconds of one training.
-    """
+    """Return verdicts of diagnosis and returns on mutants that have runs of the unchanged code."""
     verdicts = []
     for (framework, algorithm, name), mutated in found.items():
         plain = found.get((framework, algorithm, NO_INTERVENTION))

@@ -26,13 +26,7 @@ FAILED, NOT_DRIVEN = "failed", "not driven"
 
 @dataclasses.dataclass(frozen=True)
 class BugCase:
-    """One bug in one algorithm of one framework.
-
-    Attributes:
-        framework: Name of the framework.
-        algorithm: Name of the algorithm.
-        bug: The entry.
-    """
+    """One bug in one algorithm of one framework."""
 
     framework: str
     algorithm: str
@@ -66,17 +60,10 @@ class BugOutcome:
     """Result of the probes on one bug.
 
     Attributes:
-        framework: Name of the framework.
-        algorithm: Name of the algorithm.
-        bug: Name of the entry.
-        last_bad: Last release that has the bug.
-        first_good: First release without it.
-        reference: Issue, pull request or commit.
         outcome: `named`, `found`, `missed`, `silent` or `false alarm` (negative controls), `failed`
             or `not driven`.
         changed: Probes whose answer changed, those that should change first.
         reason: Why the bug is missed or not driven, if it is known.
-        compared: Number of compared answers.
         seconds: Share of the time of the measurement.
     """
 
@@ -98,15 +85,7 @@ class BugOutcome:
 
 
 def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tuple[BugCase, ...]:
-    """Return the bugs of frameworks, one case per algorithm.
-
-    Args:
-        frameworks: Names of frameworks.
-        names: Names of bugs; all if empty.
-
-    Raises:
-        SpecError: A framework has no bug of a name.
-    """
+    """Return the bugs of frameworks, one case per algorithm; all if `names` is empty."""
     found = [case for name in frameworks for case in _list_cases(load_adapter(name))]
     known = sorted({case.bug.name for case in found})
     for name in names:
@@ -124,14 +103,7 @@ def _list_cases(adapter: Adapter) -> Iterator[BugCase]:
 def measure_bugs(
     cases: Sequence[BugCase], expected_only: bool, on_answer: ReportAnswer
 ) -> Iterator[BugOutcome]:
-    """Yield the outcome of each case; the unchanged code is measured once per algorithm.
-
-    Args:
-        cases: The bugs.
-        expected_only: Whether to measure only the probes that should see one of the bugs. Then
-            other probes cannot find a bug.
-        on_answer: Called once per answer.
-    """
+    """Yield the outcome of each case; the unchanged code is measured once per algorithm."""
     groups: dict[tuple[str, str], list[BugCase]] = {}
     for case in cases:
         groups.setdefault((case.framework, case.algorithm), []).append(case)

@@ -46,8 +46,6 @@ class DiagnosisCheck:
         threshold: Default threshold.
         source: Source of the threshold.
         detect: Pure function of signals and threshold; returns the evidence, or None.
-        causes: Probable causes.
-        remedies: What to do, in terms of our hyperparameters.
         may_be_wrong: When a finding may be a false positive.
         why_not_applicable: Returns why the check does not apply to a training, or an empty string.
         paper_id: Id in Table I of the RLExplorer paper, such as `AGT.d1`; empty for our own checks.
@@ -82,8 +80,6 @@ class CheckFinding:
     """A result of a check in a run, listed once with a count.
 
     Attributes:
-        check: The check.
-        level: Level of the finding.
         first_step: Environment step of the first result.
         last_step: Environment step of the last result.
         count: Number of evaluations with a result.
@@ -150,12 +146,7 @@ _NORMALIZED = "wrappers=normalized"  # an option of `parallax train`
 
 
 def name_hyperparameters(text: str, names: Mapping[str, str]) -> str:
-    """Return a text in which each of our hyperparameters is followed by a framework's own name.
-
-    Args:
-        text: Remedies of a check.
-        names: Framework's name by ours; equal names are not repeated.
-    """
+    """Return a text in which each of our hyperparameters is followed by a framework's own name."""
 
     def add_name(match: re.Match[str]) -> str:
         own = names.get(match[0], "")

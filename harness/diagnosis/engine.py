@@ -147,9 +147,6 @@ class DiagnosisEngine:
 
         A training that fails early may not have been checked yet, and its last state may show the
         cause. Nothing is raised, so that the error that ended the training is reported.
-
-        Args:
-            failure: The error, in words.
         """
         self.close()
         self._strict = False

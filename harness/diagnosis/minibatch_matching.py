@@ -27,10 +27,8 @@ class TransitionChunk(NamedTuple):
 
     Attributes:
         observations: Observation after each step, float[n, observations].
-        rewards: float[n].
         copies: Index of the parallel environment, int[n].
         terminated: Whether the task ended, bool[n].
-        ended: Whether the episode ended in any way, bool[n].
     """
 
     observations: Array
@@ -65,12 +63,7 @@ class TransitionHistory:
     """Last transitions in bounded memory; the index is built only when `find` is called."""
 
     def __init__(self, facts: TrainingFacts, chunks: tuple[TransitionChunk, ...] = ()) -> None:
-        """Create a history of `chunks`.
-
-        Args:
-            facts: If wrappers rescale observations, nothing is stored.
-            chunks: Chunks in order of time.
-        """
+        """Create a history; if wrappers rescale observations, nothing is stored."""
         self._facts, self._chunks = facts, chunks
         self._known: dict[bytes, int] | None = None
 
@@ -197,12 +190,7 @@ class MinibatchMatcher:
     """Collector of matched minibatches in a window; the checks do all arithmetic."""
 
     def __init__(self, signals: TrainingSignals, stored: Callable[[], TransitionHistory]) -> None:
-        """Create a matcher; `begin` starts it.
-
-        Args:
-            signals: Receives the minibatches as its value `regressions`.
-            stored: Returns the last transitions.
-        """
+        """Create a matcher; `begin` starts it."""
         self._signals, self._stored = signals, stored
         self._minibatches: deque[MatchedMinibatch] = deque(maxlen=MAX_MINIBATCHES)
         self._memory: TransitionHistory | None = None
@@ -215,11 +203,7 @@ class MinibatchMatcher:
         self._heads, self._memory = [], None
 
     def end(self, trained: set[int]) -> None:
-        """Stop collecting: the window is over.
-
-        Args:
-            trained: Memory addresses of all parameters that optimisers update.
-        """
+        """Stop collecting; `trained` are the addresses of all parameters that optimisers update."""
         self._open, self._heads, self._memory = False, [], None
         if not self._minibatches:
             return

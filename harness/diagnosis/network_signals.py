@@ -125,13 +125,7 @@ class NetworkSignalCollector:
             self._gathering = False
 
     def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
-        """Evaluate the policy with dropout, and the first time fit a copy of it to a few states.
-
-        Args:
-            policy: Greedy policy.
-            rng: Draws the units that are dropped.
-            first: Whether to fit a copy.
-        """
+        """Evaluate the policy with dropout, and the first time fit a copy of it to a few states."""
         probe = self._signals.values.get("probe")
         if probe is None or not len(probe):
             return
@@ -171,12 +165,7 @@ class NetworkSignalCollector:
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
     def await_update_window(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
-        """Open a window at the optimiser's next step, unless one is already due.
-
-        Args:
-            read: Returns copies of all parameters.
-            done: Called when the window is over; `tidy` must then remove the hooks.
-        """
+        """Open a window at the next optimiser step, if none is due; `done` is called at its end."""
         if self._waiting is not None:
             return
         events = TrainingEvents()
@@ -464,9 +453,6 @@ def compute_effective_rank(features: Array) -> int:
     """Return the number of singular values that make up 99% of their sum.
 
     srank of Kumar et al. 2021 (arXiv:2010.14498), section 3, with delta = 0.01.
-
-    Args:
-        features: float[rows, units].
     """
     singular = np.linalg.svd(features, compute_uv=False)
     total = singular.sum()

@@ -19,9 +19,6 @@ class SignalSeries:
 
     The first and the last 64 values are stored in full; a sample of the whole series is thinned out
     evenly whenever it exceeds 256 values.
-
-    Attributes:
-        count: Number of values added so far.
     """
 
     def __init__(self) -> None:
@@ -79,9 +76,6 @@ class TrainingFacts:
     """Facts of a training that are known before it begins; None is unknown.
 
     Attributes:
-        algorithm: Name of the algorithm; empty if unknown.
-        steps: Total number of environment steps.
-        gamma: Discount factor.
         has_targets: Whether there are target networks.
         tau: Weight of the main network in a target update.
         target_interval: Environment steps between target updates.
@@ -96,7 +90,6 @@ class TrainingFacts:
         reward_threshold: Return from which the task counts as solved.
         time_limit: Maximum number of steps of an episode; 0 is none.
         normalized: Whether the learner receives other observations and rewards than the task's.
-        n_envs: Number of parallel environments.
         replays: Whether minibatches are drawn from a replay buffer.
         hyperparameters: All hyperparameters by our names.
     """
@@ -135,7 +128,6 @@ class EpisodeRecord:
     Attributes:
         step: Environment step at which it ended.
         episode_return: Sum of the task's own rewards.
-        length: Number of steps.
         truncated: Whether it was truncated and not terminated.
         observations: The last observations, float64[<= 10, observations].
         actions: The last actions, float64[<= 10, actions].

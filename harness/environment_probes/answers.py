@@ -46,7 +46,6 @@ class EnvironmentQuestion:
     Attributes:
         name: `role.subject`.
         role: Role of the implementations that it applies to.
-        question: The question in words.
         definition: Definition that the answer is compared with.
         answer: Function that measures the answer.
     """

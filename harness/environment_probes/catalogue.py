@@ -200,13 +200,7 @@ def measure_implementations(
     versions: dict[str, str],
     questions: Sequence[EnvironmentQuestion] = QUESTIONS,
 ) -> EnvironmentReport:
-    """Answer every question for the implementations that it applies to.
-
-    Args:
-        implementations: Implementations to measure.
-        versions: Versions of the packages, for the report.
-        questions: Questions to answer.
-    """
+    """Answer every question for the implementations that it applies to."""
     started = time.perf_counter()
     answers: dict[str, dict[str, EnvironmentAnswer]] = {}
     missing: dict[str, str] = {}

@@ -48,13 +48,7 @@ class VectorEnvDriver(EnvironmentDriver):
     """Driver of a vectorized environment of gymnasium, wrapped or not."""
 
     def __init__(self, envs: Any, autoreset: str, freeze: Callable[[], None] | None = None) -> None:
-        """Drive `envs`.
-
-        Args:
-            envs: The vectorized environment.
-            autoreset: Who resets, and in which step.
-            freeze: Stops the update of running statistics.
-        """
+        """Drive `envs`; `freeze` stops the update of running statistics."""
         self.envs, self.autoreset, self._freeze = envs, autoreset, freeze
         self.n_envs = envs.num_envs
         self.observation_space = envs.single_observation_space
@@ -128,14 +122,7 @@ def make_vector_env(
     wrap_each: Callable[[Env], Env] | None,
     scripts: Sequence[EpisodeScript],
 ) -> tuple[Any, str]:
-    """Return a vectorized environment and who resets.
-
-    Args:
-        kind: `SyncVectorEnv` or `AsyncVectorEnv`.
-        mode: One of `MODES`; without effect in releases that have one mode only.
-        wrap_each: Wraps each copy.
-        scripts: One per copy.
-    """
+    """Return a vectorized environment and who resets; old releases have one of the `MODES` only."""
     makers: list[Callable[[], Env]] = list(make_env_makers(scripts))
     if wrap_each is not None:
         makers = [partial(_make_and_wrap, maker, wrap_each) for maker in makers]
@@ -168,15 +155,7 @@ def make_vector_driver(
     wrap: Callable[[Any], Any] | None = None,
     wrap_each: Callable[[Env], Env] | None = None,
 ) -> EnvironmentDriver:
-    """Return a driver of a vectorized environment.
-
-    Args:
-        scripts: One per copy.
-        kind: `SyncVectorEnv` or `AsyncVectorEnv`.
-        mode: One of `MODES`.
-        wrap: Wraps all copies together.
-        wrap_each: Wraps each copy.
-    """
+    """Return a driver of a vectorized environment."""
     envs, autoreset = make_vector_env(kind, mode, wrap_each, scripts)
     envs = wrap(envs) if wrap is not None else envs
     return VectorEnvDriver(envs, autoreset, _find_switch(envs))

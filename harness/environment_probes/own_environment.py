@@ -52,11 +52,7 @@ _STEPS = 20
 
 
 def load_own_target(name: str) -> Any:
-    """Return the object that `module:Class` names.
-
-    Raises:
-        ValueError: It does not exist.
-    """
+    """Return the object that `module:Class` names."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"--environments {name} must be module:Class, such as my_code:MyWrapper.")

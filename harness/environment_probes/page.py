@@ -36,12 +36,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def render_environments_page(report: EnvironmentReport, path: Path) -> str:
-    """Return the page; history and planted faults are read from files beside it, if they exist.
-
-    Args:
-        report: Current answers.
-        path: Path of the page, with `NAME-history.json` and `NAME-plants.json` beside it.
-    """
+    """Return the page; history and planted faults are in `NAME-history.json` and `-plants.json`."""
     parts = [_INTRODUCTION, _render_counts(report)]
     parts += ["## Differences from a definition\n", _render_differences(report)]
     parts += ["## MuJoCo tasks, version 4 and 5\n", _TASKS, _render_tasks(report)]

@@ -58,9 +58,7 @@ class Trace:
     """Sequence of recorded calls.
 
     Attributes:
-        scripts: One per copy.
         autoreset: Who resets, and in which step.
-        events: The calls in order.
         ignores_reset: Whether an explicit reset returned the last observation and did not reset;
             the trace ends before it.
     """

@@ -51,7 +51,6 @@ class ReturnCurve:
 
     Attributes:
         source: The file, or the folder of several files of one run.
-        files: Every file that was read.
         evaluations: Returns by step; one value a step where only means are known.
         kind: One of `RETURN_KINDS`.
         are_means: Whether each value is a mean over an unknown number of episodes.
@@ -73,12 +72,7 @@ class ReturnCurve:
 
 @dataclasses.dataclass(frozen=True)
 class UnreadCurve:
-    """A run that cannot be read, in a file of which others can.
-
-    Attributes:
-        part: Text that identifies it among the runs of the file.
-        reason: Why it cannot be read.
-    """
+    """A run that cannot be read, in a file of which others can."""
 
     part: str
     reason: str
@@ -112,11 +106,7 @@ class CurveOptions:
 
 
 def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
-    """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it.
-
-    Raises:
-        UnusableError: It is damaged or has other content.
-    """
+    """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it."""
     arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES))
     if missing := {"timesteps", "results"} - arrays.keys():
         raise UnusableError(f"lacks {' and '.join(sorted(missing))}, which EvalCallback writes")
@@ -257,15 +247,7 @@ def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
 def average_episodes(
     episodes: Sequence[tuple[int, float]], options: CurveOptions
 ) -> RunEvaluations:
-    """Return the mean return of the episodes that ended in each interval of steps.
-
-    Args:
-        episodes: Step at which each ended, and its return.
-        options: `interval` and `steps`.
-
-    Raises:
-        UnusableError: No episode ended in an interval, or the run is shorter than one.
-    """
+    """Return the mean return of the episodes that ended in each interval of steps."""
     last = max(step for step, _ in episodes)
     # A power of ten for short runs: seeds end at different steps, and share an interval this way.
     unstated = min(10 ** (len(str(int(last))) - 1), 10_000)
@@ -300,17 +282,7 @@ def average_episodes(
 def make_curve_from_values(
     found: RecordedValues, source: Path, files: Sequence[Path], options: CurveOptions
 ) -> ReturnCurve:
-    """Make a curve from values that were logged by name.
-
-    Args:
-        found: Values and settings of one run.
-        source: The run's file or folder.
-        files: All files that were read.
-        options: `columns["return"]` is the name of the returns, if it is not a known one.
-
-    Raises:
-        UnusableError: There are no returns among them, or several values at one step.
-    """
+    """Make a curve from values that were logged by name."""
     name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
     if name not in found.values:
         others = sorted(found.values)

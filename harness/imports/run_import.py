@@ -69,7 +69,6 @@ class SourceFiles:
 
     Attributes:
         format: A key of `FORMATS`.
-        files: The files.
         place: File, or folder of several files.
         name: Path that a pattern is matched with.
     """
@@ -85,13 +84,10 @@ class ImportOptions:
     """Options of an import.
 
     Attributes:
-        results_dir: Folder of results.
-        study: Study that the runs join.
         stated: Parts of the name of every run.
         pattern: Pattern of paths; None if nothing is read from paths.
         settings: Settings of every run, such as `alignment` or `n_envs`.
         hyperparameters: Unified hyperparameters of every run.
-        curves: Options for reading files.
     """
 
     results_dir: Path
@@ -161,12 +157,7 @@ class NamedCurve:
 
 @dataclasses.dataclass(frozen=True)
 class RefusedSource:
-    """A run that is not imported.
-
-    Attributes:
-        title: Its file or folder.
-        reason: Why it is not imported.
-    """
+    """A run that is not imported."""
 
     title: str
     reason: str
@@ -178,7 +169,6 @@ class ImportOutcome:
 
     Attributes:
         imported: Folder of each run that was written, or would be in a dry run.
-        refused: The runs that are not imported.
     """
 
     imported: Mapping[Path, NamedCurve]
@@ -186,16 +176,9 @@ class ImportOutcome:
 
 
 def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]:
-    """Find files of runs at or below paths.
+    """Find files of runs at or below paths; a `chosen` format is read from any file in `paths`.
 
     Links, hidden folders and run folders of this project are skipped.
-
-    Args:
-        paths: Files and folders.
-        chosen: Look only for this format, and read files in `paths` in it; None for all.
-
-    Raises:
-        SpecError: A path does not exist, or a file's name does not say its format.
     """
     found: list[SourceFiles] = []
     for path in paths:
@@ -276,11 +259,7 @@ def _strip_suffix(name: str) -> str:
 
 
 def read_source(source: SourceFiles, options: CurveOptions) -> list[ReturnCurve | UnreadCurve]:
-    """Read the runs of one source.
-
-    Raises:
-        UnusableError: It is damaged or has other content.
-    """
+    """Read the runs of one source."""
     if source.format == "evaluations":
         return [read_sb3_evaluations(source.files[0], options)]
     if source.format == "monitor":
@@ -301,14 +280,7 @@ def import_runs(
     dry_run: bool,
     advance: Callable[[str], None],
 ) -> ImportOutcome:
-    """Read all sources and write a run folder for each run that can be used.
-
-    Args:
-        sources: Sources from `find_sources`.
-        options: Names, settings and output folder.
-        dry_run: Whether nothing is written.
-        advance: Called with the name of each source that was read.
-    """
+    """Read all sources and write a run folder for each run that can be used."""
     curves: list[NamedCurve] = []
     refused: list[RefusedSource] = []
     for source in sources:
@@ -341,11 +313,7 @@ def import_runs(
 
 
 def _name_curve(curve: ReturnCurve, source: SourceFiles, options: ImportOptions) -> NamedCurve:
-    """Name a run by options, pattern and file, which must agree.
-
-    Raises:
-        UnusableError: Two of them contradict each other, or the run is too short.
-    """
+    """Name a run by options, pattern and file, which must agree."""
     found = options.pattern.match_path(source.name) if options.pattern else {}
     steps = {} if options.curves.steps is None else {"steps": options.curves.steps}
     origins = {"option": {**options.stated, **steps}, "pattern": found, "file": curve.facts}
@@ -436,12 +404,7 @@ def _refuse_short_runs_and_copies(
 
 
 def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, NamedCurve]) -> Path:
-    """Return the folder of a run.
-
-    Raises:
-        SpecError: A name cannot name a folder, or a hyperparameter cannot have its value.
-        UnusableError: A run already exists there.
-    """
+    """Return the folder of a run, which must be new."""
     check_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)

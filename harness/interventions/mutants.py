@@ -36,10 +36,7 @@ class CodeMutant:
     """One fault.
 
     Attributes:
-        framework: Framework whose code it changes.
-        algorithm: Algorithm that learns with that code.
         number: Number from 1, in the order of the update code's text.
-        operator: Name of the operator that made it.
         line: Line in upstream's file.
         piece: Segment that is replaced, and its replacement; long enough to occur only once in its
             function or script.
@@ -92,11 +89,7 @@ def is_mutant_name(name: str) -> bool:
 
 
 def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
-    """Return the mutant with a name.
-
-    Raises:
-        SpecError: There is no mutant with that number.
-    """
+    """Return the mutant with a name."""
     match = _MUTANT_NAME.fullmatch(name)
     there = load_mutants(adapter, algorithm)
     found = next((item for item in there if match and item.number == int(match[1])), None)
@@ -112,11 +105,7 @@ def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
 
 
 def load_mutants(adapter: Adapter, algorithm: str) -> tuple[CodeMutant, ...]:
-    """Return all mutants of a framework's algorithm, in the order of their numbers.
-
-    Raises:
-        SpecError: The list of update code names code that is not installed; says where.
-    """
+    """Return all mutants of a framework's algorithm, in the order of their numbers."""
     path = adapter.folder / UPDATE_CODE_FILE
     if not path.is_file():
         return ()

@@ -11,14 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True, order=True)
 class SourceEdit:
-    """Replacement of a range of characters.
-
-    Attributes:
-        start: Index of the first character.
-        end: Index after the last character.
-        operator: Name of the operator that made it.
-        text: The replacement.
-    """
+    """Replacement of a range of characters."""
 
     start: int
     end: int
@@ -30,11 +23,7 @@ class ParsedSource:
     """A file's text, its syntax tree, and the positions of nodes."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text.
-
-        Raises:
-            SyntaxError: The text is not valid Python.
-        """
+        """Parse the text."""
         self.text, self.tree = text, ast.parse(text)
         self._lines = text.splitlines(keepends=True)
         self._starts = [0]

@@ -50,14 +50,11 @@ class LoadedPolicy:
     """The greedy policy of a complete run.
 
     Attributes:
-        folder: The run folder.
         spec: Specification of the run.
         policy: The framework's policy: normalised observations float32[N, ...] to actions.
         normalize: Normalises observations of the task with the final statistics of training.
-        evaluations: Evaluations of the run.
         evaluation: Index of the evaluation at which the policy was saved: the last or the best.
         save: Writes the framework's own file.
-        suffix: Suffix of that file.
         env: The training environment before its first step, with its wrappers.
     """
 
@@ -72,12 +69,7 @@ class LoadedPolicy:
     env: gymnasium.Env[Any, Any]
 
     def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
-        """Return the reset seeds of the policy's own evaluation.
-
-        Args:
-            episodes: Number of seeds.
-            evaluation_seed: Replaces the run's own if not None.
-        """
+        """Return the reset seeds of the policy's own evaluation."""
         spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
         index = get_seed_index(spec, self.evaluation)

@@ -55,9 +55,6 @@ def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int 
         path: File, ending in `.mp4`.
         episode: Index of the episode, from 0.
 
-    Returns:
-        Return of each policy.
-
     Raises:
         SpecError: The tasks differ, or a library that renders or encodes videos is missing.
     """

@@ -54,13 +54,6 @@ def evaluate_loaded_policy(
 
     By default these are the episodes of the evaluation that the policy was saved at: the run's last
     or best one.
-
-    Args:
-        policy: A loaded policy.
-        conditions: Changes to the run's own evaluation.
-
-    Raises:
-        SpecError: The task cannot be created under these conditions.
     """
     spec = policy.spec
     episodes = spec.eval_episodes if conditions.episodes is None else conditions.episodes
@@ -103,13 +96,7 @@ def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
 
 
 class PolicyRequest(msgspec.Struct, frozen=True):
-    """Request to a worker.
-
-    Attributes:
-        action: A key of `ACTIONS`.
-        folders: Run folders; the user trusts the code that they name.
-        options: Options of the action.
-    """
+    """Request to a worker."""
 
     action: str
     folders: list[str]
@@ -201,14 +188,7 @@ def run_action(
     options: Mapping[str, Any],
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[WorkerAnswer]:
-    """Carry out an action on runs and yield the answers as soon as they arrive.
-
-    Args:
-        action: A key of `ACTIONS`.
-        runs: Run folders, whose code the user trusts, with their specs.
-        options: Options of the action.
-        variables: Environment variables that are added for workers.
-    """
+    """Carry out an action on runs and yield the answers as soon as they arrive."""
     groups: dict[tuple[str, int], list[Path]] = {}
     for folder, spec in runs.items():
         groups.setdefault((spec.python or sys.executable, spec.threads), []).append(folder)

@@ -46,12 +46,6 @@ def generate_weak_tests(
 
     Of 200 random ones it takes the 50 with the largest minimum quality of control. As in muPRL, a
     configuration with a positive quality in which half of the originals or more fail is left out.
-
-    Args:
-        kind: Test description of the task.
-        size: Length of a configuration.
-        originals: Plays each original agent.
-        seed: Seed of the draw.
     """
     candidates = kind.draw(np.random.default_rng(seed), WEAK_CANDIDATES, size)
     played = [play(candidates) for play in originals]
@@ -171,9 +165,6 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
 
     Runs without an intervention are originals, except those with fewer steps (operator NEI) and
     those without wrappers if others have them (operator MNO).
-
-    Raises:
-        SpecError: There is none.
     """
     runs: dict[MutationTestSetting, list[tuple[Path, RunRecord]]] = {}
     for folder in find_runs(root).runs:
@@ -248,7 +239,6 @@ class MutationTestOptions:
 
     Attributes:
         replay: Maximum number of the training's configurations that are replayed.
-        seed: Seed of the generators.
     """
 
     replay: int = 200
@@ -264,11 +254,7 @@ class MutationTest:
         options: MutationTestOptions,
         report: Callable[[str], object],
     ) -> None:
-        """Load the originals, whose code the user trusts, and collect their training starts.
-
-        Raises:
-            SpecError: The task is not known, or a run has no policy.
-        """
+        """Load the originals, whose code the user trusts, and collect their training starts."""
         self._study, self._options, self._report = study, options, report
         self._kind: PolicyTestTask = find_test_task(study.setting.env)
         agents = {

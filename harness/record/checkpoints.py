@@ -55,7 +55,6 @@ class SavedCheckpoint:
     """Cost of saving a state.
 
     Attributes:
-        number: Number of the checkpoint, from 1.
         new_bytes: Bytes that were written.
         state_bytes: Bytes of all arrays together.
     """
@@ -67,13 +66,7 @@ class SavedCheckpoint:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A complete checkpoint.
-
-    Attributes:
-        number: Number of the checkpoint.
-        about: The metadata that it was saved with.
-        state: The saved state.
-    """
+    """A complete checkpoint."""
 
     number: int
     about: Mapping[str, Any]
@@ -115,10 +108,6 @@ class CheckpointStore:
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
         """Saves a state, and removes all checkpoints but the last two.
 
-        Args:
-            metadata: Plain values that `about` returns without reading the chunks.
-            state: Nested dicts by text, lists, plain values and arrays.
-
         Raises:
             OSError: For example a full disk; the earlier checkpoints are unchanged.
             LockLostError: The folder has another writer now.
@@ -155,11 +144,7 @@ class CheckpointStore:
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
     def load(self, number: int) -> LoadedCheckpoint:
-        """Returns a checkpoint, after checking the hashes of all its bytes.
-
-        Raises:
-            UnusableError: It is damaged, or was written by another version; says which.
-        """
+        """Returns a checkpoint, after checking the hashes of all its bytes."""
         content = self._read_state_file(number)
         pieces = _StateUnpacker(self, content.pieces)
         try:
@@ -175,11 +160,7 @@ class CheckpointStore:
         return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
-        """Return the description of a checkpoint without reading its chunks.
-
-        Raises:
-            UnusableError: It is damaged, or was written by another version; says which.
-        """
+        """Return the description of a checkpoint without reading its chunks."""
         return self._read_state_file(number).about
 
     def remove(self) -> None:
@@ -188,11 +169,7 @@ class CheckpointStore:
         self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
-        """Returns the bytes at a place.
-
-        Raises:
-            UnusableError: They cannot be read.
-        """
+        """Returns the bytes at a place."""
         path = self._folder / f"{place.number}{_CHUNKS_SUFFIX}"
         try:
             with open_regular_file(path) as file:
@@ -239,12 +216,7 @@ class CheckpointStore:
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True):
-    """The last checkpoint of a run, as seen without its lock.
-
-    Attributes:
-        number: Number of the checkpoint.
-        step: Environment steps that had been taken.
-    """
+    """The last checkpoint of a run, as seen without its lock."""
 
     number: int
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)]

@@ -35,11 +35,7 @@ CHECKSUM_MISMATCH = (
 
 
 class NewerSchemaError(UnusableError):
-    """The record has a schema that is not known yet.
-
-    Attributes:
-        content: The decoded JSON.
-    """
+    """The record has a schema that is not known yet."""
 
     def __init__(self, message: str, content: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -59,7 +55,6 @@ class RunReading:
     """Contents of one run folder.
 
     Attributes:
-        folder: The folder.
         record: Its `run.json`; None where that cannot be used.
         content: The same as decoded from the file, for writing it again.
         evaluations: Its evaluations; None unless they were requested and the run is complete.
@@ -184,12 +179,7 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
 
 
 def why_unfinished(status: str, failure: str | None) -> str:
-    """Return the reason that a run is not complete, in a line; empty where it is.
-
-    Args:
-        status: Status in the record.
-        failure: Failure in the record.
-    """
+    """Return the reason that a run is not complete, in a line; empty where it is."""
     if status == "completed":
         return ""
     return f"failed: {summarize_error(failure or '')}" if status == "failed" else status
@@ -197,10 +187,6 @@ def why_unfinished(status: str, failure: str | None) -> str:
 
 def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
     """Checks the half of the rule that concerns evaluations.
-
-    Args:
-        evaluations: All evaluations of a run.
-        scheduled: The last scheduled environment step.
 
     Raises:
         UnusableError: The evaluations end elsewhere, or a return is not finite.

@@ -20,7 +20,6 @@ class DiagnosisReading:
     """Diagnosis of a run as stored in its folder.
 
     Attributes:
-        folder: The run.
         findings: One mapping each, as `diagnosis.json` has them.
         curves: By a signal's name its steps and values, thinned out.
         reason: Why there is no diagnosis; empty if it was read.

@@ -19,11 +19,7 @@ class UnusableError(Exception):
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The content of a regular file.
-
-    Args:
-        path: The file; links are not followed and special files not opened.
-        limit: Most bytes to read.
+    """Read a regular file of at most `limit` bytes; links are not followed.
 
     Raises:
         UnusableError: It is a link, no regular file, or larger than `limit`.
@@ -47,12 +43,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
-    """Opens a regular file for reading.
-
-    Raises:
-        UnusableError: It is a link or no regular file.
-        OSError: It is missing or cannot be read.
-    """
+    """Opens a regular file for reading; `UnusableError` if it is a link or none."""
     with os.fdopen(_open_descriptor(path), "rb") as file:
         yield file
 

@@ -173,13 +173,7 @@ class RunFolder:
         self._trace.record(step, metrics)
 
     def add_evaluation(self, step: int, returns: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Adds an evaluation and writes all files up to now.
-
-        Args:
-            step: Environment steps taken.
-            returns: float[episodes].
-            lengths: int[episodes].
-        """
+        """Adds an evaluation and writes all files up to now."""
         self._timesteps.append(step)
         self._returns.append(returns)
         self._lengths.append(lengths)
@@ -312,12 +306,7 @@ class HeartbeatWriter:
     """Writes `progress.json` from a separate thread, whatever the training does."""
 
     def __init__(self, folder: RunFolder, steps: Callable[[], int]) -> None:
-        """Creates the thread without starting it.
-
-        Args:
-            folder: The run folder.
-            steps: Environment steps so far.
-        """
+        """Creates the thread without starting it."""
         self._folder = folder
         self._steps = steps
         self._begun = time.monotonic()

@@ -50,13 +50,8 @@ class RunPath:
     """Parts of a run folder's path; `?` or None for missing ones.
 
     Attributes:
-        study: Name of the study.
-        env: Environment.
-        algorithm: Algorithm.
         hps: Name of the hyperparameter set.
-        framework: The framework.
         variant: What distinguishes otherwise equal settings, e.g. `steps=20480`.
-        seed: Training seed.
     """
 
     study: str

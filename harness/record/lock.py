@@ -67,7 +67,6 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """Progress that a running process publishes.
 
     Attributes:
-        step: Environment steps so far.
         time: Time by its own clock, in seconds since 1970.
         period: Seconds until the next heartbeat.
         resumed_from: Step of the checkpoint that it resumed from; None if it began at step 0.
@@ -87,12 +86,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 def describe_resumption(step: int | None, times: int) -> str:
-    """Return in a few words from where and how often a run resumed; empty if it did not.
-
-    Args:
-        step: Step of the checkpoint that the last attempt resumed from; None if from none.
-        times: Number of attempts that resumed from one.
-    """
+    """Return in a few words from which step and how often a run resumed; empty if it did not."""
     if step is None:
         return ""
     often = f", {times} times so far" if times > 1 else ""

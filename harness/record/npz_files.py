@@ -1,4 +1,7 @@
-"""NumPy archives of arrays, read from bytes that are not trusted."""
+"""NumPy archives of arrays, read from bytes that are not trusted.
+
+Functions raise `UnusableError` where an archive is damaged or has other contents.
+"""
 
 import dataclasses
 import functools
@@ -24,15 +27,7 @@ _MOST_TOGETHER = 2**29  # bytes of all arrays, unpacked
 
 
 def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return the numeric arrays in an archive of `numpy.savez`, by name.
-
-    Args:
-        raw: The archive.
-        names: Which of them, in this order; all of them if None.
-
-    Raises:
-        UnusableError: It cannot be read, lacks one, or holds something else.
-    """
+    """Return the numeric arrays in an archive of `numpy.savez`, by name."""
     try:
         _check_directory(raw)
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -145,11 +140,7 @@ class RunEvaluations:
 
 
 def unpack_evaluations(raw: bytes) -> RunEvaluations:
-    """The three arrays in an archive, with at least one evaluation and episode.
-
-    Raises:
-        UnusableError: It cannot be read, or has other contents.
-    """
+    """The three arrays in an archive, with at least one evaluation and episode."""
     try:
         arrays = unpack_arrays(raw, ("timesteps", "results", "ep_lengths"))
     except UnusableError as error:
@@ -168,17 +159,7 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
 def check_arrays(
     timesteps: NDArray[Any], results: NDArray[Any], ep_lengths: NDArray[Any], what: str
 ) -> RunEvaluations:
-    """Checks that three arrays are evaluations, and makes them read-only.
-
-    Args:
-        timesteps: Whole numbers, one for each evaluation.
-        results: Numbers by evaluation and episode.
-        ep_lengths: Whole numbers by evaluation and episode.
-        what: Beginning of error messages, such as `corrupted evaluations.npz`.
-
-    Raises:
-        UnusableError: Their shapes do not agree, they are empty, or time steps do not increase.
-    """
+    """Checks that three arrays are evaluations, and makes them read-only."""
     shapes = f"timesteps {timesteps.shape}, results {results.shape}, ep_lengths {ep_lengths.shape}"
     if timesteps.ndim != 1 or results.ndim != 2 or not results.size:
         raise UnusableError(f"{what}: empty or of other dimensions: {shapes}")
@@ -227,11 +208,7 @@ def pack_policy(policy: StoredPolicy) -> bytes:
 
 
 def unpack_policy(raw: bytes) -> StoredPolicy:
-    """The inverse of `pack_policy`.
-
-    Raises:
-        UnusableError: It cannot be read, or has other contents.
-    """
+    """The inverse of `pack_policy`."""
     arrays = unpack_arrays(raw)
     parts: dict[str, dict[str, NDArray[Any]]] = {_WEIGHTS_PREFIX: {}, _STATISTICS_PREFIX: {}}
     for name, array in arrays.items():

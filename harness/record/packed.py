@@ -7,7 +7,7 @@ rows give the same bytes.
 A row is judged by the function that judges run folders
 (`parallax.harness.record.completeness.judge_run`). Its `content_sha256` is the hash of all other
 columns, so that an edited row is detected. Files that were packed before this column existed have
-no hash; everything else is checked there too.
+no hash; everything else is checked there too. `UnusableError` says what is wrong with a file.
 """
 
 import collections
@@ -78,11 +78,7 @@ _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
-    """Writes rows atomically, sorted by their folders' names, each with its hash.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Writes rows atomically, sorted by their folders' names, each with its hash."""
     ordered = sorted(map(dict, rows), key=lambda row: str(row["folder"]))
     # Converted to a table first: the hashed values have the types that a reader will find.
     typed = pyarrow.Table.from_pylist(ordered, schema=PACKED_SCHEMA).to_pylist()
@@ -104,9 +100,6 @@ def read_rows(path: Path) -> Iterator[PackedRow]:
     The sizes that the file declares are checked first, and rows are decoded a few at a time, so
     that a small file of constant columns cannot fill the memory. Only the types and sizes in a row
     are checked here: see `judge_row`.
-
-    Raises:
-        UnusableError: The file is damaged, too large, of a later version, or holds something else.
     """
     try:
         with open_regular_file(path) as opened:
@@ -158,11 +151,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
 
 
 def check_size(found: int, limit: int, what: str) -> None:
-    """Refuses a size that is larger than that of any study.
-
-    Raises:
-        UnusableError: It is too large; says by how much.
-    """
+    """Refuses a size that is larger than that of any study."""
     if not 0 <= found <= limit:
         raise UnusableError(
             f"it is too large: {found:,} {what} where {limit:,} are allowed. If these are your own "
@@ -174,10 +163,6 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
     """Judges a row that has a record by the same rule as a run folder.
 
     The columns must also agree with the record. The evaluations of a complete run are returned.
-
-    Args:
-        row: One of `read_rows`, with `run_json`.
-        root: The file; folders of runs are named as if they were in it.
     """
     try:
         check_columns(row)
@@ -203,11 +188,7 @@ def translate_row(row: PackedRow) -> PackedRow:
 
 
 def check_columns(row: PackedRow) -> None:
-    """Checks the columns that say which run a row is.
-
-    Raises:
-        UnusableError: A name is missing or too long, or the folder is no relative path.
-    """
+    """Checks the columns that say which run a row is."""
     for name in _NAMES:
         value = row[name]
         if value is None:
@@ -226,11 +207,7 @@ def check_columns(row: PackedRow) -> None:
 
 
 def check_folder(folder: str | None) -> None:
-    """Checks that a folder is a path below the file.
-
-    Raises:
-        UnusableError: It is empty, absolute, too long, or leads out of the file.
-    """
+    """Checks that a folder is a path below the file, and not too long."""
     if not folder or len(folder) > _LONGEST_FOLDER:
         raise UnusableError("corrupted row: column folder is empty or too long for a path")
     path = PurePosixPath(folder)
@@ -329,11 +306,7 @@ class _RowSource:
 
 
 def read_evaluations(row: PackedRow) -> RunEvaluations:
-    """Reads the evaluations of a run.
-
-    Raises:
-        UnusableError: They do not fit together.
-    """
+    """Reads the evaluations of a run."""
     try:
         arrays = (
             np.array(row["timesteps"], np.int64),

@@ -3,7 +3,8 @@
 The footer says how large a column is after decompression and how many values it has, and whoever
 made the file can write anything there. A page's own header says how much memory its decompression
 takes; the decompressor keeps to that. So the headers are read here, without the pages, and must
-agree with the footer; after that, the footer's sizes can be used to refuse a file.
+agree with the footer; after that, the footer's sizes can be used to refuse a file, by an
+`UnusableError`.
 
 The footer is read here too: PyArrow's own view of a column ends the process where the column's
 size statistics contradict themselves, since its C++ exception is not caught.
@@ -35,8 +36,6 @@ class ColumnSizes:
     """Sizes that the footer gives for a column of a group of rows.
 
     Attributes:
-        name: Name of the column, with dots where it is nested.
-        values: Number of values.
         uncompressed: Bytes after decompression.
         compressed: Bytes in the file.
         start: Place of its first page in the file.
@@ -50,15 +49,7 @@ class ColumnSizes:
 
 
 def read_column_sizes(opened: IO[bytes], max_footer: int) -> list[list[ColumnSizes]]:
-    """Read the sizes of all columns of all groups of rows from the footer.
-
-    Args:
-        opened: The file.
-        max_footer: Bytes that a footer may have.
-
-    Raises:
-        UnusableError: The footer cannot be read or is too large.
-    """
+    """Read the sizes of all columns of all groups of rows from the footer."""
     end = opened.seek(0, 2)
     opened.seek(max(0, end - _TAIL))
     length = int.from_bytes(opened.read(4), "little")
@@ -86,15 +77,7 @@ def _make_sizes(column: Any) -> ColumnSizes:
 
 
 def check_pages(opened: IO[bytes], groups: Sequence[Sequence[ColumnSizes]]) -> None:
-    """Check that no page is larger than the footer says of its column.
-
-    Args:
-        opened: The file.
-        groups: Columns of all groups of rows.
-
-    Raises:
-        UnusableError: Pages take more memory or hold more values, or cannot be followed.
-    """
+    """Check that no page is larger than the footer says of its column."""
     pages = 0
     for column in itertools.chain.from_iterable(groups):
         pages += _check_column(opened, column, _MAX_PAGES - pages)

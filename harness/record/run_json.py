@@ -157,7 +157,6 @@ class ImportSource(Struct, frozen=True):
     Attributes:
         source: File, or folder of several files.
         files: SHA-256 of each file by its name.
-        format: Kind of file.
         returns: `evaluation`, `training` for episodes of the training itself, or `unknown`.
         are_means: Whether each recorded return is a mean over an unknown number of episodes.
         stated_by: `option`, `pattern` or `file` for each part of the run's name that is known.
@@ -219,11 +218,7 @@ class RunRecord(Struct, frozen=True):
 
 
 def compute_checksum(content: Mapping[str, Any]) -> str:
-    """Hash everything in `run.json` but the checksum, independently of order and spacing.
-
-    Args:
-        content: As it was decoded from JSON.
-    """
+    """Hash everything in `run.json` but the checksum, independently of order and spacing."""
     rest = {name: value for name, value in content.items() if name != CHECKSUM_FIELD}
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
 

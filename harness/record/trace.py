@@ -39,11 +39,7 @@ class TraceWriter:
     """Collects values and appends them to a stream."""
 
     def __init__(self, folder: Path) -> None:
-        """Creates a writer that has written nothing yet.
-
-        Args:
-            folder: Folder of the stream: the lock's own folder.
-        """
+        """Creates a writer that has written nothing yet."""
         self._path = folder / STREAM_FILE
         self._sink: Any = None
         self._writer: Any = None
@@ -59,11 +55,7 @@ class TraceWriter:
             self._values.append(value)
 
     def append(self) -> None:
-        """Writes the new values.
-
-        Raises:
-            OSError: For example a full disk.
-        """
+        """Writes the new values."""
         if self._writer is None:
             self._sink = pyarrow.OSFile(str(self._path), "wb")
             self._writer = pyarrow.ipc.new_stream(self._sink, _TRACE_SCHEMA)
@@ -116,11 +108,7 @@ class TraceWriter:
 
 
 def check_trace_file(path: Path) -> None:
-    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one.
-
-    Raises:
-        UnusableError: It is missing, damaged or has other columns.
-    """
+    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one."""
     with _open_trace(path) as reader:
         # Threads cost more time than they save, and outlive a command that ends at once.
         for number in range(reader.num_row_groups):
@@ -176,9 +164,6 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
 
     Returns:
         int64[k], environment steps, and float64[k], in the order of recording.
-
-    Raises:
-        UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
         rows = pyarrow.concat_tables([_EMPTY, *_select_rows(reader, metric)])

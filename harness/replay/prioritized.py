@@ -60,9 +60,6 @@ class ReplayStrategy(Protocol):
             indices: Indices of the minibatch.
             weights: Weights returned by `sample`.
             errors: Error of each transition, [n], in units of return; the sign does not matter.
-
-        Raises:
-            TrainingError: Errors are not finite.
         """
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
@@ -78,21 +75,13 @@ class ReplayStrategy(Protocol):
         """
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """Store the errors of a minibatch, [n].
-
-        Raises:
-            TrainingError: Errors are not finite.
-        """
+        """Store the errors of a minibatch, [n]."""
 
     def is_due(self) -> bool:
         """Return whether the whole memory must be swept before the next minibatch."""
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Process the errors of the whole memory.
-
-        Raises:
-            TrainingError: Errors are not finite.
-        """
+        """Process the errors of the whole memory."""
 
 
 def compute_importance_weights(
@@ -122,21 +111,13 @@ class ProportionalStrategy:
     which epsilon=0 allows, all transitions are equally likely.
 
     Attributes:
-        replay: The hyperparameters.
         size: Transitions stored.
         added: Transitions stored so far, overwritten ones included.
         errors: Last absolute error of each, float64[capacity]; for a new one the largest so far.
     """
 
     def __init__(self, replay: PrioritizedReplay, capacity: int, steps: int, tree: SumTree) -> None:
-        """Create an empty strategy.
-
-        Args:
-            replay: The hyperparameters.
-            capacity: Maximum number of stored transitions.
-            steps: Environment transitions of the whole run.
-            tree: Sum tree of `capacity` zeros.
-        """
+        """Create an empty strategy for a run of `steps`; the sum tree has `capacity` zeros."""
         self.replay = replay
         self.size = 0
         self.added = 0
@@ -207,11 +188,7 @@ class ProportionalStrategy:
         """Do nothing: priorities come from minibatches only."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:
-        """Return absolute errors, float64[n].
-
-        Raises:
-            TrainingError: Some are not finite.
-        """
+        """Return absolute errors, float64[n]."""
         absolute = np.abs(np.asarray(errors, np.float64))
         broken = int((~np.isfinite(absolute)).sum())
         if broken:

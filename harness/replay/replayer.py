@@ -27,7 +27,6 @@ class ReplayTimers:
     They are CPU times of the process, so that other processes on the machine make no difference.
 
     Attributes:
-        minibatches: Number of minibatches drawn.
         sampling: Drawing indices and reading the transitions, corrections of priorities included.
         sweeping: Computing the errors of the whole memory.
         priorities: Correcting weights and storing errors.
@@ -107,13 +106,7 @@ class ProbabilityErrors:
 def compare_probabilities(
     strategy: ProportionalStrategy, fresh: ComputeCurrentErrors, generator: np.random.Generator
 ) -> ProbabilityErrors | None:
-    """Return the error of a strategy's predicted probabilities; None if it predicts none.
-
-    Args:
-        strategy: The strategy, which is not changed.
-        fresh: Computes errors under the current networks.
-        generator: A generator other than the training's.
-    """
+    """Return the error of predicted probabilities, or None; `fresh` computes errors now."""
     places = np.arange(strategy.size)
     if strategy.size > _MAX_SUMMED_TRANSITIONS:
         places = generator.integers(strategy.size, size=_MAX_SUMMED_TRANSITIONS)
@@ -143,12 +136,7 @@ class ComparisonSchedule:
     """
 
     def __init__(self, seed: int, steps: int) -> None:
-        """Create a schedule of which no point has passed.
-
-        Args:
-            seed: Seed of the run.
-            steps: Environment transitions of the whole run.
-        """
+        """Create a schedule of which no point has passed."""
         self.taken = 0
         self._steps = steps
         self._generator = np.random.default_rng([seed, _COMPARISON_STREAM])
@@ -185,12 +173,6 @@ def make_replay_strategy(
 ) -> ProportionalStrategy:
     """Return a replay strategy that stores nothing yet.
 
-    Args:
-        replay: Hyperparameters, or their serialized form.
-        capacity: Maximum number of stored transitions.
-        steps: Environment transitions of the whole run.
-        tree: Makes a sum tree of a given number of zeros.
-
     Raises:
         SpecError: The hyperparameters are invalid.
         ValueError: They are those of uniform replay, which is upstream's own.
@@ -210,12 +192,7 @@ def make_sampling_generator(seed: int) -> np.random.Generator:
 
 
 def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
-    """Return one absolute error for each transition.
-
-    Args:
-        errors: Errors of every critic, [critics, n].
-        critics: `mean`, `max`, `first`, or `net` for the absolute value of the mean error.
-    """
+    """Return one absolute error per transition of [critics, n]; see `PrioritizedReplay`."""
     if critics == "net":
         return np.asarray(np.abs(errors.mean(axis=0)))
     absolute = np.abs(errors)
@@ -242,20 +219,12 @@ class ReplaySampler:
     the weights of the losses once it knows the errors.
 
     Attributes:
-        strategy: The strategy, which draws and weights.
         account: The times that this takes.
         drawn: Indices of the last minibatch.
     """
 
     def __init__(self, strategy: ProportionalStrategy, seed: int, steps: int, critics: str) -> None:
-        """Create the sampler at the beginning of a training.
-
-        Args:
-            strategy: An empty strategy.
-            seed: Seed of the run.
-            steps: Environment transitions of the whole run.
-            critics: As for `reduce_critic_errors`.
-        """
+        """Create the sampler at the beginning of a training."""
         self.strategy, self.account = strategy, ReplayTimers()
         self.drawn: Indices = np.zeros(0, np.int64)
         self._weights: Floats = np.zeros(0)
@@ -284,11 +253,7 @@ class ReplaySampler:
         return self.drawn
 
     def compute_loss_weights(self, critic_errors: NDArray[Any]) -> Floats:
-        """Return the weights of the losses of the last minibatch, float64[n], and store its errors.
-
-        Args:
-            critic_errors: Errors of every critic, [critics, n].
-        """
+        """Return the weights of the last losses, [n], and store the errors, [critics, n]."""
         started = self.account.clock()
         errors = reduce_critic_errors(critic_errors, self._critics)
         weights = self.strategy.correct_weights(self.drawn, self._weights, errors)
@@ -308,13 +273,7 @@ class ReplaySampler:
 def make_replay_sampler(
     settings: Mapping[str, Any], capacity: int, tree: MakeSumTree
 ) -> ReplaySampler:
-    """Return the sampler for a buffer of `capacity` transitions.
-
-    Args:
-        settings: Serialized replay strategy, and `steps` and `seed` of the run.
-        capacity: Maximum number of stored transitions.
-        tree: Makes a sum tree of a given number of zeros.
-    """
+    """Return the sampler for a buffer of `capacity` transitions from a serialized strategy."""
     fields = dict(settings)
     steps, seed = fields.pop("steps"), fields.pop("seed")
     strategy = make_replay_strategy(fields, capacity, steps, tree)

@@ -49,11 +49,7 @@ class ForkedProcess:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit code, negative for a signal.
-
-        Raises:
-            subprocess.TimeoutExpired: It has not ended yet.
-        """
+        """Returns the exit code, negative for a signal."""
         while self._code is None:
             if not select.select([self._source], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("parallax.harness.worker", timeout or 0.0)
@@ -122,15 +118,7 @@ class ForkServerPool:
         log: IO[Any],
         lifeline: int | None = None,
     ) -> ForkedProcess | None:
-        """Starts a run; returns None if it needs a separate process.
-
-        Args:
-            spec: The run.
-            environment: Its environment variables.
-            arguments: Those of `parallax.harness.worker`.
-            log: Open file for what it prints.
-            lifeline: As for `parallax.harness.train.stop_signals.stop_without_parent`.
-        """
+        """Starts a run; returns None if it needs a separate process."""
         kind = _get_server_key(spec)
         with self._lock:
             if kind is None or not self._due[kind]:

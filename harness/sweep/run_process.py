@@ -66,11 +66,8 @@ class RunOutcome:
     """Outcome of one run of a sweep.
 
     Attributes:
-        spec: The run.
-        folder: Its folder.
         status: Its final status; `skipped` if another process completed it, `running`
             if another process runs it.
-        failure: What went wrong, if anything.
     """
 
     spec: RunSpec
@@ -89,14 +86,7 @@ class RunProcess:
         fork_servers: ForkServerPool | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Starts the process; its output becomes `log.txt` once it owns the run.
-
-        Args:
-            spec: The run.
-            folder: Its initialised folder.
-            fork_servers: Fork the process, if possible, from one that has imported what it needs.
-            variables: Added to its environment.
-        """
+        """Starts the process; its output becomes `log.txt` once it owns the run."""
         self._spec = spec
         self._folder = folder
         self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
@@ -224,11 +214,6 @@ def _format_signal_name(number: int) -> str:
 def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
     """Records how a run ended, if its folder can be written and the run is not complete.
 
-    Args:
-        folder: The run folder.
-        changes: Entries of `run.json`.
-        log: Name of the file in the folder that becomes the log, if it is there.
-
     Raises:
         LockHeldError: Another process runs it.
         LockLostError: Another process has taken it over meanwhile.
@@ -259,15 +244,7 @@ _REMEDY = (
 
 
 def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
-    """Return the environment variables of runs with an allocator; none for the system's own.
-
-    Args:
-        setting: Name of the setting in messages.
-        value: `none`, `tcmalloc`, or the path of a library.
-
-    Raises:
-        SpecError: It is none of these, or cannot be loaded here.
-    """
+    """Return the environment variables of an allocator: `none`, `tcmalloc` or a library's path."""
     if value == SYSTEM_ALLOCATOR:
         return {}
     if value not in _LIBRARY_NAMES and "/" not in value:

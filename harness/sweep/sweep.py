@@ -47,16 +47,10 @@ from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 def run_sweep(
     specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = SYSTEM_ALLOCATOR
 ) -> list[RunOutcome]:
-    """Checks all runs, then executes those that are not complete, `n_jobs` at a time.
+    """Checks all runs, then executes incomplete ones, `n_jobs` at a time; -1 is one per core.
 
     Nothing is written before every run has passed its checks, and everything is undone if a
     folder cannot be created.
-
-    Args:
-        specs: The runs.
-        results_dir: Where their folders are.
-        n_jobs: Number of runs at a time; -1 is one per core.
-        malloc: The allocator that they use; see `get_allocator_variables`.
 
     Raises:
         SpecError: A run cannot be carried out as requested.
@@ -100,14 +94,7 @@ def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
 
 
 def count_processes(n_jobs: int) -> int:
-    """Return the number of runs that are executed at a time.
-
-    Args:
-        n_jobs: The option `hydra.launcher.n_jobs`; -1 is one per core.
-
-    Raises:
-        SpecError: It is not such a number.
-    """
+    """Return the number of runs that are executed at a time."""
     if isinstance(n_jobs, int) and n_jobs > 0:
         return n_jobs
     import joblib  # takes a fifth of a second, and one run does not need it
@@ -266,14 +253,6 @@ def initialize_run(
 ) -> bool:
     """Writes a pending run folder, unless a complete run is there.
 
-    Args:
-        prepared: The run.
-        path: Its folder.
-        silent: As for `RunLock.acquire`.
-
-    Returns:
-        Whether there is anything to run.
-
     Raises:
         SpecError: The folder cannot be written or belongs to another run.
         LockHeldError: Another process executes the run.
@@ -388,9 +367,6 @@ def describe_code_drift(folders: Iterable[Path]) -> str:
     """Names complete runs whose adapter's code has changed since; empty if there are none.
 
     Older runs, which did not record their adapter's files, are left out.
-
-    Args:
-        folders: Run folders.
     """
     now: dict[str, Mapping[str, str]] = {}
     found: dict[Path, set[str]] = {}

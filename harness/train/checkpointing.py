@@ -60,13 +60,7 @@ class ResumeError(Exception):
 def describe_run_identity(
     prepared: PreparedRun, adapter: Adapter, code: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings and versions that must be equal when a run resumes, by name for messages.
-
-    Args:
-        prepared: The run.
-        adapter: Adapter of its framework.
-        code: Identity of the adapter's code, from `describe_adapter_code`.
-    """
+    """Return settings and versions that must be equal when a run resumes, by name in messages."""
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
     asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
@@ -96,13 +90,7 @@ def _get_package_version(name: str) -> str:
 def iterate_resume_points(
     checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None]
 ) -> Iterator[LoadedCheckpoint | None]:
-    """Yield the checkpoints to resume from, the best first; the last is None, the start.
-
-    Args:
-        checkpoints: Checkpoints of the run.
-        own: Its present identity, from `describe_run_identity`.
-        say: Called with a sentence that says why one cannot be used.
-    """
+    """Yield the checkpoints to resume from, the best first; the last is None, the start."""
     for number in checkpoints.numbers():
         try:
             if refusal := _describe_identity_difference(checkpoints.about(number), own):
@@ -132,15 +120,10 @@ def _describe_identity_difference(about: Mapping[str, Any], own: Mapping[str, An
 
 
 def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) -> float:
-    """Return the seconds between checkpoints.
+    """Return the seconds between checkpoints, at most `every` minutes; 0 is never.
 
     A job that ends sooner gets some nevertheless, so that a run makes progress even if a
     warning comes far from a safe point, or never comes.
-
-    Args:
-        every: Requested minutes; 0 is never.
-        job: Job that the run is part of.
-        now: Time by the machine's monotonic clock, in seconds.
     """
     if not every:
         return math.inf
@@ -166,20 +149,12 @@ class CheckpointSchedule:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Start with the shortest interval.
-
-        Args:
-            seconds: Requested interval; infinite for no checkpoints.
-        """
+        """Start with the shortest interval."""
         self._requested = seconds
         self._next = min(_FIRST_CHECKPOINT_SECONDS, seconds)
 
     def next_interval(self, write_seconds: float) -> float:
-        """Return the seconds until the next checkpoint.
-
-        Args:
-            write_seconds: How long the last checkpoint took; 0 where none was written.
-        """
+        """Return the seconds until the next checkpoint."""
         interval = min(max(self._next, write_seconds / _MAX_COST), self._requested)
         self._next = min(2 * self._next, self._requested)
         return interval
@@ -217,12 +192,7 @@ class CheckpointManager:
         self._is_able = self._hurries = False
 
     def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
-        """Sets the parts to be saved.
-
-        Args:
-            parts: All of them, by name, in the order in which they are restored.
-            lacking: Why they are not the whole state, if they are not.
-        """
+        """Sets the parts to be saved, in order; `lacking` says why they are not the whole state."""
         self._parts = parts
         if lacking and self._due < math.inf:
             self._disable_checkpoints(lacking)
@@ -298,21 +268,13 @@ Environments = Sequence[gymnasium.Env[Any, Any]]
 
 
 def read_env_states(envs: Environments) -> State:
-    """Return the state of environments: wrappers, tasks, simulations and generators.
-
-    Raises:
-        UnsupportedStateError: One has an object whose state cannot be serialized.
-    """
+    """Return the state of environments: wrappers, tasks, simulations and generators."""
     reader = StateReader(_make_codecs())
     return [reader.read(env, "env") for env in envs]
 
 
 def load_env_states(envs: Environments, state: State) -> None:
-    """Load a state into environments that were made in the same way.
-
-    Raises:
-        StateMismatchError: They were made in another way.
-    """
+    """Load a state into environments that were made in the same way."""
     if len(envs) != len(state):
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
     writer = StateWriter(_make_codecs(), _own_types(envs))

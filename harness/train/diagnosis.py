@@ -25,20 +25,10 @@ RESUME_NOTICE = (
 
 
 class RunDiagnosis:
-    """Diagnosis of one attempt, with the findings of earlier attempts.
-
-    Attributes:
-        engine: Engine of this attempt.
-    """
+    """Diagnosis of one attempt, with the findings of earlier attempts."""
 
     def __init__(self, engine: DiagnosisEngine, mode: str, before: DiagnosisReading) -> None:
-        """Creates the diagnosis of an attempt.
-
-        Args:
-            engine: Engine of this attempt.
-            mode: `on` or `strict`.
-            before: Contents of the run folder when this attempt began.
-        """
+        """Creates the diagnosis of an attempt."""
         self.engine, self._mode = engine, mode
         self._before = before
         self._loaded_report: Mapping[str, Any] | None = None
@@ -79,17 +69,7 @@ class RunDiagnosis:
 def start_diagnosis(
     prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
 ) -> RunDiagnosis | None:
-    """Start the diagnosis of a training; return None if it is off.
-
-    Args:
-        prepared: The run.
-        monitor: Monitor of the training.
-        folder: Where the report is stored.
-        begins: The step from which the training resumes; 0 is its start.
-
-    Raises:
-        SpecError: A name is that of no check, or no check is left.
-    """
+    """Start the diagnosis of a training that resumes at step `begins`; None if it is off."""
     settings = prepared.spec.diagnosis
     if not begins:
         folder.remove_diagnosis()

@@ -231,13 +231,7 @@ def _find_finite_rows(rows: Array) -> NDArray[np.bool_]:
 
 
 def get_seed_index(spec: RunSpec, row: int) -> int:
-    """Return the index that seeds the initial states of an evaluation.
-
-    Args:
-        spec: The run.
-        row: Place among the run's evaluations, of which the one at step 0 is the first if the run
-            has it.
-    """
+    """Return the index that seeds evaluation `row`; row 0 is at step 0 if the run has that one."""
     if not spec.evaluate_untrained:
         return row
     return row - 1 if row else UNTRAINED_INDEX
@@ -249,13 +243,6 @@ def compute_episode_seeds(
     """Return one reset seed per episode, which depend on nothing but the arguments.
 
     The numbers must not be negative. Fewer episodes have the first seeds of more.
-
-    Args:
-        evaluation_seed: The study's choice of initial states.
-        env_id: Gymnasium's name of the task.
-        seed: Index of the training run.
-        evaluation: Index of the evaluation within the run.
-        episodes: How many seeds to draw.
 
     Returns:
         Integers below 2**32.

@@ -43,11 +43,7 @@ class LogSink(Protocol):
 
 
 def check_logger_installed(logger: str) -> None:
-    """Checks that the package of a logger is installed.
-
-    Raises:
-        SpecError: It is not; says how to install it.
-    """
+    """Checks that the package of a logger is installed."""
     package = LOGGER_PACKAGES.get(logger)
     if package and importlib.util.find_spec(package) is None:
         raise SpecError(
@@ -60,13 +56,7 @@ class TrainingLogger:
     """Passes the values of one training to a sink; they are not part of the results."""
 
     def __init__(self, sink: LogSink, events: TrainingEvents, say: Callable[[str], None]) -> None:
-        """Subscribes to a training.
-
-        Args:
-            sink: Writes the values.
-            events: Events of the training.
-            say: Called once if the sink fails; the training goes on.
-        """
+        """Subscribes to a training; if the sink fails, calls `say` once and training goes on."""
         self._sink: LogSink | None = sink
         self._events, self._say = events, say
         events.subscribe(EpisodeEnd, self._write_episode)
@@ -125,15 +115,7 @@ def start_logging(
     say: Callable[[str], None],
     resumes: bool,
 ) -> TrainingLogger | None:
-    """Start logging a training; return None if no logger is configured.
-
-    Args:
-        logger: `none`, `tensorboard` or `wandb`.
-        folder: The run folder; files go into the folder `tensorboard` or `wandb` in it.
-        events: Events of the training.
-        say: Called with a sentence if logging fails.
-        resumes: Whether the run resumes from a checkpoint.
-    """
+    """Start logging a training below its folder; return None if no logger is configured."""
     if logger == "none":
         return None
     kind = _TensorBoardSink if logger == "tensorboard" else _WandbSink

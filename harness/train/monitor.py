@@ -39,20 +39,10 @@ from parallax.harness.train.prepare import PreparedRun
 
 
 class BestPolicy:
-    """Policy with the largest mean return; the latest if several are equal.
-
-    Attributes:
-        evaluation: Index of its evaluation; None before the first.
-        policy: The policy at that evaluation.
-    """
+    """Policy with the largest mean return; the latest if several are equal."""
 
     def __init__(self, events: TrainingEvents, learned: Callable[[], StoredPolicy]) -> None:
-        """Subscribes to evaluations.
-
-        Args:
-            events: Events of the training.
-            learned: Returns a copy of the current policy.
-        """
+        """Subscribes to evaluations."""
         self._learned, self._count, self._mean = learned, 0, -np.inf
         self.evaluation: int | None = None
         self.policy: StoredPolicy | None = None
@@ -91,13 +81,7 @@ class TrainingMonitor:
         folder: RunFolder,
         checkpoint_manager: CheckpointManager | None = None,
     ) -> None:
-        """Creates the monitor and subscribes the evaluator and the run folder to its events.
-
-        Args:
-            prepared: The run.
-            folder: Stores evaluations and trace.
-            checkpoint_manager: Saves and loads the state of the training; None for no checkpoints.
-        """
+        """Creates the monitor and subscribes the evaluator and the run folder to its events."""
         self.events = TrainingEvents()
         self._spec = spec = prepared.spec
         self._layers = collect_layers(prepared.interventions)

@@ -56,7 +56,6 @@ class PreparedRun:
     """A run that has passed every check that can be made before training.
 
     Attributes:
-        spec: The run as configured.
         context: Task and run, as far as the translation knows them.
         hyperparameters: Unified hyperparameters that the framework trains with.
         native: The same in the framework's own terms.
@@ -155,11 +154,7 @@ def _prepare_run(
 def _keep_executed(
     item: Intervention, adapter: Adapter, spec: RunSpec, context: RunContext
 ) -> Intervention:
-    """Return an intervention with the segments of the modules that the run executes.
-
-    Raises:
-        SpecError: It executes none of them.
-    """
+    """Return an intervention with the segments of the modules that the run executes."""
     applied = tuple(
         s for s in item.source if adapter.runs_module(spec.algorithm, s.module, context)
     )
@@ -206,11 +201,7 @@ def _translate(
 
 
 def check_no_conversion(framework: str, native: NativeConfig) -> None:
-    """Check that upstream uses every hyperparameter as the schema says.
-
-    Raises:
-        SpecError: It does not; names each one, its value and the intervention that changes that.
-    """
+    """Check that upstream uses every hyperparameter as the schema says."""
     reasons = [
         f"hyperparameters.{row.field}={format_value(row.value)}: {framework} uses it in another "
         f"way than the schema says, and only a change of its source ({row.conversion}) converts it"
@@ -305,13 +296,6 @@ def resolve_library_recipe(
     """Return a recipe that is named after a framework as that one means it on this task.
 
     The values are the same for all frameworks that train with it. Other recipes are not changed.
-
-    Args:
-        hps: Name of the recipe.
-        algorithm: Name of the algorithm.
-        requested: The recipe, with what the user overrides.
-        overridden: Fields that the user has set, in unified units.
-        context: The run.
     """
     if hps not in find_adapter_entry_points():
         return requested
@@ -323,11 +307,7 @@ def resolve_library_recipe(
 
 
 def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple[Any, Any]]:
-    """List the recipe's values that `alignment=common` replaces though the framework accepts them.
-
-    Returns:
-        By hyperparameter, the recipe's value and that of the framework which replaces it.
-    """
+    """List recipe values that `alignment=common` replaces though the framework accepts them."""
     spec, used = prepared.spec, prepared.hyperparameters
     if spec.alignment != "common":
         return {}
@@ -374,11 +354,7 @@ def _describe_partial_rollouts(runs: Sequence[PreparedRun]) -> Iterator[str]:
 
 
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
-    """Describe which values of their recipes runs under `alignment=common` do not use.
-
-    Returns:
-        A sentence per framework, recipe and list of values.
-    """
+    """Describe which values of their recipes runs under `alignment=common` do not use."""
     found: dict[str, None] = {}
     tried = set()
     for run in runs:
@@ -411,11 +387,7 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
 
 
 def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Path) -> None:
-    """Check that a complete run's own wrappers were not edited; older records have no hashes.
-
-    Raises:
-        SpecError: The file of one was; names both hashes.
-    """
+    """Check that a complete run's own wrappers were not edited; older records have no hashes."""
     for name, now in hash_wrapper_sources(spec.env_wrappers).items():
         if recorded.get(name, now) != now:
             raise SpecError(
@@ -426,15 +398,7 @@ def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Pa
 
 
 def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:
-    """Check that a run is translated as it was when its `run.json` was written.
-
-    Args:
-        prepared: The run as the installed code translates it.
-        recorded: The content of `run.json`.
-
-    Raises:
-        SpecError: Names what differs.
-    """
+    """Check that a run is translated as it was when its `run.json` was written."""
     now = describe_translation(prepared) | {"scheduled steps": prepared.native.total_steps}
     then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
     for part, value in now.items():
@@ -468,15 +432,7 @@ def _describe_translation_difference(part: str, old: Any, new: Any) -> str:
 
 
 def prepare_runs(specs: Sequence[RunSpec], on_this_machine: bool = True) -> list[PreparedRun]:
-    """Check and translate runs; each adapter is loaded once.
-
-    Args:
-        specs: The runs.
-        on_this_machine: As for `prepare_run`.
-
-    Raises:
-        SpecError: Some cannot be carried out as configured; lists each problem once.
-    """
+    """Check and translate runs, loading each adapter once; the error lists each problem once."""
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
     problems: dict[str, str] = {}
     prepared = []

@@ -38,13 +38,6 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     specification is read: `framework`, `algorithm`, `wrappers`, `logger` and `replay` are names of
     entry points or of closed lists, `hps` is a file of values, and `intervention` an entry of a
     file beside an installed adapter, whose text a folder cannot bring along.
-
-    Args:
-        specs: Stored specifications.
-        adapters: What records name as `adapter`, `package.module:Class` each.
-
-    Returns:
-        A line for each piece of code.
     """
     lines = []
     known = {entry.value for entry in adapter.find_adapter_entry_points().values()}
@@ -100,11 +93,6 @@ def _is_installed_task(module: str) -> bool:
 
 def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
     """Show what a folder would run, and request consent; without anything to run, do nothing.
-
-    Args:
-        folder: Folder that names the code.
-        code: Code that would run, a line each.
-        trust: Whether the user has consented beforehand.
 
     Raises:
         SpecError: The user does not consent, or there is no terminal to confirm.

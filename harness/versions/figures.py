@@ -27,10 +27,7 @@ class BugLifetime:
     """One bug of one framework.
 
     Attributes:
-        name: Name of its entry, without `bug.`.
         does: What the code did, in a sentence.
-        algorithms: Algorithms that have it.
-        release: Its releases.
         introduced: Date of the first release that has it; None if that is not known.
         last: Date of the last release that has it; None if that is not known.
         fixed: Date of the first release without it; None if there is none, or no date of it.
@@ -105,7 +102,6 @@ class AnswerRow:
     """One row of the figure: a question, or the questions of an algorithm that never changed.
 
     Attributes:
-        label: Its name.
         answers: By release, the number of the answer in the order of appearance; None where it
             could not be measured.
     """
@@ -160,14 +156,7 @@ def number_answers(result: ProbeResult, versions: Sequence[str]) -> dict[str, in
 def draw_history(
     history: ReleaseHistory, dates: Mapping[str, date], bugs: Sequence[BugLifetime], today: date
 ) -> str:
-    """Return the figure of a history as SVG.
-
-    Args:
-        history: Answers of at least two releases.
-        dates: Dates of releases.
-        bugs: Bugs of the framework.
-        today: End of the time that is drawn.
-    """
+    """Return the figure of a history as SVG."""
     settings: Any = {**STYLE, "svg.hashsalt": history.framework}
     with mpl.rc_context(settings):
         return _figure_to_svg(plot_history(history, dates, bugs, today))
@@ -266,13 +255,7 @@ def _label_releases(
 
 
 def spread_labels(at: Any, gap: float, end: float) -> Any:
-    """Return positions of labels that are at least `gap` apart, near `at` and below `end`.
-
-    Args:
-        at: float[labels], increasing.
-        gap: Smallest distance.
-        end: Largest position.
-    """
+    """Return positions of labels that are at least `gap` apart, near `at` and below `end`."""
     places = np.array(at, dtype=float)
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)

@@ -46,10 +46,8 @@ class ReleaseRecord:
     """Facts about the measurement of one release.
 
     Attributes:
-        requirements: Packages that were installed for it, `name==version`.
         cpu_seconds: CPU time of its probes.
         update_code: Digest of each algorithm's update code; equal code has equal digests.
-        failure: Why it could not be measured; empty if it was.
     """
 
     requirements: tuple[str, ...] = ()
@@ -60,13 +58,7 @@ class ReleaseRecord:
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseHistory:
-    """Answers of a framework's releases.
-
-    Attributes:
-        framework: Name of the framework.
-        report: The answers, by release.
-        releases: Facts by release, also of those that could not be measured.
-    """
+    """Answers of a framework's releases."""
 
     framework: str
     report: ProbeReport
@@ -78,7 +70,6 @@ class AnswerChange:
     """An answer that changed from one release to the next.
 
     Attributes:
-        probe: Name of the question.
         before: The last release with the old answer.
         after: The first release with the new one.
         text: The old and the new answer, with upstream's file and line where known.
@@ -95,15 +86,7 @@ class AnswerChange:
 
 @dataclasses.dataclass(frozen=True)
 class ControlPair:
-    """Two consecutive releases with the same update code of an algorithm.
-
-    Attributes:
-        algorithm: Name of the algorithm.
-        before: The older release.
-        after: The newer release.
-        compared: Number of answers that both have.
-        changed: Probes whose answers differ.
-    """
+    """Two consecutive releases with the same update code of an algorithm."""
 
     algorithm: str
     before: str
@@ -113,11 +96,7 @@ class ControlPair:
 
 
 def find_supported_versions(framework: str) -> VersionRange:
-    """Return the releases that the adapter of a framework drives.
-
-    Raises:
-        SpecError: The adapter states none.
-    """
+    """Return the releases that the adapter of a framework drives."""
     found = load_adapter(framework).supported_versions
     if found is None:
         raise SpecError(
@@ -139,11 +118,7 @@ def make_empty_history(framework: str) -> ReleaseHistory:
 
 
 def load_history(framework: str, path: Path) -> ReleaseHistory:
-    """Load a stored history; a stored report of a framework's releases is one, too.
-
-    Raises:
-        SpecError: The file holds none.
-    """
+    """Load a stored history; a stored report of a framework's releases is one, too."""
     try:
         content = json.loads(path.read_text())
         report = report_from_dict(content)
@@ -173,9 +148,6 @@ def measure_release(
     """Return the history of one release, which is installed if it is not cached.
 
     A release that cannot be installed or imported is recorded with its failure.
-
-    Raises:
-        SpecError: The release is not supported.
     """
     supported = find_supported_versions(framework)
     requirements = supported.list_requirements(version)
@@ -311,13 +283,7 @@ def _compare_releases(
 
 
 def list_failures(history: ReleaseHistory, version: str, probes: Collection[str] = ()) -> list[str]:
-    """Return why a release or probes of it could not be measured, one line each.
-
-    Args:
-        history: The history.
-        version: The release.
-        probes: Names of probes; all if empty.
-    """
+    """Return why a release or probes of it could not be measured, one line each."""
     record = history.releases.get(version)
     if record is not None and record.failure:
         return [record.failure]

@@ -76,11 +76,7 @@ class LibraryHistory:
     """All that the page says about one library.
 
     Attributes:
-        name: Its name.
-        framework: Name of its adapter.
         history: Its stored answers; None if there are none.
-        dates: Dates of its releases.
-        bugs: Its released bugs.
         supported: Releases that its adapter drives; None if it states none.
     """
 
@@ -97,11 +93,7 @@ class LibraryHistory:
         return sort_versions(list(self.history.releases)) if self.history else []
 
     def list_changes(self, follows_paper: bool = False) -> list[AnswerChange]:
-        """Return the changed answers.
-
-        Args:
-            follows_paper: Return only those that follow the paper before and after; else the rest.
-        """
+        """Return the answers that changed and follow the paper before and after, or all others."""
         if self.history is None:
             return []
         changes = list_answer_changes(self.history, self.versions)
@@ -128,17 +120,11 @@ class BugEffect:
     """Effect of one bug on trainings, over pairs of equal seeds.
 
     Attributes:
-        framework: Name of the framework.
-        algorithm: Name of the algorithm.
         bug: Name of the bug's entry, without `bug.`.
         setting: Task and number of steps.
-        pairs: Number of pairs.
         without: Mean score without the bug.
         difference: Mean score with the bug minus without.
-        low: Lower end of its 95% interval.
-        high: Upper end.
         p: p-value of the paired t test, corrected by Holm's method.
-        verdict: The verdict in words.
     """
 
     framework: str
@@ -155,15 +141,7 @@ class BugEffect:
 
 
 def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, str]:
-    """Return the page and a figure per library with at least two releases, by their paths.
-
-    Args:
-        folder: The histories, and the commands of the trainings.
-        effects: Effects of bugs on trainings.
-
-    Raises:
-        SpecError: The folder holds no history.
-    """
+    """Return the page and a figure per library with at least two releases, by their paths."""
     libraries = [load_library(name, folder) for name in sorted(find_adapter_entry_points())]
     drawn = [library for library in libraries if library.has_figure]
     if not drawn:
@@ -198,14 +176,7 @@ def render_page(
     effects: Sequence[BugEffect] = (),
     commands: str = "",
 ) -> str:
-    """Return the page as Markdown.
-
-    Args:
-        libraries: The libraries.
-        today: Date up to which open bugs are counted.
-        effects: Effects of bugs on trainings.
-        commands: The commands of these trainings.
-    """
+    """Return the page as Markdown."""
     parts = [_INTRODUCTION, *_list_headlines(libraries, today), "", *_render_overview(libraries)]
     parts += ["", _LEGEND.rstrip()]
     for library in libraries:

@@ -18,10 +18,6 @@ def compute_kernels(image: Sequence[int], filters: Sequence[int]) -> list[tuple[
 
     Kernels are 3 by 3 with stride 1. For a large image the first two are those of Mnih et al.
     (2015): 8 by 8 with stride 4, and 4 by 4 with stride 2.
-
-    Args:
-        image: Channels, height and width.
-        filters: Number of filters of each convolution.
     """
     first = [(8, 4), (4, 2)] if is_large_image(image) else []
     return [*first, *[(3, 1)] * len(filters)][: len(filters)]
@@ -30,12 +26,7 @@ def compute_kernels(image: Sequence[int], filters: Sequence[int]) -> list[tuple[
 def compute_feature_map_sizes(
     image: Sequence[int], filters: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return height and width of the image and after each convolution; 0 or less if none is left.
-
-    Args:
-        image: Channels, height and width.
-        filters: Number of filters of each convolution.
-    """
+    """Return height and width of the image and after each convolution; 0 or less: none is left."""
     found = [(image[1], image[2])]
     for side, step in compute_kernels(image, filters):
         height, width = found[-1]

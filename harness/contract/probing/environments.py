@@ -32,8 +32,6 @@ class EpisodeScript:
     Attributes:
         copy: Number of the copy.
         ends: Length and kind of each episode in order; the last one is repeated.
-        low: Smallest action.
-        high: Largest action.
         draws: Whether a reset draws a random number; 0 otherwise.
     """
 
@@ -139,9 +137,6 @@ class EnvironmentStep:
     Attributes:
         observations: What the policy acts on next, float[N, ...]; where the caller or this step
             resets, the first observation of the next episode.
-        rewards: float[N].
-        terminated: bool[N].
-        truncated: bool[N].
         final_observations: The observation at the end of an episode by copy, None where no episode
             ended or none is given.
         final_place: Where the final observation is found.
@@ -162,7 +157,6 @@ class EnvironmentDriver:
 
     Attributes:
         autoreset: `CALLER`, `SAME_STEP` or `NEXT_STEP`.
-        n_envs: Number of copies.
         observation_space: Of one copy, as the policy sees it; None if it is not declared.
     """
 
@@ -198,10 +192,8 @@ class EnvironmentImplementation:
     """One implementation.
 
     Attributes:
-        name: Library and class.
         roles: What it does, of `ROLES`.
         make: Returns a driver of the copies that scripts describe.
-        n_envs: Number of copies to make.
         settings: Values that it was made with and that questions need: `gamma`, `clip`, `limit`,
             `stack`, `low`, `high`, `seeds` (False where no seed can be given).
         reward_function: The declared function of rewards; None if it declares none.
@@ -257,12 +249,7 @@ class SingleEnvDriver(EnvironmentDriver):
     def __init__(
         self, env: gymnasium.Env[Any, Any], freeze: Callable[[], None] | None = None
     ) -> None:
-        """Drive `env`.
-
-        Args:
-            env: The wrapped scripted task.
-            freeze: Stops the update of running statistics.
-        """
+        """Drive the wrapped task `env`; `freeze` stops its running statistics."""
         self.env, self._freeze = env, freeze
         self.observation_space = env.observation_space
 

@@ -94,12 +94,7 @@ class OptimizerStepRecord:
 
 @dataclasses.dataclass(frozen=True)
 class LossRecord:
-    """A scalar that was differentiated.
-
-    Attributes:
-        value: Of the loss.
-        steps: Optimizer steps taken before.
-    """
+    """A scalar that was differentiated."""
 
     value: float
     steps: int
@@ -110,8 +105,6 @@ class GeneratorEvent:
     """A random generator that was seeded, made or set back once training had begun.
 
     Attributes:
-        env_steps: Environment steps taken before.
-        updates: Optimizer steps taken before.
         description: What happened, such as `torch.manual_seed`.
         source_line: Upstream's file and line; empty if unknown.
     """

@@ -89,10 +89,8 @@ class IntegerDraw:
     """One call that drew random integers.
 
     Attributes:
-        steps: Environment steps taken before.
         low: Smallest possible integer.
         high: Largest possible integer plus one.
-        count: Number of integers drawn.
         with_replacement: Whether an integer could be drawn several times.
     """
 
@@ -105,15 +103,7 @@ class IntegerDraw:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptedTransition:
-    """One step as the environment received it.
-
-    Attributes:
-        observation: Before the step.
-        action: As it reached the environment.
-        reward: Of the step.
-        next_observation: After the step, before any reset.
-        end: 0, `TERMINATED` or `TRUNCATED`.
-    """
+    """One step as the environment received it."""
 
     observation: Array
     action: Array
@@ -128,7 +118,6 @@ class ScriptedWorld:
     Attributes:
         scripted_data: The script.
         events: Publishes resets and steps, and counts environment steps.
-        n_envs: Number of environments made so far.
         draws: Calls that drew random integers.
         thresholds: Environment steps taken before, and the number that a uniform random number
             was compared with (epsilon).
