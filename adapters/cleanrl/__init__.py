@@ -14,9 +14,9 @@ from parallax.adapters.torch_common.devices import TorchAccelerations, explain_m
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter, RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.packages import VersionRange
 from parallax.harness.contract.replay import ReplayConfig
 from parallax.harness.contract.translation import NativeConfig
-from parallax.harness.contract.versions import VersionRange
 
 SUPPORTED_VERSIONS = VersionRange(
     "cleanrl",

@@ -22,8 +22,8 @@ from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
 from parallax.harness.contract.fields import SpecError, format_value
+from parallax.harness.contract.packages import parse_version
 from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
-from parallax.harness.contract.versions import parse_version
 
 BUFFER_SETTING = "ReplayBuffer"
 """Setting for the class that replaces the script's buffer; it is no argument of the script."""

@@ -6,8 +6,8 @@ from typing import Any
 from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.adapters.torch_common.sum_tree import explain_missing_sum_tree
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.packages import VersionRange
 from parallax.harness.contract.replay import ReplayConfig
-from parallax.harness.contract.versions import VersionRange
 
 _POLICIES = "stable_baselines3.common.policies"
 # Releases before 2.4 require gymnasium below 0.30 (their setup.py) and call what 1.0 removed.

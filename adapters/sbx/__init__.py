@@ -8,7 +8,7 @@ from typing import Any
 from parallax.adapters.torch_common.devices import explain_missing_device
 from parallax.harness.contract.acceleration import EAGER, explain_missing_acceleration
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.versions import VersionRange
+from parallax.harness.contract.packages import VersionRange
 
 SUPPORTED_VERSIONS = VersionRange(
     "sbx-rl",

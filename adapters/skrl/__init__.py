@@ -5,7 +5,7 @@ from typing import Any
 
 from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.versions import VersionRange
+from parallax.harness.contract.packages import VersionRange
 
 DIFFERENT_UNITS = ("mini_batches", "learning_starts")
 """Options whose units differ from those of the hyperparameters."""

@@ -16,7 +16,7 @@ import skrl.trainers.torch
 from skrl import config
 from skrl.models.torch import GaussianMixin, Model
 
-from parallax.harness.contract.versions import parse_version
+from parallax.harness.contract.packages import parse_version
 
 StepTrainer: Any = getattr(skrl.trainers.torch, "StepTrainer", None)
 if StepTrainer is None:  # before 1.1

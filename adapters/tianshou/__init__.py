@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from parallax.adapters.torch_common.devices import TorchAccelerations, explain_missing_device
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.packages import VersionRange
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
-from parallax.harness.contract.versions import VersionRange
 
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _UNSUPPORTED_REASONS = {

@@ -19,7 +19,7 @@ import tianshou.utils.net.discrete
 import torch
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.versions import parse_version
+from parallax.harness.contract.packages import parse_version
 
 IS_BEFORE_2 = parse_version(version("tianshou")) < (2,)
 OLDER_NAMES = {

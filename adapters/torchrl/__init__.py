@@ -22,8 +22,8 @@ from parallax.harness.contract.acceleration import (
     NO_VMAP,
 )
 from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.packages import VersionRange, parse_version
 from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
-from parallax.harness.contract.versions import VersionRange, parse_version
 
 VMAP_ALGORITHMS = ("td3", "sac")
 """Algorithms whose losses compute two critics by vmap."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from parallax.analysis.data.runs import LoadedRuns, StudyCell
-from parallax.harness.record.diagnosis import FINDING_LEVELS, NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.reading import FINDING_LEVELS, NOT_REQUESTED, read_diagnosis
 
 LISTED_LEVELS = FINDING_LEVELS[:2]
 """Levels whose findings are listed; notes are only counted."""

@@ -13,11 +13,16 @@ from typing import Any
 from rich.console import Console
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.record.diagnosis import FINDING_LEVELS, DiagnosisReading, read_diagnosis
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import find_runs, parse_run_path
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner
-from parallax.harness.record.reading import read_evaluations, read_run
+from parallax.harness.record.reading import (
+    FINDING_LEVELS,
+    DiagnosisReading,
+    read_diagnosis,
+    read_evaluations,
+    read_run,
+)
 from parallax.harness.record.run_json import RunRecord
 
 ScalarCurve = tuple[tuple[int, float], ...]

@@ -15,7 +15,7 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import find_cache_folder
-from parallax.harness.contract.versions import parse_version
+from parallax.harness.contract.packages import parse_version
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.probe import Probe

@@ -25,14 +25,13 @@ from parallax.harness.contract.acceleration import NO_ACCELERATION, explain_miss
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import ActionKind, Hyperparameters, OffPolicy
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.installed import find_entry_points
 from parallax.harness.contract.own_script import OwnScript
+from parallax.harness.contract.packages import VersionRange, find_entry_points
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig
 from parallax.harness.contract.translation import AlgorithmSettings as AlgorithmSettings
 from parallax.harness.contract.translation import ConfigTranslator as ConfigTranslator
 from parallax.harness.contract.translation import NativeConfig as NativeConfig
 from parallax.harness.contract.translation import TranslatedSetting as TranslatedSetting
-from parallax.harness.contract.versions import VersionRange
 
 if TYPE_CHECKING:
     import gymnasium

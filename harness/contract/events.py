@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Policy, Weights
-from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.packages import find_entry_points
 
 E = TypeVar("E")
 

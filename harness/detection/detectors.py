@@ -23,9 +23,8 @@ from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.mutants import CodeMutant, is_mutant_name
 from parallax.harness.interventions.source import SourceReplacement
 from parallax.harness.probes.figures import COLORS, SIZE, STYLE
-from parallax.harness.record.diagnosis import read_diagnosis
 from parallax.harness.record.layout import RUN_FILE
-from parallax.harness.record.reading import read_run
+from parallax.harness.record.reading import read_diagnosis, read_run
 
 PROBES, CONFORMANCE, DIAGNOSIS, RETURNS = "probes", "conformance", "diagnosis", "returns"
 SEED_COUNTS = (5, 10)

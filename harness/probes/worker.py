@@ -21,9 +21,9 @@ from typing import IO, Any, Self
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
-from parallax.harness.contract.installed import list_changed_modules
 from parallax.harness.contract.interpreter import has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
+from parallax.harness.contract.packages import list_changed_modules
 from parallax.harness.contract.probing.protocol import PROBED_SOURCE
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (

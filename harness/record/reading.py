@@ -5,8 +5,10 @@ missing, damaged or of a later version.
 """
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,14 @@ from parallax.harness.record.files import (
     read_bounded,
     summarize_error,
 )
-from parallax.harness.record.layout import EVALUATIONS_FILE, POLICY_FILE, RUN_FILE, TRACE_FILE
-from parallax.harness.record.old_names import translate_record
+from parallax.harness.record.layout import (
+    DIAGNOSIS_FILE,
+    EVALUATIONS_FILE,
+    POLICY_FILE,
+    RUN_FILE,
+    TRACE_FILE,
+)
+from parallax.harness.record.old_names import translate_check_id, translate_record
 from parallax.harness.record.run_json import (
     CHECKSUM_FIELD,
     SCHEMA,
@@ -40,9 +48,13 @@ if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 
 MAX_JSON_BYTES = 2**22  # bytes
+_MAX_DIAGNOSIS_BYTES = 2**22
 _MAX_EVALUATIONS_BYTES = 2**28
 _MAX_HASHED_BYTES = 2**29  # of files whose size the record does not have
 _MAX_BRACKETS, MAX_DEPTH = 400, 64
+NOT_REQUESTED = "it was not requested"  # reason of a run without a diagnosis
+FINDING_LEVELS = ("error", "warning", "note")
+_TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
 # Resolves the record's types: msgspec crashes where two threads do so for the first time at once.
 msgspec.json.Decoder(RunRecord)
 
@@ -246,3 +258,57 @@ def _explain_decode_error(error: Exception) -> str:
     text, _, place = summarize_error(error).partition(" - at `")
     where = place.rstrip("`").removeprefix("$").lstrip(".")
     return f"{where}: {text[:1].lower()}{text[1:]}" if where else text
+
+
+@dataclasses.dataclass(frozen=True)
+class DiagnosisReading:
+    """Diagnosis of a run as stored in its folder.
+
+    Attributes:
+        findings: One mapping each, as `diagnosis.json` has them.
+        curves: By a signal's name its steps and values, thinned out.
+        reason: Why there is no diagnosis; empty if it was read.
+    """
+
+    folder: Path
+    findings: tuple[dict[str, Any], ...] = ()
+    curves: dict[str, tuple[tuple[int, float], ...]] = dataclasses.field(default_factory=dict)
+    reason: str = ""
+
+
+def read_diagnosis(folder: Path) -> DiagnosisReading:
+    """Return the diagnosis of a run; never raises because of a file's content."""
+    try:
+        content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _MAX_DIAGNOSIS_BYTES))
+        findings = tuple(content["findings"])
+        if not all(_is_finding(finding) for finding in findings):
+            raise ValueError("a finding lacks what findings have")
+        curves = {
+            str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
+            for name, signal in content.get("signals", {}).items()
+        }
+        # Older files have other ids; the schema of `diagnosis.json` did not change with them.
+        findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
+        return DiagnosisReading(folder, findings, curves)
+    except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
+        return DiagnosisReading(folder, reason=NOT_REQUESTED)
+    except OSError as error:  # its text contains the path on this machine
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
+        )
+    except (UnusableError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({summarize_error(error)})"
+        )
+    except RecursionError:
+        return DiagnosisReading(
+            folder, reason=f"{DIAGNOSIS_FILE} cannot be read (it is nested too deep)"
+        )
+
+
+def _is_finding(finding: Any) -> bool:
+    return (
+        all(isinstance(finding.get(word), str) for word in _TEXT_FIELDS)
+        and all(isinstance(finding.get(name), int) for name in ("first_step", "last_step", "count"))
+        and finding["level"] in FINDING_LEVELS
+    )

@@ -12,10 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.record.diagnosis import read_diagnosis
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.lock import describe_resumption, read_heartbeat
-from parallax.harness.record.reading import read_run
+from parallax.harness.record.reading import read_diagnosis, read_run
 from parallax.harness.train.prepare import PreparedRun
 
 

@@ -12,9 +12,9 @@ from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.diagnosis.checks import check_names, list_left_out, load_all_checks
 from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
 from parallax.harness.diagnosis.signals import TrainingFacts
-from parallax.harness.record.diagnosis import DiagnosisReading, read_diagnosis
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.reading import DiagnosisReading, read_diagnosis
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
 

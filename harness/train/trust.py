@@ -8,7 +8,7 @@ from typing import Any
 
 from parallax.harness.contract import adapter, algorithms
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.packages import find_entry_points
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.record.files import escape_unprintable
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.versions import VersionRange, parse_version
+from parallax.harness.contract.packages import VersionRange, parse_version
 
 _SHARED_PACKAGES_FILE = "zz_shared_packages.pth"
 _MAX_MESSAGE_CHARACTERS = 300

@@ -20,7 +20,7 @@ from typing import TypeVar
 from parallax.harness.contract.adapter import Adapter, load_adapter
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.versions import VersionRange, parse_version
+from parallax.harness.contract.packages import VersionRange, parse_version
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.versions import VersionRange
+from parallax.harness.contract.packages import VersionRange
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.versions.figures import BugLifetime, draw_history, list_bug_lifetimes
 from parallax.harness.versions.history import (

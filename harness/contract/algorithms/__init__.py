@@ -17,7 +17,7 @@ from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.algorithms.r2d2 import R2D2
 from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
-from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.packages import find_entry_points
 
 __all__ = [
     "ALGORITHMS",

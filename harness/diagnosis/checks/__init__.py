@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.packages import find_entry_points
 from parallax.harness.diagnosis.check import DiagnosisCheck
 from parallax.harness.diagnosis.checks import (
     agent,

@@ -13,7 +13,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract import adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.installed import find_entry_points
+from parallax.harness.contract.packages import find_entry_points
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 

@@ -8,7 +8,7 @@ import support
 
 from parallax.harness.cli.run_watch import format_findings
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
-from parallax.harness.record.diagnosis import read_diagnosis
+from parallax.harness.record.reading import read_diagnosis
 
 SMALL = {"sb3": ("ppo", {"rollout_steps": 64, "minibatch_size": 32, "epochs": 2})}
 SMALL["cleanrl"] = ("dqn", {"learning_starts": 64, "batch_size": 16, "buffer_size": 500})

@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parallax.harness.record import diagnosis, old_names, provenance
+from parallax.harness.record import old_names, provenance, reading
 from parallax.harness.record.completeness import NewerSchemaError, RunReading, describe_nonfinite
-from parallax.harness.record.diagnosis import NOT_REQUESTED, read_diagnosis
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.imported import write_imported_run
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.reading import decode_record, measure_depth, parse_record
+from parallax.harness.record.reading import (
+    NOT_REQUESTED,
+    decode_record,
+    measure_depth,
+    parse_record,
+    read_diagnosis,
+)
 from parallax.harness.record.run_json import (
     SCHEMA,
     ImportSource,
@@ -105,7 +110,7 @@ def test_a_diagnosis_that_is_missing_was_not_requested_and_others_cannot_be_read
 
 
 def test_a_finding_has_texts_whole_numbers_and_a_known_level(tmp_path):
-    good = dict.fromkeys(diagnosis._TEXT_FIELDS, "x")
+    good = dict.fromkeys(reading._TEXT_FIELDS, "x")
     good |= {"level": "error", "first_step": 1, "last_step": 2, "count": 3}
     for changes in ({}, {"level": "fatal"}, {"count": "3"}, {"first_step": 0.5}, {"id": 7}):
         text = json.dumps({"findings": [good | changes], "signals": {"a": {"curve": [[1, 2]]}}})

@@ -9,7 +9,7 @@ import pytest
 import support
 
 from parallax.harness.contract.adapter import load_adapter
-from parallax.harness.record.diagnosis import DiagnosisReading
+from parallax.harness.record.reading import DiagnosisReading
 from parallax.harness.train import diagnosis
 from parallax.harness.train.prepare import prepare_run
 

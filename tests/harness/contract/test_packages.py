@@ -1,11 +1,15 @@
-"""Ranges of released versions, which are checked without importing anything."""
+"""Changed modules of installed packages, and ranges of released versions; nothing is imported."""
+
+import base64
+import hashlib
+import sys
 
 import pytest
 
-from parallax.harness.contract import versions
+from parallax.harness.contract import packages
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.versions import VersionRange, parse_version
+from parallax.harness.contract.packages import VersionRange, list_changed_modules, parse_version
 
 RANGE = VersionRange(
     "some-library",
@@ -38,10 +42,10 @@ def test_old_versions_bring_companions():
 
 
 def test_an_installed_version_out_of_range_is_refused_with_the_range(monkeypatch):
-    monkeypatch.setattr(versions, "version", lambda package: "1.4.3")
+    monkeypatch.setattr(packages, "version", lambda package: "1.4.3")
     with pytest.raises(SpecError, match=r"some-library==1\.4\.3 is not supported. Use some-lib"):
         RANGE.check_installed()
-    monkeypatch.setattr(versions, "version", lambda package: "2.1.0")
+    monkeypatch.setattr(packages, "version", lambda package: "2.1.0")
     RANGE.check_installed()
 
 
@@ -56,3 +60,30 @@ def test_the_pinned_version_is_in_the_range(framework):
     supported = load_adapter(framework).supported_versions
     supported.check_installed()
     assert supported.oldest
+
+
+def install(folder, name, contents):
+    folder.mkdir()
+    rows = []
+    for file, text in contents.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        rows.append(f"{file},sha256={digest.decode()},{len(text)}\n")
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "RECORD").write_text("".join([*rows, f"{name}/made.py,,\n"]))
+
+
+def test_changed_and_missing_modules_are_listed(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    names = ("same", "changed", "gone")
+    contents = {f"toylib/{name}.py": f"name = '{name}'\n" for name in names} | {"toylib/x.txt": "a"}
+    install(site, "toylib", contents)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    assert list_changed_modules("toylib") == []
+    (site / "toylib" / "changed.py").write_text("name = 'other'\n")
+    (site / "toylib" / "gone.py").unlink()
+    (site / "toylib" / "x.txt").write_text("b")
+    assert list_changed_modules("toylib") == ["toylib/changed.py", "toylib/gone.py"]
