@@ -182,7 +182,7 @@ def cancel(folder):
 
 def rerun(folder):
     """Whether `rerun` takes the folder's run for complete; nothing is run."""
-    import parallax.harness.cli.run_reproduce
+    import parallax.harness.cli.run
     from parallax.harness.cli.main import main
     from parallax.harness.contract.fields import SpecError
 
@@ -192,7 +192,7 @@ def rerun(folder):
         started.append(True)
         raise SpecError("Nothing is run here.")
 
-    parallax.harness.cli.run_reproduce.run_sweep = refuse
+    parallax.harness.cli.run.run_sweep = refuse
     run = run_folder(folder)
     if run is None:
         return {}

@@ -119,11 +119,11 @@ COMMANDS = (
     ),
     Command(
         "run reproduce",
-        f"{_CLI}.run_reproduce",
+        f"{_CLI}.run:reproduce",
         "Trains finished runs again and compares returns and weights bit by bit",
     ),
     Command(
-        "run unlock", f"{_CLI}.run_unlock", "Releases a run folder that a dead process still locks"
+        "run unlock", f"{_CLI}.run:unlock", "Releases a run folder that a dead process still locks"
     ),
     Command(
         "policy evaluate",

@@ -23,8 +23,8 @@ from parallax.harness.environment_probes.answers import (
     load_environment_report,
     merge_environment_reports,
 )
+from parallax.harness.environment_probes.catalogue import MARK, OWN
 from parallax.harness.environment_probes.own_environment import load_own_target
-from parallax.harness.environment_probes.worker import MARK, OWN
 from parallax.harness.record.files import write_texts_atomically
 from parallax.harness.versions.environments import build_environment
 
@@ -232,7 +232,7 @@ def run_environment_probes(
 
 def run_library(library: EnvironmentLibrary, python: str) -> EnvironmentReport:
     """Measure one library; one that cannot be measured is reported as missing."""
-    module = f"{_PACKAGE}.worker"
+    module = f"{_PACKAGE}.catalogue"
     command = [python, "-m", module, library.module, ",".join(library.packages)]
     environment = add_project_to_path(dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     try:

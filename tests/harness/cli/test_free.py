@@ -72,7 +72,7 @@ def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, mon
             raise PermissionError(13, "Permission denied")
         unlock_folder(place, holder)
 
-    monkeypatch.setattr("parallax.harness.cli.run_unlock.unlock_folder", free_one)
+    monkeypatch.setattr("parallax.harness.cli.run.unlock_folder", free_one)
     assert main(["run", "unlock", str(tmp_path), "--yes"]) == 1
     said = capsys.readouterr()
     assert "cannot be released (Permission denied)" in said.err and "1 locks" in said.out

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 import support
 
-from parallax.harness.cli import run_reproduce
+from parallax.harness.cli import run as run_commands
 from parallax.harness.cli.main import main
-from parallax.harness.cli.run_reproduce import compare_evaluations, compare_provenance, draw_runs
+from parallax.harness.cli.run import compare_evaluations, compare_provenance, draw_runs
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import check_interpreter
 from parallax.harness.contract.run_spec import spec_to_dict
@@ -71,7 +71,7 @@ def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
         folder = shutil.copytree(done, specs[0].folder(results_dir))
         return [RunOutcome(specs[0], folder, "completed")]
 
-    monkeypatch.setattr(run_reproduce, "run_sweep", train_again)
+    monkeypatch.setattr(run_commands, "run_sweep", train_again)
     assert main(["run", "reproduce", str(finished), "--output", str(tmp_path / "kept")]) == 1
     printed = capsys.readouterr().out
     assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in printed

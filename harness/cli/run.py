@@ -1,29 +1,33 @@
-"""`parallax run reproduce`: trains finished runs again and compares evaluations and weights.
+"""`parallax run reproduce` and `run unlock`, for run folders that are there already.
 
-The runs are one run folder, or runs drawn at random from a file of packed runs.
+Finished runs, of a run folder or drawn at random from a file of packed runs, are trained again, and
+evaluations and weights are compared. Locks of processes that are gone are released.
 """
 
 import argparse
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.cli.arguments import RUNS_HELP, add_trust_argument
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.record.completeness import RunReading
-from parallax.harness.record.files import UnusableError
-from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE
+from parallax.harness.record.files import UnusableError, escape_unprintable
+from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE, find_runs
+from parallax.harness.record.lock import read_heartbeat, read_lock_owner, unlock_folder
+from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.run_process import RunOutcome
 from parallax.harness.sweep.sweep import run_sweep
-from parallax.harness.train.trust import list_named_code, require_trust
+from parallax.harness.train.trust import confirm_on_terminal, list_named_code, require_trust
 
 _PROVENANCE_GROUPS = ("packages", "sources", "threads", "commit")
 _DEFAULT_RUN_COUNT = 5
@@ -37,8 +41,8 @@ example:
   parallax run reproduce results/demo/HalfCheetah-v4/ppo/.../seed=0"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command line."""
+def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax run reproduce`."""
     parser.epilog = _EPILOG
     parser.add_argument(
         "folder", type=Path, help="folder of a complete run, or a file of packed runs"
@@ -61,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trust_argument(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_reproduce(options: argparse.Namespace) -> int:
     """Train runs again and compare.
 
     Returns:
@@ -220,3 +224,72 @@ def _flatten_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
     for group in _PROVENANCE_GROUPS:
         flat |= {f"{group} {name}": value for name, value in provenance.get(group, {}).items()}
     return flat
+
+
+def add_unlock_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of `parallax run unlock`."""
+    parser.add_argument("folder", type=Path, help=RUNS_HELP)
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def run_unlock(options: argparse.Namespace) -> int:
+    """Release the locks at or below a folder, after printing who owns them and confirmation.
+
+    Returns:
+        0 where every lock was released; 1 where the user declined, a process is alive, or a lock
+        could not be released.
+    """
+    root: Path = options.folder
+    if not root.is_dir():
+        raise SpecError(f"{root} is not a folder: name a run folder or one above.")
+    found = find_runs(root)
+    if found.links:
+        print(escape_unprintable(found.describe_skipped_links()), file=sys.stderr)
+    owners = {f: owner for f in found.runs if (owner := read_lock_owner(f)) is not None}
+    if not owners:
+        print("No run there is locked.")
+        return 0
+    alive = {f: owner for f, owner in owners.items() if owner.is_local and owner.is_running()}
+    for folder, owner in owners.items():
+        print(escape_unprintable(str(folder)))
+        print(f"    {escape_unprintable(_describe_owner(folder, owner))}")
+    for owner in alive.values():
+        print(f"Process {owner.pid} of this machine is alive: end it with `kill {owner.pid}`.")
+    rest = {folder: owner for folder, owner in owners.items() if folder not in alive}
+    if not rest or not (
+        options.yes
+        or _confirm_unlock(
+            f"Release {len(rest)} locks? A run that is still alive elsewhere will stop."
+        )
+    ):
+        return 1
+    released = sum(_unlock_run(folder, owner) for folder, owner in rest.items())
+    print(f"{released} locks were released. Run the same sweep again to resume incomplete runs.")
+    return 1 if alive or released < len(rest) else 0
+
+
+def _unlock_run(folder: Path, owner: LockOwner) -> bool:
+    """Release one lock; return False and print why where that fails."""
+    try:
+        unlock_folder(folder, owner)
+    except OSError as error:
+        words = f"{folder}: its lock cannot be released ({error.strerror})."
+        print(escape_unprintable(words), file=sys.stderr)
+        return False
+    return True
+
+
+def _describe_owner(folder: Path, owner: LockOwner) -> str:
+    beat = read_heartbeat(folder)
+    try:
+        seen = time.strftime("%a %d %b %Y %H:%M:%S", time.localtime(beat.time)) if beat else ""
+    except (OverflowError, ValueError, OSError):
+        seen = "an impossible time"
+    last = f"last heartbeat at {seen} by its own clock" if seen else "no heartbeat"
+    return f"locked by {owner.describe()}, {last}"
+
+
+def _confirm_unlock(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise SpecError("There is no terminal to confirm on: add --yes.")
+    return confirm_on_terminal(question)
