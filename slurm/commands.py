@@ -5,6 +5,7 @@ They need only the folders of a study; on a machine without Slurm nothing is que
 
 import argparse
 import contextlib
+import functools
 import gc
 import sys
 import time
@@ -197,13 +198,6 @@ def _print_damaged_files(root: Path) -> int:
 
 
 def _make_confirmation(options: argparse.Namespace) -> Callable[[str], bool]:
-    def confirm(question: str) -> bool:
-        from parallax.harness.train.trust import confirm_on_terminal
+    from parallax.harness.train.trust import request_confirmation
 
-        if options.yes:
-            return True
-        if not sys.stdin.isatty():
-            raise SpecError("There is no terminal to confirm on: add --yes.")
-        return confirm_on_terminal(question)
-
-    return confirm
+    return functools.partial(request_confirmation, yes=options.yes)

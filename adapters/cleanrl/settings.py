@@ -310,7 +310,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def predict_actions_td3(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the actor's own actions."""
+    """Return the actor's own actions, also those of DDPG's script."""
     return names["actor"](observations).cpu().numpy()
 
 
@@ -373,11 +373,6 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     translate_off_policy_fields(t, hp, context, ("policy_delay",))
     delayed = count_delayed_updates(t, hp, context, "policy_delay")
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
-
-
-def predict_actions_ddpg(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the actor's own actions."""
-    return names["actor"](observations).cpu().numpy()
 
 
 DQN_SCRIPT = ("dqn.py", "342a5d372d49a56224420912a7d0fa618b453b80ab29aeb94ddaaf6a3dcbaaf9")
@@ -483,7 +478,7 @@ ALGORITHMS: Mapping[str, ScriptSettings] = {
         couple_defaults=couple_defaults_ddpg,
         script=DDPG_SCRIPT,
         networks=DDPG_NETWORKS,
-        predict_actions=predict_actions_ddpg,
+        predict_actions=predict_actions_td3,
     ),
     "dqn": ScriptSettings(
         translate_dqn, script=DQN_SCRIPT, networks=DQN_NETWORKS, predict_actions=predict_actions_dqn

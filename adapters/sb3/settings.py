@@ -44,7 +44,6 @@ def translate_off_policy(
     """Translate the options that all algorithms with a replay buffer share, and finish."""
     translate_replay_fields(t, hp, context)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     return finish_off_policy(t, hp, context, **counts)
 
 
@@ -73,9 +72,6 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 def _convert_max_norm(max_grad_norm: float | None) -> float:
     return math.inf if max_grad_norm is None else max_grad_norm
-
-
-couple_defaults_td3 = scale_cycle_to_envs
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
@@ -137,9 +133,6 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     return translate_off_policy(t, hp, context)
 
 
-couple_defaults_dqn = scale_cycle_to_envs
-
-
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.DQN`."""
     translate_dqn_fields(t, hp, context)
@@ -172,8 +165,8 @@ def _translate_images(t: ConfigTranslator, context: RunContext, extractor: str) 
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
     "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
-    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
+    "td3": AlgorithmSettings(translate_td3, scale_cycle_to_envs),
     "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
     "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
-    "dqn": AlgorithmSettings(translate_dqn, couple_defaults_dqn),
+    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_to_envs),
 }

@@ -33,6 +33,7 @@ def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
     """Finish a translation; `counts` of the update schedule differ upstream."""
+    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     total = hp.compute_total_steps(context.steps)
     counts = {"random_steps": min(count_warm_up_steps(hp, context), total), **counts}
     schedule = hp.compute_update_schedule(total, compute_first_update(hp))

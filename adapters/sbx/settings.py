@@ -42,7 +42,6 @@ def translate_off_policy(
     Network sizes are not among them.
     """
     translate_replay_fields(t, hp, context)
-    t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     return finish_off_policy(t, hp, context, **counts)
 
 
@@ -85,9 +84,6 @@ def _translate_images(t: ConfigTranslator, hp: PPO, context: RunContext) -> None
     )
 
 
-couple_defaults_td3 = scale_cycle_to_envs
-
-
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
@@ -120,9 +116,6 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     return translate_off_policy(t, hp, context)
 
 
-couple_defaults_ddpg = scale_cycle_to_envs
-
-
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.DDPG`."""
     t.set_option("policy_learning_rate", "learning_rate")
@@ -134,9 +127,6 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.declare_constant("policy_delay", 1)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context)
-
-
-couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
@@ -161,8 +151,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
     "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
-    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
+    "td3": AlgorithmSettings(translate_td3, scale_cycle_to_envs),
     "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
-    "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
-    "dqn": AlgorithmSettings(translate_dqn, couple_defaults_dqn),
+    "ddpg": AlgorithmSettings(translate_ddpg, scale_cycle_to_envs),
+    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_to_envs),
 }

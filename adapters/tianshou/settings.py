@@ -172,9 +172,6 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     )
 
 
-couple_defaults_td3 = scale_cycle_to_envs
-
-
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.TD3` and its components."""
     t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
@@ -190,9 +187,6 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     # tianshou/algorithm/modelfree/td3.py.
     delayed = math.ceil(make_update_schedule(hp, context).total_gradient_steps / hp.policy_delay)
     return finish_off_policy(t, hp, context, policy_updates=delayed, target_updates=delayed)
-
-
-couple_defaults_sac = scale_cycle_to_envs
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
@@ -223,9 +217,6 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.declare_constant("policy_delay", 1)
     translate_actor_critic_fields(t, hp, context, "DDPG")
     return finish_off_policy(t, hp, context)
-
-
-couple_defaults_dqn = scale_cycle_to_envs
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
@@ -275,8 +266,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
     "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
-    "td3": AlgorithmSettings(translate_td3, couple_defaults_td3),
-    "sac": AlgorithmSettings(translate_sac, couple_defaults_sac),
-    "ddpg": AlgorithmSettings(translate_ddpg, couple_defaults_ddpg),
-    "dqn": AlgorithmSettings(translate_dqn, couple_defaults_dqn),
+    "td3": AlgorithmSettings(translate_td3, scale_cycle_to_envs),
+    "sac": AlgorithmSettings(translate_sac, scale_cycle_to_envs),
+    "ddpg": AlgorithmSettings(translate_ddpg, scale_cycle_to_envs),
+    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_to_envs),
 }

@@ -27,7 +27,7 @@ from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.run_process import RunOutcome
 from parallax.harness.sweep.sweep import run_sweep
-from parallax.harness.train.trust import confirm_on_terminal, list_named_code, require_trust
+from parallax.harness.train.trust import list_named_code, request_confirmation, require_trust
 
 _PROVENANCE_GROUPS = ("packages", "sources", "threads", "commit")
 _DEFAULT_RUN_COUNT = 5
@@ -256,12 +256,8 @@ def run_unlock(options: argparse.Namespace) -> int:
     for owner in alive.values():
         print(f"Process {owner.pid} of this machine is alive: end it with `kill {owner.pid}`.")
     rest = {folder: owner for folder, owner in owners.items() if folder not in alive}
-    if not rest or not (
-        options.yes
-        or _confirm_unlock(
-            f"Release {len(rest)} locks? A run that is still alive elsewhere will stop."
-        )
-    ):
+    question = f"Release {len(rest)} locks? A run that is still alive elsewhere will stop."
+    if not rest or not request_confirmation(question, yes=options.yes):
         return 1
     released = sum(_unlock_run(folder, owner) for folder, owner in rest.items())
     print(f"{released} locks were released. Run the same sweep again to resume incomplete runs.")
@@ -287,9 +283,3 @@ def _describe_owner(folder: Path, owner: LockOwner) -> str:
         seen = "an impossible time"
     last = f"last heartbeat at {seen} by its own clock" if seen else "no heartbeat"
     return f"locked by {owner.describe()}, {last}"
-
-
-def _confirm_unlock(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise SpecError("There is no terminal to confirm on: add --yes.")
-    return confirm_on_terminal(question)

@@ -109,6 +109,13 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
         raise SpecError("Nothing was started: what the folder names was not trusted.")
 
 
+def request_confirmation(question: str, *, yes: bool) -> bool:
+    """Return whether the user confirms a question, with the option `--yes` or on the terminal."""
+    if not yes and not sys.stdin.isatty():
+        raise SpecError("There is no terminal to confirm on: add --yes.")
+    return yes or confirm_on_terminal(question)
+
+
 def confirm_on_terminal(question: str) -> bool:
     """Return whether the user confirms a question on the terminal."""
     try:

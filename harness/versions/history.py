@@ -160,7 +160,7 @@ def measure_release(
     except SpecError as error:
         words = str(error).removeprefix(f"framework.python={python} ")  # the same on all machines
         record = ReleaseRecord(requirements, failure=words)
-        return ReleaseHistory(framework, ProbeReport((), {}, {}, 0.0), {version: record})
+        return dataclasses.replace(make_empty_history(framework), releases={version: record})
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     report = run_probes(probes, ProbeTargets((target,)), on_answer)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -83,31 +83,27 @@ def detect_repeated_observation(signals: TrainingSignals, threshold: float) -> C
 
 def detect_repeated_final_states(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect last episodes that end in the same observations, without progress."""
-    last = list(signals.episodes)[-int(threshold) :]
-    if len(last) < threshold or not _has_no_improvement(signals):
-        return None
-    one = last[0].observations
-    if any(e.observations.shape != one.shape for e in last) or len(one) < 5:
-        return None
-    if not all(np.allclose(e.observations, one, rtol=1e-6, atol=1e-8) for e in last):
-        return None
-    return CheckResult(
-        f"The last {len(last)} episodes ended in the same {len(one)} observations.", len(last)
-    )
+    return _detect_repeated_ends(signals, threshold, "observations", rtol=1e-6, atol=1e-8)
 
 
 def detect_repeated_final_actions(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect last episodes that end in the same actions, without progress."""
+    return _detect_repeated_ends(signals, threshold, "actions", rtol=1e-4, atol=1e-6)
+
+
+def _detect_repeated_ends(
+    signals: TrainingSignals, threshold: float, part: str, *, rtol: float, atol: float
+) -> CheckResult | None:
     last = list(signals.episodes)[-int(threshold) :]
     if len(last) < threshold or not _has_no_improvement(signals):
         return None
-    one = last[0].actions
-    if any(e.actions.shape != one.shape for e in last) or len(one) < 5:
+    one, *others = (getattr(episode, part) for episode in last)
+    if any(end.shape != one.shape for end in others) or len(one) < 5:
         return None
-    if not all(np.allclose(e.actions, one, rtol=1e-4, atol=1e-6) for e in last):
+    if not all(np.allclose(end, one, rtol=rtol, atol=atol) for end in others):
         return None
     return CheckResult(
-        f"The last {len(last)} episodes ended in the same {len(one)} actions.", len(last)
+        f"The last {len(last)} episodes ended in the same {len(one)} {part}.", len(last)
     )
 
 

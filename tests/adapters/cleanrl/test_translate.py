@@ -255,7 +255,7 @@ def test_greedy_actions_are_the_likeliest_or_the_bounded_mean_or_the_actors_own(
     assert settings.predict_actions_ppo({"agent": agent}, images, context).tolist() == [0, 1]
     assert seen[0].max() == 2
     own = {"actor": lambda rows: rows + 1, "q_network": lambda rows: rows}
-    for predict in (settings.predict_actions_td3, settings.predict_actions_ddpg):
+    for predict in (settings.ALGORITHMS[name].predict_actions for name in ("td3", "ddpg")):
         assert predict(own, rows, None).tolist() == [[3.0, 1.25], [-2.0, 10.0]]
     assert settings.predict_actions_dqn(own, rows, None).tolist() == [0, 1]
     assert {kind: settings.get_script_kind(task) for kind, task in tasks.items()} == {
