@@ -193,28 +193,18 @@ class Diagnosis:
         Raises:
             ValueError: The lengths differ, or `gamma` was not given.
         """
-        engine = self._require_engine()
-        if engine.signals.facts.gamma is None:
-            raise ValueError(
-                "targets cannot be recomputed without gamma: use Diagnosis(gamma=...)."
-            )
-        arrays = {
-            "rewards": _to_flat_array(rewards),
-            "next_values": _to_flat_array(next_values),
-            "terminated": _to_flat_array(terminated),
-            "targets": _to_flat_array(targets),
+        rows = len(_to_flat_array(rewards))
+        given = {
+            "rewards": rewards,
+            "next_values": next_values,
+            "terminated": terminated,
+            "targets": targets,
+            "truncated": np.zeros(rows) if truncated is None else truncated,
         }
-        arrays["truncated"] = (
-            np.zeros_like(arrays["rewards"]) if truncated is None else _to_flat_array(truncated)
-        )
-        sizes = {name: len(array) for name, array in arrays.items()}
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"targets have lengths {sizes}: give one number per transition.")
-        values = engine.signals.values
-        rows = len(arrays["rewards"])
-        values["targets"] = arrays | {"gamma": engine.signals.facts.gamma, "rows": rows}
+        found = self._store_reported("targets", given, "transition", rows=rows)
+        values = self._require_engine().signals.values
         count, ends = values.get("reported_targets", (0, 0.0))
-        values["reported_targets"] = count + rows, ends + float(arrays["terminated"].sum())
+        values["reported_targets"] = count + rows, ends + float(found["terminated"].sum())
 
     def returns(self, rewards: Any, returns: Any) -> None:
         """Compare the discounted returns of one whole episode, up to scale and offset.
@@ -226,8 +216,7 @@ class Diagnosis:
         Raises:
             ValueError: The lengths differ, or `gamma` was not given.
         """
-        arrays = {"rewards": _to_flat_array(rewards), "returns": _to_flat_array(returns)}
-        self._store_reported("returns", arrays, {})
+        self._store_reported("returns", {"rewards": rewards, "returns": returns})
 
     def advantages(
         self,
@@ -253,26 +242,30 @@ class Diagnosis:
         Raises:
             ValueError: The lengths differ, or `gamma` was not given.
         """
-        arrays = {
-            "rewards": _to_flat_array(rewards),
-            "values": _to_flat_array(values),
-            "next_values": _to_flat_array(next_values),
-            "terminated": _to_flat_array(terminated),
-            "ended": _to_flat_array(ended),
-            "advantages": _to_flat_array(advantages),
+        given = {
+            "rewards": rewards,
+            "values": values,
+            "next_values": next_values,
+            "terminated": terminated,
+            "ended": ended,
+            "advantages": advantages,
         }
-        self._store_reported("advantages", arrays, {"gae_lambda": gae_lambda})
+        self._store_reported("advantages", given, gae_lambda=gae_lambda)
 
-    def _store_reported(self, name: str, arrays: dict[str, Any], more: dict[str, Any]) -> None:
+    def _store_reported(
+        self, name: str, given: Mapping[str, Any], row: str = "step", **more: float
+    ) -> dict[str, Any]:
         signals = self._require_engine().signals
         if signals.facts.gamma is None:
             raise ValueError(
                 f"{name} cannot be recomputed without gamma: use Diagnosis(gamma=...)."
             )
+        arrays = {key: _to_flat_array(values) for key, values in given.items()}
         sizes = {key: len(array) for key, array in arrays.items()}
         if len(set(sizes.values())) > 1:
-            raise ValueError(f"{name} have lengths {sizes}: give one number per step.")
+            raise ValueError(f"{name} have lengths {sizes}: give one number per {row}.")
         signals.values[name] = arrays | more | {"gamma": signals.facts.gamma}
+        return arrays
 
     def report(self) -> dict[str, Any]:
         """Return the content of `diagnosis.json`: findings, evaluated checks, signals."""

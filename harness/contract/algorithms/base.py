@@ -107,8 +107,20 @@ def field_names(cls: type[Hyperparameters]) -> tuple[str, ...]:
 class OffPolicy(Hyperparameters):
     """An algorithm with a replay buffer and target networks.
 
-    Subclasses have the fields that are named below, and define how often targets are updated. The
-    values for short trainings here are of fields that all have; subclasses add those of their own.
+    Subclasses have these fields, describe where one differs, and define how often targets are
+    updated. The values for short trainings here are of these fields; subclasses add their own.
+
+    Attributes:
+        batch_size: Transitions per gradient step.
+        buffer_size: Transitions the replay buffer holds.
+        learning_starts: Environment transitions with uniformly random actions and no update.
+        tau: Weight of the online network in a target update.
+        gamma: Discount factor per environment step.
+        train_freq: Environment transitions between cycles of gradient steps.
+        gradient_steps: Gradient steps of the critics per update cycle.
+        adam_eps: Adam's denominator constant, of all networks.
+        hidden_sizes: Units per hidden layer, the same for all networks.
+        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     family: ClassVar[AlgorithmFamily] = "off-policy"

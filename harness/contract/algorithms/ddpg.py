@@ -19,22 +19,13 @@ class DDPG(OffPolicy):
         critic_learning_rate: Adam step size of the critic.
         policy_weight_decay: Weight of the L2 penalty in Adam's gradient, policy.
         critic_weight_decay: The same for the critic.
-        batch_size: Transitions per gradient step.
-        buffer_size: Transitions the replay buffer holds.
-        learning_starts: Environment transitions with uniformly random actions and no update.
-        tau: Weight of the online network in a target update.
-        gamma: Discount factor per environment step.
-        train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Critic gradient steps per update cycle.
         exploration_noise_kind: `gaussian`, independent at each step, or `ornstein-uhlenbeck`, a
             process with theta 0.15 and steps of 0.01 that starts at 0.
         exploration_noise: Standard deviation of the noise added to actions while collecting, or
             the process' sigma, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update.
-        adam_eps: Adam's denominator constant, policy and critic.
         hidden_sizes: Units per hidden layer, the same for policy and critic. The paper's critic
             receives the action at its second layer; that of no framework does.
-        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "DDPG"

@@ -16,14 +16,9 @@ class DQN(PeriodicTargetUpdates):
 
     Attributes:
         learning_rate: Adam step size. The paper uses RMSProp, which no framework does.
-        batch_size: Transitions per gradient step.
-        buffer_size: Transitions the replay buffer holds.
         learning_starts: Environment transitions before the first update, with uniformly random
             actions in the paper.
         tau: Weight of the online network in a target update; 1 copies it.
-        gamma: Discount factor per environment step.
-        train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Gradient steps per update cycle.
         target_update_interval: Environment transitions between target updates, of which there is
             at most one per cycle. The paper counts updates, one in 4 transitions.
         exploration_initial: Share of random actions at the start.
@@ -37,14 +32,12 @@ class DQN(PeriodicTargetUpdates):
         huber_delta: Error above which the Huber loss is linear; below it is half the squared
             error. Null is the whole squared error.
         max_grad_norm: Gradient norm to clip at; null is off.
-        adam_eps: Adam's denominator constant.
         hidden_sizes: Units per hidden layer, after the convolutions if there are some.
         conv_filters: Filters of each convolution if observations are images. Kernels are 3 by 3
             with stride 1; for large images the first is 8 by 8 with stride 4, and the second 4 by 4
             with stride 2. Null is [16], as in the paper on MinAtar (Young and Tian 2019,
             arXiv:1903.03176), and [32, 64, 64] for large images, as in Mnih et al. (2015). Without
             images it must be null.
-        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "DQN"

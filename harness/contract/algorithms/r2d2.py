@@ -23,9 +23,7 @@ class R2D2(PeriodicTargetUpdates):
             as its transitions that the one before lacks: `sequence_length` - `overlap`.
         learning_starts: Environment transitions before the first update. Actors act as usual then.
         tau: Weight of the online network in a target update; 1 copies it.
-        gamma: Discount factor per environment step.
         train_freq: Environment transitions of all actors between cycles of gradient steps.
-        gradient_steps: Gradient steps per update cycle.
         target_update_interval: Environment transitions between target updates. The paper counts
             gradient steps.
         n_step: Rewards that a target sums before it bootstraps; fewer at the end of a sequence.
@@ -53,11 +51,9 @@ class R2D2(PeriodicTargetUpdates):
         dueling: Whether the value of a state and the advantages of actions come from separate
             heads.
         max_grad_norm: Gradient norm to clip at; null is off.
-        adam_eps: Adam's denominator constant.
         hidden_sizes: Units per layer before the LSTM.
         lstm_size: Units of the LSTM.
         head_sizes: Units per layer after the LSTM, of each head.
-        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "R2D2"

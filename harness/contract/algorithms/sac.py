@@ -16,21 +16,11 @@ class SAC(OffPolicy):
         policy_learning_rate: Adam step size of the policy.
         critic_learning_rate: Adam step size of both critics.
         temperature_learning_rate: Adam step size of the temperature.
-        batch_size: Transitions per gradient step.
-        buffer_size: Transitions the replay buffer holds.
-        learning_starts: Environment transitions with uniformly random actions and no update.
-        tau: Weight of the online network in a target update.
-        gamma: Discount factor per environment step.
-        train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Critic gradient steps per update cycle.
         policy_delay: Critic steps per update of policy and temperature.
         target_update_interval: Critic steps per target update, which follows the last of them.
         initial_temperature: Temperature at the start; it is learned from there.
         target_entropy: Entropy that the temperature is tuned for, in nats, of actions scaled to
             the range from -1 to 1; null is minus the number of action dimensions.
-        adam_eps: Adam's denominator constant, policy and critics.
-        hidden_sizes: Units per hidden layer, the same for policy and critics.
-        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "SAC"

@@ -15,21 +15,11 @@ class TD3(OffPolicy):
     Attributes:
         policy_learning_rate: Adam step size of the policy.
         critic_learning_rate: Adam step size of both critics.
-        batch_size: Transitions per gradient step.
-        buffer_size: Transitions the replay buffer holds.
-        learning_starts: Environment transitions with uniformly random actions and no update.
-        tau: Weight of the online network in a target update.
-        gamma: Discount factor per environment step.
-        train_freq: Environment transitions between cycles of gradient steps.
-        gradient_steps: Critic gradient steps per update cycle.
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update, also before the first.
         target_policy_noise: Standard deviation of target smoothing, same unit.
         target_noise_clip: Bound of target smoothing, same unit.
-        adam_eps: Adam's denominator constant, policy and critics.
-        hidden_sizes: Units per hidden layer, the same for policy and critics.
-        bootstrap_truncation: Whether to bootstrap at time limits.
     """
 
     label: ClassVar[str] = "TD3"
