@@ -8,15 +8,15 @@ import pytest
 from loops import iterate_some
 
 from parallax.harness.cli import bugs as command
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
-from parallax.harness.contract.fields import SpecError
-from parallax.harness.detection.released_bugs import (
+from parallax.harness.cli.bugs import (
     count_outcomes,
     judge_bug,
     list_bug_cases,
     select_bug_probes,
     sort_outcomes,
 )
+from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.catalogue import (
     find_intervention,
     list_interventions,
