@@ -19,9 +19,9 @@ import pyarrow.parquet
 from parallax.analysis.data.load import load_runs
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.imports import tensorboard_and_wandb
-from parallax.harness.imports.path_pattern import PathPattern
 from parallax.harness.imports.return_curves import CurveOptions
-from parallax.harness.imports.run_import import ImportOptions, find_sources, import_runs
+from parallax.harness.imports.run_import import find_sources, import_runs
+from parallax.harness.imports.run_names import ImportOptions, PathPattern
 
 HUGE = (0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, 10**18, 10**30, 10**400, 1e300, -5, 0.5, True)
 ODD_TEXTS = (

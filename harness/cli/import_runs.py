@@ -10,7 +10,6 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS, RUN_DEFAULTS, WRAPPERS
-from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.return_curves import (
     EMPTY_RETURNS,
     EVALUATION,
@@ -21,13 +20,17 @@ from parallax.harness.imports.return_curves import (
 )
 from parallax.harness.imports.run_import import (
     FORMATS,
-    UNKNOWN_NAME,
-    ImportOptions,
     ImportOutcome,
-    NamedCurve,
     find_sources,
     import_runs,
     make_imported_spec,
+)
+from parallax.harness.imports.run_names import (
+    FIELDS,
+    UNKNOWN_NAME,
+    ImportOptions,
+    NamedCurve,
+    PathPattern,
 )
 from parallax.harness.imports.tensorboard_and_wandb import parse_setting
 from parallax.harness.record.files import escape_unprintable

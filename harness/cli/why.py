@@ -35,7 +35,7 @@ from parallax.harness.contract.run_spec import (
     INTERVENTION_SEPARATOR,
     NO_INTERVENTION,
 )
-from parallax.harness.imports.run_import import UNKNOWN_NAME
+from parallax.harness.imports.run_names import UNKNOWN_NAME
 from parallax.harness.interventions.catalogue import list_interventions
 from parallax.harness.lockstep.comparison import LockstepOptions, compare_implementations
 from parallax.harness.probes import catalogue, runner

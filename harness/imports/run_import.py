@@ -1,16 +1,19 @@
-"""Import of runs: finds, reads and names their files, compares the runs, and writes them."""
+"""Import of runs: finds and reads their files, and writes a run folder for each run."""
 
 import collections
 import dataclasses
 import hashlib
+import io
 import os
+import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, build_dataclass
@@ -21,7 +24,6 @@ from parallax.harness.contract.run_spec import (
     format_overrides,
     list_overridden,
 )
-from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.return_curves import (
     EVALUATION,
     CurveOptions,
@@ -31,25 +33,34 @@ from parallax.harness.imports.return_curves import (
     read_monitor_files,
     read_sb3_evaluations,
 )
+from parallax.harness.imports.run_names import (
+    FIELDS,
+    ImportOptions,
+    NamedCurve,
+    RefusedSource,
+    SourceFiles,
+    name_curve,
+    refuse_short_runs_and_copies,
+)
 from parallax.harness.imports.tables import SUFFIXES, read_table
 from parallax.harness.imports.tensorboard_and_wandb import (
     MAX_FILE_BYTES,
     read_event_files,
     read_wandb_file,
 )
-from parallax.harness.record.completeness import describe_nonfinite
-from parallax.harness.record.files import UnusableError, read_bounded
-from parallax.harness.record.imported import (
-    find_imported_folder,
-    hash_evaluations,
-    write_imported_run,
+from parallax.harness.record.files import (
+    UnusableError,
+    make_bytes_writer,
+    make_json_writer,
+    read_bounded,
+    sync_folder,
+    to_plain_json,
+    write_atomically,
 )
 from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath, parse_seed
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.run_json import ImportSource
-
-UNKNOWN_NAME = "unknown"
-"""Name for parts that nothing states."""
+from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth
+from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, ImportSource, compute_checksum
 
 FORMATS = {
     "evaluations": "Stable-Baselines3's evaluations.npz",
@@ -59,108 +70,7 @@ FORMATS = {
     "table": "CSV or Parquet",
 }
 """Kinds of files; if a folder has several kinds, the first is read."""
-
-_MAX_SEED = 2**32 - 1
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceFiles:
-    """Files of one run, or of the runs of one table.
-
-    Attributes:
-        format: A key of `FORMATS`.
-        place: File, or folder of several files.
-        name: Path that a pattern is matched with.
-    """
-
-    format: str
-    files: tuple[Path, ...]
-    place: Path
-    name: Path
-
-
-@dataclasses.dataclass(frozen=True)
-class ImportOptions:
-    """Options of an import.
-
-    Attributes:
-        stated: Parts of the name of every run.
-        pattern: Pattern of paths; None if nothing is read from paths.
-        settings: Settings of every run, such as `alignment` or `n_envs`.
-        hyperparameters: Unified hyperparameters of every run.
-    """
-
-    results_dir: Path
-    study: str
-    stated: Mapping[str, Any]
-    pattern: PathPattern | None
-    settings: Mapping[str, Any]
-    hyperparameters: Mapping[str, Any]
-    curves: CurveOptions
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class NamedCurve:
-    """A learning curve with the name of its run.
-
-    Attributes:
-        curve: The curve from the file, cut at the run's length.
-        format: A key of `FORMATS`.
-        names: Framework, algorithm, env, hps and seed; `unknown`, and None for the seed, where
-            nothing states one.
-        stated_by: `option`, `pattern` or `file` for each that is stated.
-        steps: Length of the run; None where nothing states it.
-    """
-
-    curve: ReturnCurve
-    format: str
-    names: Mapping[str, Any]
-    stated_by: Mapping[str, str]
-    steps: int | None
-
-    @property
-    def title(self) -> str:
-        """Name of its source for people."""
-        part = f", {self.curve.part}" if self.curve.part else ""
-        return f"{self.curve.source}{part}"
-
-    @property
-    def content_hash(self) -> str:
-        """Hash of the returns, equal for copies; includes the source if they never vary.
-
-        The returns of a solved task may be equal in different runs.
-        """
-        content = hash_evaluations(self.curve.evaluations)
-        if np.ptp(self.curve.evaluations.results) > 0:
-            return content
-        return hashlib.sha256(f"{content} {self.title}".encode()).hexdigest()
-
-    @property
-    def failure(self) -> str:
-        """Reason that the training counts as failed (a return is not finite), or an empty string.
-
-        The run is imported, since a diverged run must not vanish from its framework's mean.
-        """
-        return describe_nonfinite(self.curve.evaluations)
-
-    @property
-    def last_step(self) -> int:
-        """Step of the last evaluation."""
-        return int(self.curve.evaluations.timesteps[-1])
-
-    @property
-    def interval(self) -> int:
-        """Steps between the last two evaluations."""
-        steps = self.curve.evaluations.timesteps
-        return int(steps[-1] - steps[-2]) if len(steps) > 1 else int(steps[-1])
-
-
-@dataclasses.dataclass(frozen=True)
-class RefusedSource:
-    """A run that is not imported."""
-
-    title: str
-    reason: str
+_STUDY_LEVELS = 6  # folders of a run in that of its results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,14 +201,14 @@ def import_runs(
                     refused.append(RefusedSource(title, curve.reason))
                     continue
                 try:
-                    curves.append(_name_curve(curve, source, options))
+                    curves.append(name_curve(curve, source, options))
                 except UnusableError as error:
                     refused.append(RefusedSource(title, str(error)))
         except (UnusableError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             refused.append(RefusedSource(str(source.place), reason or str(error)))
         advance(source.place.name)
-    usable = _refuse_short_runs_and_copies(curves, refused)
+    usable = refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
     hashes = _FileHashes()
     for run in usable:
@@ -310,97 +220,6 @@ def import_runs(
         except (UnusableError, SpecError) as error:
             refused.append(RefusedSource(run.title, str(error)))
     return ImportOutcome(imported, refused)
-
-
-def _name_curve(curve: ReturnCurve, source: SourceFiles, options: ImportOptions) -> NamedCurve:
-    """Name a run by options, pattern and file, which must agree."""
-    found = options.pattern.match_path(source.name) if options.pattern else {}
-    steps = {} if options.curves.steps is None else {"steps": options.curves.steps}
-    origins = {"option": {**options.stated, **steps}, "pattern": found, "file": curve.facts}
-    names: dict[str, Any] = {}
-    stated_by: dict[str, str] = {}
-    for field in (*FIELDS, "steps"):
-        for origin, facts in origins.items():
-            if field not in facts:
-                continue
-            if field == "steps" and field in names:
-                continue  # an option may cut a run short
-            if field in names and facts[field] != names[field]:
-                raise UnusableError(
-                    f"the {stated_by[field]} says {field}={names[field]} and the {origin} "
-                    f"{field}={facts[field]}: leave one of them out"
-                )
-            names.setdefault(field, facts[field])
-            stated_by.setdefault(field, origin)
-    seed = names.get("seed")
-    if seed is not None and not (
-        isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed <= _MAX_SEED
-    ):
-        raise UnusableError(f"seed={seed!r} must be a whole number from 0 to {_MAX_SEED}")
-    length = names.pop("steps", None)
-    full = {field: names.get(field, UNKNOWN_NAME) for field in FIELDS} | {"seed": seed}
-    # Stable-Baselines3 logs PPO into folders PPO_1; runs trained here have the algorithm ppo.
-    for field, known in (("algorithm", ALGORITHMS), ("framework", find_adapter_entry_points())):
-        lower = full[field].lower()
-        full[field] = lower if lower in known else full[field]
-    cut = dataclasses.replace(curve, evaluations=_cut_evaluations(curve.evaluations, length))
-    run = NamedCurve(cut, source.format, full, stated_by, length)
-    if length and not run.failure and run.last_step + run.interval <= length:
-        raise UnusableError(f"too short: last evaluation at step {run.last_step:,} of {length:,}")
-    return run
-
-
-def _cut_evaluations(evaluations: RunEvaluations, steps: int | None) -> RunEvaluations:
-    if steps is None or evaluations.timesteps[-1] <= steps:
-        return evaluations
-    count = int(np.searchsorted(evaluations.timesteps, steps, side="right"))
-    if not count:
-        raise UnusableError(
-            f"its first evaluation is at step {evaluations.timesteps[0]:,}, after {steps:,} steps"
-        )
-    return RunEvaluations(
-        evaluations.timesteps[:count], evaluations.results[:count], evaluations.ep_lengths[:count]
-    )
-
-
-def _refuse_short_runs_and_copies(
-    curves: Sequence[NamedCurve], refused: list[RefusedSource]
-) -> list[NamedCurve]:
-    """Return the runs that are neither copies nor shorter than others of their task.
-
-    If nothing states a run's length, the longest run of the same task and algorithm determines it.
-    A run that diverged may be shorter.
-    """
-    ends: dict[tuple[Any, ...], int] = collections.defaultdict(int)
-    for run in curves:
-        key = (run.names["env"], run.names["algorithm"], run.curve.kind)
-        ends[key] = max(ends[key], run.last_step)
-    seen: dict[str, NamedCurve] = {}
-    usable = []
-    for run in curves:
-        end = ends[run.names["env"], run.names["algorithm"], run.curve.kind]
-        content = run.content_hash
-        if content in seen:
-            reason = f"same returns as {seen[content].title}, which is imported"
-        elif run.failure:
-            seen[content] = run
-            usable.append(dataclasses.replace(run, steps=run.steps or end))
-            continue
-        elif (
-            run.steps is None
-            and run.names["env"] != UNKNOWN_NAME  # other tasks may well be shorter
-            and run.last_step + run.interval <= end
-        ):
-            reason = (
-                f"too short: last evaluation at step {run.last_step:,}; another run reached "
-                f"{end:,}. --steps {run.last_step} cuts all runs to this length"
-            )
-        else:
-            seen[content] = run
-            usable.append(run)
-            continue
-        refused.append(RefusedSource(run.title, reason))
-    return usable
 
 
 def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, NamedCurve]) -> Path:
@@ -489,3 +308,97 @@ def _write_run(
     )
     spec = make_imported_spec(run, options)
     write_imported_run(folder, run.curve.evaluations, spec, run.curve.settings, source, run.failure)
+
+
+def find_imported_folder(results_dir: Path, place: RunPath, content_hash: str) -> Path:
+    """Return the folder of a run; one without a known seed is named after its evaluations."""
+    folder = place.to_folder(results_dir)
+    return folder if place.seed is not None else folder.with_name(f"unknown-{content_hash[:12]}")
+
+
+def write_imported_run(
+    folder: Path,
+    evaluations: RunEvaluations,
+    spec: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    source: ImportSource,
+    failure: str = "",
+) -> None:
+    """Write a run folder under a temporary name, then rename it.
+
+    Args:
+        folder: The run folder; nothing may be there.
+        evaluations: Its evaluations.
+        spec: What is known of its settings.
+        settings: Its settings under the other tool's names.
+        source: Its origin.
+        failure: Reason that its training failed; empty where it did not.
+
+    Raises:
+        UnusableError: A run is there already.
+        OSError: The folder cannot be written.
+    """
+    if folder.exists():
+        raise UnusableError(f"{folder} is there already, and no run is overwritten")
+    file = io.BytesIO()
+    np.savez(
+        file,
+        timesteps=evaluations.timesteps,
+        results=evaluations.results,
+        ep_lengths=evaluations.ep_lengths,
+    )
+    raw = file.getvalue()
+    record = _encode_record(_make_record(evaluations, spec, settings, source, failure, raw))
+    # Searches for runs skip hidden folders, so that nobody reads it before it is complete.
+    temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
+    temporary.mkdir(parents=True)
+    try:
+        write_atomically(temporary / EVALUATIONS_FILE, make_bytes_writer(raw))
+        write_atomically(temporary / RUN_FILE, make_bytes_writer(record))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+
+
+def _encode_record(content: Mapping[str, Any]) -> bytes:
+    file = io.BytesIO()
+    make_json_writer(content)(file)
+    if file.tell() > MAX_JSON_BYTES:
+        raise UnusableError(
+            f"its settings are too large: {file.tell():,} bytes; {MAX_JSON_BYTES:,} are allowed"
+        )
+    return file.getvalue()
+
+
+def _make_record(
+    evaluations: RunEvaluations,
+    spec: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    source: ImportSource,
+    failure: str,
+    raw: bytes,
+) -> dict[str, Any]:
+    if measure_depth(settings) >= MAX_DEPTH:
+        raise UnusableError("its settings are nested too deeply")
+    last = int(evaluations.timesteps[-1])
+    end = spec["steps"] if failure else last
+    content = {
+        "schema": SCHEMA,
+        "status": "failed" if failure else "completed",
+        "spec": dict(spec),
+        "steps": {"requested": spec["steps"], "scheduled": end, "framework": last, "taken": last},
+        "hyperparameters": spec.get("hyperparameters", {}),
+        "native": dict(settings),
+        "final_score": None if failure else float(evaluations.results[-1].mean()),
+        "failure": failure or None,
+        "imported": msgspec.to_builtins(source),
+        "files": {EVALUATIONS_FILE: hashlib.sha256(raw).hexdigest()},
+        "sizes": {EVALUATIONS_FILE: len(raw)},
+    }
+    # Encoded and decoded first: the hash must be of the values that a reader will see.
+    encoded = msgspec.json.encode(to_plain_json(content))
+    decoded = msgspec.json.decode(encoded, type=dict[str, Any])
+    return {**decoded, CHECKSUM_FIELD: compute_checksum(decoded)}

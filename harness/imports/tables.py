@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.imports.path_pattern import FIELDS, PathPattern
 from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve, UnreadCurve
+from parallax.harness.imports.run_names import FIELDS, PathPattern
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES
 from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays

@@ -12,9 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from parallax.harness.cli.main import main
-from parallax.harness.imports.path_pattern import PathPattern
 from parallax.harness.imports.return_curves import CurveOptions
 from parallax.harness.imports.run_import import FORMATS, guess_format
+from parallax.harness.imports.run_names import PathPattern
 from parallax.harness.imports.tables import read_table
 from parallax.harness.record.files import UnusableError
 

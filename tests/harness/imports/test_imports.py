@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies
 from parallax.analysis.data.load import load_runs
 from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.imports.path_pattern import PathPattern
+from parallax.harness.imports.run_names import PathPattern
 from parallax.harness.imports.tensorboard_and_wandb import read_event_files, read_wandb_file
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.reading import read_run

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parallax.harness.imports.run_import import write_imported_run
 from parallax.harness.record import old_names, provenance, reading
 from parallax.harness.record.completeness import NewerSchemaError, RunReading, describe_nonfinite
 from parallax.harness.record.files import UnusableError
-from parallax.harness.record.imported import write_imported_run
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import (

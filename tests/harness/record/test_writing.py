@@ -13,16 +13,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from parallax.harness.record import (
-    files,
-    imported,
-    layout,
-    lock,
-    packed,
-    provenance,
-    reading,
-    trace,
-)
+from parallax.harness.imports import run_import
+from parallax.harness.imports.run_import import find_imported_folder, write_imported_run
+from parallax.harness.imports.run_names import hash_evaluations
+from parallax.harness.record import files, layout, lock, packed, provenance, reading, trace
 from parallax.harness.record.completeness import (
     CHECKSUM_MISMATCH,
     DivergedError,
@@ -35,11 +29,6 @@ from parallax.harness.record.completeness import (
     why_unfinished,
 )
 from parallax.harness.record.files import UnusableError
-from parallax.harness.record.imported import (
-    find_imported_folder,
-    hash_evaluations,
-    write_imported_run,
-)
 from parallax.harness.record.layout import FoundRunFolders, RunPath
 from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.npz_files import RunEvaluations
@@ -375,17 +364,17 @@ def test_an_imported_failure_was_to_go_on_to_the_requested_steps(tmp_path):
 
 
 def test_settings_of_imported_runs_have_a_depth_and_a_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(imported, "MAX_DEPTH", 3)
+    monkeypatch.setattr(run_import, "MAX_DEPTH", 3)
     with pytest.raises(UnusableError, match="nested too deeply"):
         write_run(tmp_path, settings={"a": {"b": {"c": 1}}})
     write_run(tmp_path, settings={"a": {"b": 1}})
     content = {"a": "b"}
-    size = len(imported._encode_record(content))
-    monkeypatch.setattr(imported, "MAX_JSON_BYTES", size)
-    imported._encode_record(content)
-    monkeypatch.setattr(imported, "MAX_JSON_BYTES", size - 1)
+    size = len(run_import._encode_record(content))
+    monkeypatch.setattr(run_import, "MAX_JSON_BYTES", size)
+    run_import._encode_record(content)
+    monkeypatch.setattr(run_import, "MAX_JSON_BYTES", size - 1)
     with pytest.raises(UnusableError, match=f"{size} bytes; {size - 1} are allowed"):
-        imported._encode_record(content)
+        run_import._encode_record(content)
 
 
 def test_imported_runs_without_a_seed_are_named_after_their_evaluations(tmp_path):
