@@ -50,9 +50,7 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
-        if self._before_reset:
-            self._before_reset()
-        self._return, self._length = 0.0, 0
+        self._start_episode()
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -62,21 +60,27 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._report(action, observation, reward, terminated, truncated)
         return observation, reward, terminated, truncated, info
 
-    def replay(
-        self, action: Any, observation: Any, reward: Any, terminated: bool, truncated: bool
-    ) -> None:
-        """Report a step that a copy of this environment took in another process."""
-        if not self._length and self._before_reset:
-            self._before_reset()
+    def replay(self, starts: bool, *step: Any) -> None:
+        """Report a step that a copy of this environment took in another process.
+
+        Args:
+            starts: Whether it is the first one of an episode.
+            step: Action, observation, reward, terminated and truncated.
+        """
+        if starts:
+            self._start_episode()
         self._before_step()
-        self._report(action, observation, reward, terminated, truncated)
-        if terminated or truncated:
-            self._return, self._length = 0.0, 0
+        self._report(*step)
 
     def silence(self) -> None:
         """Report nothing from now on, in a process whose steps are reported by another one."""
         self._before_step = lambda: None
         self._before_reset = self._after_episode = self._after_step = None
+
+    def _start_episode(self) -> None:
+        if self._before_reset:
+            self._before_reset()
+        self._return, self._length = 0.0, 0
 
     def _report(
         self, action: Any, observation: Any, reward: Any, terminated: bool, truncated: bool

@@ -21,9 +21,7 @@ from torchrl.envs import Compose, EnvBase, Transform, TransformedEnv
 from torchrl.weight_update import SharedMemWeightSyncScheme
 
 from parallax.adapters.torchrl.loop import make_envs, seed_generators
-from parallax.harness.contract.adapter import Checkpointable, MakeEnv, RunContext
 from parallax.harness.contract.events import TrainingError
-from parallax.harness.contract.state_codec import UnsupportedStateError
 
 WAIT_SECONDS = 300.0
 """Seconds without a step of any actor after which a run fails."""
@@ -37,11 +35,11 @@ class StepLabel(TensorDictModuleBase):  # type: ignore[misc]
     The number of the update is a buffer, and arrives with the parameters.
     """
 
-    def __init__(self, first_env: int) -> None:
+    def __init__(self, first_env: int, version: int) -> None:
         self.in_keys, self.out_keys = ["is_init"], [_FIRST_ENV, "version"]
         super().__init__()
         self._first_env = first_env
-        self.register_buffer("version", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("version", torch.tensor(version))
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Add the labels."""
@@ -59,29 +57,45 @@ class ActorProcesses:
 
     def __init__(
         self,
-        make_env: MakeEnv,
-        context: RunContext,
+        hooks: Sequence[Any],
+        actors: int,
         explorer: TensorDictSequential,
         settings: Mapping[str, Any],
         transforms: Sequence[Transform],
         safe_point: Callable[[], None],
+        start: tuple[int, int] = (0, 0),
     ) -> None:
-        """Start the processes; `safe_point` is called before each wait for steps."""
-        self._hooks: list[Any] = [make_env() for _ in range(context.n_envs)]
-        if not all(hasattr(hook, "replay") for hook in self._hooks):
+        """Start the processes, each with new episodes.
+
+        Args:
+            hooks: All environments.
+            actors: Number of processes.
+            explorer: The actors' network, and an exploration with an epsilon per environment.
+            settings: Native settings.
+            transforms: Transforms of the environments.
+            safe_point: Called before each wait for steps.
+            start: Steps that have been taken, fewer than there are to be, and the number of updates
+                that the network's parameters are of.
+
+        Raises:
+            TrainingError: One does not start, or wrappers hide what the task itself reports.
+        """
+        if not all(hasattr(hook, "replay") for hook in hooks):
             raise TrainingError(
-                f"actors={context.actors} takes no wrappers around training environments alone. "
+                f"actors={actors} takes no wrappers around training environments alone. "
                 "Use actors=1."
             )
+        self._hooks, steps, version = hooks, *start
         self._safe_point, self._threads = safe_point, torch.get_num_threads()
         self._collector: Any = None
-        share = context.n_envs // context.actors
-        firsts = range(0, context.n_envs, share)
+        share = len(hooks) // actors
+        firsts = range(0, len(hooks), share)
         # Among the actors' data, the queue holds what the learner takes next. A collector whose
         # queue is full for a second would drop its steps, so that each waits for its turn.
         self._turn = turn = multiprocessing.get_context("fork").Semaphore(1)
-        envs = [self._hooks[first : first + share] for first in firsts]
-        seeds = np.random.SeedSequence(settings["seed"]).generate_state(context.actors)
+        envs = [hooks[first : first + share] for first in firsts]
+        # A resumed run must not repeat the episodes of its start.
+        seeds = np.random.SeedSequence((settings["seed"], steps)).generate_state(actors)
         with self._limit_wait(), _fork_processes():
             self._collector = MultiAsyncCollector(
                 [
@@ -89,10 +103,11 @@ class ActorProcesses:
                     for own, seed in zip(envs, seeds, strict=True)
                 ],
                 policy_factory=[
-                    functools.partial(_make_policy, explorer, first, share) for first in firsts
+                    functools.partial(_make_policy, explorer, version, first, share)
+                    for first in firsts
                 ],
-                frames_per_batch=settings["Collector.frames_per_batch"] // context.actors,
-                total_frames=settings["Collector.total_frames"],
+                frames_per_batch=settings["Collector.frames_per_batch"] // actors,
+                total_frames=settings["Collector.total_frames"] - steps,
                 device="cpu",
                 storing_device="cpu",
                 num_threads=self._threads,
@@ -128,16 +143,6 @@ class ActorProcesses:
         parts = TensorDict({"module": TensorDict({"0": label, "1": own})})
         self._collector.update_policy_weights_(parts)
 
-    @property
-    def without_checkpoints(self) -> Checkpointable:
-        """What the monitor gets in place of a state, to explain that a run starts again."""
-
-        def explain(*_: Any) -> Any:
-            count = len(self._processes)
-            raise UnsupportedStateError(f"its environments are in the processes of actors={count}")
-
-        return Checkpointable(explain, explain)
-
     def close(self) -> None:
         """End the processes."""
         for process in self._collector.procs:
@@ -151,12 +156,13 @@ class ActorProcesses:
         observations, rewards, terminated, truncated = (
             after[name].numpy() for name in ("observation", "reward", "terminated", "truncated")
         )
+        starts = data["is_init"].numpy()
         for t in range(data.shape[1]):
             for env in range(len(data)):
                 at = env, t
                 ends = bool(terminated[at].item()), bool(truncated[at].item())
                 step = actions[at], observations[at], rewards[at].item(), *ends
-                self._hooks[first + env].replay(*step)
+                self._hooks[first + env].replay(bool(starts[at].item()), *step)
 
     @contextlib.contextmanager
     def _limit_wait(self) -> Iterator[None]:
@@ -179,7 +185,7 @@ class ActorProcesses:
             reason = reason or self._describe_dead()
             end_actors()
             if reason and isinstance(error, Exception):
-                raise TrainingError(f"{reason}. The same command starts the run again.") from error
+                raise TrainingError(f"{reason}. The same command resumes the run.") from error
             raise
         finally:
             timer.cancel()
@@ -232,8 +238,10 @@ def _make_actor_env(envs: Sequence[Any], transforms: Sequence[Transform], seed: 
     return env
 
 
-def _make_policy(explorer: TensorDictSequential, first: int, share: int) -> TensorDictSequential:
+def _make_policy(
+    explorer: TensorDictSequential, version: int, first: int, share: int
+) -> TensorDictSequential:
     network, exploration = copy.deepcopy(explorer)
     own = exploration.eps[first : first + share].clone()
     exploration.eps = own if share > 1 else own[0]
-    return TensorDictSequential(StepLabel(first), network, exploration)
+    return TensorDictSequential(StepLabel(first, version), network, exploration)

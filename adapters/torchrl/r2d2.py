@@ -217,34 +217,36 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components.actor[1].make_tensordict_primer(),
     )
     transforms = InitTracker(), DoubleToFloat(), last_step, primer
-    safe_point, lag, processes = monitor.safe_point, ActorLag(), None
+    memory, progress, means, lag = (
+        SequenceReplayBuffer(settings, actors),
+        LoopProgress(),
+        MetricMeans(),
+        ActorLag(),
+    )
+    counters: list[Any] = [progress, means, lag, memory.strategy, memory.numbers]
+    batches: Iterable[tuple[int, TensorDictBase]] = ()
+    collector = processes = None
+    hooks = [make_env() for _ in range(actors)] if context.actors > 1 else []
+    if not hooks:
+        collector = make_collector(
+            make_env, actors, explorer, settings, *transforms, safe_point=monitor.safe_point
+        )
+        batches = _label_steps(collector, lag)
+        counters.append(memory.tapes)
+    policy = GreedyRecurrentPolicy(components.network, context.task.choices)
+    state = make_loop_checkpointable(collector, components, memory.buffer, *counters)
+    attach_monitor(monitor, policy, components.loss, NETWORKS, state)
     with contextlib.ExitStack() as stack:
-        batches: Iterable[tuple[int, TensorDictBase]]
-        if context.actors > 1:
+        if hooks:
             # Imported late: collectors of older releases have no such hooks.
             from parallax.adapters.torchrl.actors import ActorProcesses
 
-            batches = processes = ActorProcesses(
-                make_env, context, explorer, settings, transforms, safe_point
-            )
-            stack.callback(processes.close)
-            collector: Any = None
-        else:
-            collector = make_collector(
-                make_env, actors, explorer, settings, *transforms, safe_point=safe_point
-            )
-            batches = _label_steps(collector, lag)
-        memory, progress, means = (
-            SequenceReplayBuffer(settings, actors),
-            LoopProgress(),
-            MetricMeans(),
-        )
-        counters = progress, means, lag, memory.tapes, memory.strategy, memory.numbers
-        state = make_loop_checkpointable(collector, components, memory.buffer, *counters)
-        if processes:
-            state = processes.without_checkpoints
-        policy = GreedyRecurrentPolicy(components.network, context.task.choices)
-        attach_monitor(monitor, policy, components.loss, NETWORKS, state)
+            monitor.safe_point()  # which may load a checkpoint; its episodes have ended
+            if progress.collected < settings["Collector.total_frames"]:
+                start = progress.collected, lag.version
+                others = settings, transforms, monitor.safe_point, start
+                batches = processes = ActorProcesses(hooks, context.actors, explorer, *others)
+                stack.callback(processes.close)
         for first_env, data in batches:
             mark_truncations(data, settings)
             lag.add_sequences(memory.extend(data, first_env), progress.updates)

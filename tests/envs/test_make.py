@@ -242,10 +242,12 @@ def test_steps_of_another_process_are_reported_as_those_taken_here():
     copy.silence()
     for env in (taking, copy):
         env.reset(seed=0)
+    starts = True
     for _ in range(30):
         taking.step(1)
         observation, reward, terminated, truncated, _ = copy.step(1)
-        reporting.replay(1, observation, reward, terminated, truncated)
+        reporting.replay(starts, 1, observation, reward, terminated, truncated)
+        starts = terminated
         if terminated:
             taking.reset(seed=1)
             copy.reset(seed=1)

@@ -63,21 +63,26 @@ def start(tmp_path):
         yield begin
 
 
+def find_actors(process):
+    found = sorted(descendants(process._process.pid).items())
+    return [pid for pid, line in found if "harness.worker" in line]
+
+
 def test_a_killed_actor_fails_the_run_by_name_and_a_killed_learner_takes_its_actors(start):
     process, folder = start()
     pid = process._process.pid
-    victims = [own for own, line in sorted(descendants(pid).items()) if "harness.worker" in line]
+    victims = find_actors(process)
     assert len(victims) == 2
     os.kill(victims[1], signal.SIGKILL)
     assert process.wait(SLOW)
     run = read_run(folder).content
     assert run["status"] == "failed" and not descendants(pid)
     assert f"actor 1 of 2 (process {victims[1]}) was killed by SIGKILL" in run["failure"]
-    assert "keeps no checkpoints" in run["resume_notes"][0] and "actors=2" in run["resume_notes"][0]
 
     process, _ = start()  # the same run, again
+    wait_until(lambda: len(find_actors(process)) == 2, SLOW)
+    assert read_run(folder).content["resumed_from"] > 0
     left = descendants(process._process.pid)
-    assert len(left) >= 2
     os.kill(process._process.pid, signal.SIGKILL)
     process.wait(SLOW)
     wait_until(lambda: not left.keys() & descendants().keys(), SLOW)
@@ -104,14 +109,47 @@ def test_a_run_takes_all_its_steps_and_records_how_far_actors_are_behind(tmp_pat
     assert names <= found.keys()
 
 
-def make_processes(make_env):
+def test_a_stopped_run_with_actors_resumes_with_new_episodes(tmp_path):
+    spec = a_spec(steps=2000, checkpoint_every=0.005)
+    folder = spec.folder(tmp_path)
+    prepared = prepare_run(spec, TorchRLAdapter())
+    initialize_run(prepared, folder)
+    process = RunProcess(spec, folder)
+    wait_until(lambda: any((folder / "checkpoint").glob("*")), SLOW)
+    os.kill(process._process.pid, signal.SIGTERM)
+    process.wait(SLOW)
+    assert read_run(folder).content["status"] == "interrupted"
+
+    _, content = support.run(spec, tmp_path)
+    assert content["status"] == "completed" and content["steps"]["taken"] == 2000
+    assert 0 < content["resumed_from"] < 2000 and not content["resume_notes"]
+    assert np.load(folder / EVALUATIONS_FILE)["timesteps"].tolist() == [500, 1000, 1500, 2000]
+    rows = pyarrow.parquet.read_table(folder / "trace.parquet").to_pylist()
+    lengths = [row["value"] for row in rows if row["metric"] == "episode/length"]
+    # Four episodes at most end without an end where the run was stopped: no two are joined.
+    assert 92 <= len(lengths) <= 100 and set(lengths) == {20}
+
+
+def test_actors_go_on_from_the_steps_and_parameters_of_a_checkpoint():
+    made, _ = make_processes(make_env, start=(1600, 9))
+    with contextlib.closing(made):
+        steps, seen = zip(
+            *((data.numel(), data["version"].unique().tolist()) for _, data in made), strict=True
+        )
+    assert sum(steps) == 400 and all(versions == [9] for versions in seen)
+
+
+def make_processes(make_env, start=(0, 0)):
     prepared = prepare_run(a_spec(steps=2000), TorchRLAdapter())
     settings, context = prepared.native.settings, prepared.context
     components = build_components(settings, context.task, context.n_envs)
     explorer = TensorDictSequential(components.actor, components.exploration)
     primer = components.actor[1].make_tensordict_primer()
     transforms = InitTracker(), DoubleToFloat(), LastStepTransform(context.task.choices), primer
-    made = ActorProcesses(make_env, context, explorer, settings, transforms, lambda: None)
+    hooks = [make_env() for _ in range(context.n_envs)]
+    made = ActorProcesses(
+        hooks, context.actors, explorer, settings, transforms, lambda: None, start
+    )
     return made, components
 
 
@@ -155,9 +193,9 @@ def test_shares_of_random_actions_are_those_of_all_environments():
     exploration.eps = shares
     network = TensorDictModule(network, in_keys=["observation"], out_keys=["action"])
     explorer = TensorDictSequential(network, exploration)
-    two = [actors._make_policy(explorer, first, 2)[2].eps.tolist() for first in (0, 2)]
+    two = [actors._make_policy(explorer, 0, first, 2)[2].eps.tolist() for first in (0, 2)]
     assert two == [pytest.approx([0.1, 0.2]), pytest.approx([0.3, 0.4])]
-    assert actors._make_policy(explorer, 3, 1)[2].eps.item() == pytest.approx(0.4)
+    assert actors._make_policy(explorer, 0, 3, 1)[2].eps.item() == pytest.approx(0.4)
     assert explorer[1].eps is shares
 
 
