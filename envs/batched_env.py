@@ -56,7 +56,16 @@ class BatchedEnv(Protocol):
 
 
 def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
-    """Return N environments of a task, as fast as possible while bit-equal to Gymnasium."""
+    """Return N environments of a task, as fast as possible while bit-equal to Gymnasium.
+
+    Args:
+        env_id: Gymnasium's name.
+        n: Number of environments.
+        options: Further arguments of `make_task_env`.
+
+    Raises:
+        TaskError: The environment does not exist or cannot be made.
+    """
     options = {"disable_env_checker": True, **options}
     env = make_task_env(env_id, **options)
     task = find_mujoco_task(env.spec)

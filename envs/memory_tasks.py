@@ -68,7 +68,14 @@ class MemoryChain(gymnasium.Env[Observation, Any]):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def __init__(self, length: int) -> None:
-        """Make the task, whose episodes have `length` steps, at least 1."""
+        """Make the task.
+
+        Args:
+            length: Steps of an episode, at least 1.
+
+        Raises:
+            ValueError: `length` is less than 1.
+        """
         if length < 1:
             raise ValueError(f"a chain of length {length} has no step; use 1 or more")
         self.action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(2)

@@ -39,6 +39,9 @@ def register_task(env_id: str) -> dict[str, Any]:
 
     Returns:
         Arguments that `gymnasium.make` needs in addition to the user's.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
     """
     known = env_id in gymnasium.registry
     if is_minatar_game(env_id):
@@ -190,7 +193,11 @@ def is_atari_game(env_id: str) -> bool:
 
 
 def register_atari(env_id: str) -> None:
-    """Register the games, of which `env_id` is one."""
+    """Register the games, of which `env_id` is one.
+
+    Raises:
+        ModuleNotFoundError: A package is not installed.
+    """
     with explain_missing_extra("atari"):
         import ale_py
         import cv2  # noqa: F401  shrinks the frames

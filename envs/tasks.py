@@ -164,7 +164,11 @@ def _describe_error(error: Exception) -> str:
 
 
 def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
-    """Return the environment inside the wrapper `module:Class`."""
+    """Return the environment inside the wrapper `module:Class`.
+
+    Raises:
+        TaskError: There is no such wrapper, or it cannot be made.
+    """
     import gymnasium
 
     try:
@@ -208,7 +212,11 @@ def load_task(env_id: str, **options: Any) -> Task:
 def _check_one_step(
     env: "gymnasium.Env[Any, Any]", env_id: str, options: Mapping[str, Any]
 ) -> None:
-    """Check that a task can be reset and stepped with the arguments and wrappers of a run."""
+    """Check that a task can be reset and stepped with the arguments and wrappers of a run.
+
+    Raises:
+        TaskError: It cannot; names the arguments and wrappers.
+    """
     if not options:
         return
     try:

@@ -34,7 +34,14 @@ def compute_squashed_log_prob(
 
 
 def compute_td_target(reward: Array, terminated: Array, gamma: float, next_value: Array) -> Array:
-    """Return reward + gamma next value, without next value after a termination; float[rows]."""
+    """Return the reward plus the discounted next value, which is 0 after a termination.
+
+    Args:
+        reward: float[rows].
+        terminated: 1 where the task ended, else 0 (time limits included); float[rows].
+        gamma: Discount factor.
+        next_value: float[rows].
+    """
     return np.asarray(reward + gamma * (1 - terminated) * next_value)
 
 
@@ -231,7 +238,12 @@ def compute_actor_epsilons(base: float, exponent: float, actors: int) -> Array:
 
 
 def compute_dueling_values(value: Array, advantages: Array) -> Array:
-    """Return action values of a dueling network (Wang et al. 2016, eq. 9), float[rows, actions]."""
+    """Return action values of a dueling network (Wang et al. 2016, eq. 9), float[rows, actions].
+
+    Args:
+        value: Values of states, float[rows, 1].
+        advantages: float[rows, choices].
+    """
     return np.asarray(value + advantages - advantages.mean(axis=1, keepdims=True))
 
 

@@ -276,7 +276,11 @@ def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], 
 
 
 def _resolve_below_study(study_folder: Path, name: str) -> Path:
-    """Return the folder `name` of a study."""
+    """Return the folder `name` of a study.
+
+    Raises:
+        ValueError: It is elsewhere, or no file system can have it.
+    """
     parts = PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or b"\0" in os.fsencode(name):
         raise ValueError(f"{name!r} is not below the study")

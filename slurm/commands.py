@@ -143,7 +143,11 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def run_resubmit(options: argparse.Namespace) -> int:
-    """Submit incomplete runs again, after confirmation."""
+    """Submit incomplete runs again, after confirmation.
+
+    Raises:
+        SpecError: An option cannot be used.
+    """
     from parallax.harness.contract.algorithms import ALGORITHMS  # status does not need it
     from parallax.slurm.resubmit import resubmit_runs  # takes a third of the time of `status`
 

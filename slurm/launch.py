@@ -100,7 +100,11 @@ def launch_sweep(
 
 
 def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, PreparedRun]:
-    """Return the runs that are not complete, queued or running; print the number of each kind."""
+    """Return the runs that are not complete, queued or running; print the number of each kind.
+
+    Raises:
+        RunsFailedError: Slurm does not answer, and this is no dry run.
+    """
     existing = [folder for folder in runs if _path_exists(folder)]
     queue = query_runs(existing)
     if not dry_run:
@@ -219,7 +223,11 @@ class PreflightJob:
         self._folder, self._processes, self._seconds = folder, processes, seconds
 
     def __call__(self) -> None:
-        """Try all settings and write the outcome."""
+        """Try all settings and write the outcome.
+
+        Raises:
+            PreflightFailedError: Some cannot take a step.
+        """
         job = os.environ.get("SLURM_JOB_ID", "")
         self._write_outcome("under way", f"job {job}")
         content = json.loads((self._folder / _SPECS_FILE).read_text())
@@ -248,8 +256,17 @@ def submit_preflight(
 ) -> dict[str, str]:
     """Submit the preflight of a study's runs as a job.
 
+    Args:
+        study_folder: Folder of the study.
+        specs: Runs to try.
+        settings: Slurm settings; `time.preflight` limits the job.
+        options: Number of trials at a time, and time limit of each.
+
     Returns:
         Options of sbatch that let other jobs wait for it, and drop them if it fails.
+
+    Raises:
+        RunsFailedError: Slurm refused it.
     """
     processes = settings.cpus if options.processes < 0 else options.processes
     resources = JobResources(

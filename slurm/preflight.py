@@ -53,7 +53,11 @@ class PreflightOptions:
 def read_preflight_options(
     preflight: object, processes: object, seconds: object
 ) -> PreflightOptions | None:
-    """Return the options of `hydra/launcher=slurm` as given; None for no preflight."""
+    """Return the options of `hydra/launcher=slurm` as given; None for no preflight.
+
+    Raises:
+        SpecError: Names the option, its value and what is allowed.
+    """
     name = "hydra.launcher.preflight"
     if not isinstance(preflight, bool) and preflight != CLUSTER:
         raise SpecError(f"{name}={preflight!r} must be true, false or {CLUSTER}.")
@@ -73,6 +77,14 @@ def run_preflight(
     specs: Sequence[RunSpec], processes: int = -1, seconds: float = DEFAULT_SECONDS
 ) -> int:
     """Take one step with each distinct framework, algorithm, task and hyperparameters.
+
+    Args:
+        specs: Runs that have passed all other checks.
+        processes: Number of processes; -1 is one per core.
+        seconds: Time limit of each setting.
+
+    Returns:
+        Number of settings that were tried.
 
     Raises:
         SpecError: Some could not take a step; names each with its error. Or no run can be tried

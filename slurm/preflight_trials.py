@@ -68,6 +68,9 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
     """Return the trials that the settings of runs need; runs that differ in the seed share one.
 
     PPO's rollout has its full length in one trial per framework, and in one per task.
+
+    Raises:
+        SpecError: A run cannot be carried out as requested.
     """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
     names: dict[RunSpec, list[str]] = {}

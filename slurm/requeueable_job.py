@@ -56,7 +56,13 @@ def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
 
 
 def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
-    """Return whether a run used its time so often that another start would end the same way."""
+    """Return whether a run has used its time so often that another start would end the same way.
+
+    Args:
+        seconds: Seconds that it has been running.
+        stops: Number of times that its time limit stopped it, this time included.
+        limits: Largest number of restarts.
+    """
     limit = limits.run_minutes * 60
     enough = min(0.8 * limit, _compute_earliest_warning(limit - limits.signal_seconds))
     return seconds >= enough and stops > limits.timeout_restarts

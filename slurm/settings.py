@@ -70,7 +70,11 @@ class SlurmSettings:
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:
-    """Check values and make `SlurmSettings` of them."""
+    """Check values and make `SlurmSettings` of them.
+
+    Raises:
+        SpecError: Names the setting, its value and what is allowed.
+    """
     hints = typing.get_type_hints(SlurmSettings)
     fields = {field.name: field for field in dataclasses.fields(SlurmSettings)}
     checked: dict[str, Any] = {
@@ -118,7 +122,11 @@ def _check_shown(name: str, value: str) -> None:
 
 
 def parse_time(text: Any) -> int:
-    """Return the seconds of a time limit."""
+    """Return the seconds of a time limit.
+
+    Raises:
+        SpecError: It is not a time.
+    """
     match = _TIME_LIMIT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise SpecError(
@@ -135,21 +143,46 @@ PROFILES = Path(__file__).parent / "profiles"
 
 
 def load_settings(profile: str, overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Return the settings of a profile, a name or a path, with `overrides` that are not None."""
+    """Return the settings of a profile with those set on the command line.
+
+    Args:
+        profile: Name of a file in `slurm/profiles`, or the path of another one.
+        overrides: Settings by name; what is None stays as the profile has it.
+
+    Raises:
+        SpecError: Names the file or the setting and what is allowed.
+    """
     return override_settings(
         _merge_settings(_read_profile("default"), _read_profile(profile), profile), overrides
     )
 
 
 def override_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> SlurmSettings:
-    """Return settings with those `overrides` that are not None."""
+    """Return settings with some of them changed.
+
+    Args:
+        values: All settings by name.
+        overrides: Those to change; what is None stays.
+
+    Raises:
+        SpecError: Names the setting and what is allowed.
+    """
     return settings_from_dict(_merge_settings(values, overrides, "setting"))
 
 
 def settings_from_record(
     values: Mapping[str, Any], overrides: Mapping[str, Any], where: str
 ) -> SlurmSettings:
-    """Return the settings of an earlier submission with overrides; messages name it `where`."""
+    """Return the settings saved with an earlier submission, with some of them changed.
+
+    Args:
+        values: Saved values; settings that did not exist yet have their defaults.
+        overrides: Those to change; what is None stays.
+        where: Name of their source, for messages.
+
+    Raises:
+        SpecError: Names the setting and what is allowed.
+    """
     return override_settings(_merge_settings(_read_profile("default"), values, where), overrides)
 
 

@@ -82,7 +82,12 @@ class RunState:
 
 
 def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
-    """Return the state of one run; `queue` is None where Slurm was not queried."""
+    """Return the state of one run.
+
+    Args:
+        folder: The run folder.
+        queue: Slurm's states of its jobs; None where Slurm was not queried.
+    """
     queue = queue or SlurmQueue({}, ())
     job = queue.jobs.get(folder)
     reading, holder = _read_run_and_holder(folder)

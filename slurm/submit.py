@@ -93,7 +93,11 @@ def submit_arrays(
 def submit_job(
     record: SubmissionRecord, array: JobArray, settings: SlurmSettings, job: Callable[[], None]
 ) -> str:
-    """Queue one job that is not a job of runs, and return its number."""
+    """Queue one job that is not a job of runs, and return its number.
+
+    Raises:
+        RunsFailedError: Slurm refused it.
+    """
     record.folder.mkdir(parents=True, exist_ok=True)
     executor = _make_executor(record, array, settings)
     try:

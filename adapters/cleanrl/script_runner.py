@@ -51,7 +51,11 @@ _MISSING: Any = object()
 
 
 def compile_script(source: str, path: str) -> CodeType:
-    """Compile the script, with the checkpoint hook at the head of its loop."""
+    """Compile the script, with the checkpoint hook at the head of its loop.
+
+    Raises:
+        SpecError: It does not have exactly one loop at the top level of its main block.
+    """
     tree = ast.parse(source, path)
     loop = find_main_loop(tree, path)
     numbers = loop.iter
@@ -144,7 +148,16 @@ METRICS = {
 def load_script(
     algorithm: str, kind: ScriptKind = "continuous", own: OwnScript | None = None
 ) -> CodeType:
-    """Return the compiled script of an algorithm and kind of task, or the user's `own` copy."""
+    """Return the compiled script of an algorithm for a kind of task.
+
+    Args:
+        algorithm: Name of the algorithm.
+        kind: Kind of task.
+        own: The user's own copy, which is run instead of the wheel's script.
+
+    Raises:
+        SpecError: It is missing or not the version that was tested.
+    """
     path, source = read_script(algorithm, kind)
     changed = rewrite_source(f"cleanrl.{path.stem}", own.source if own else source)
     return compile_script(changed, own.name if own else str(path))

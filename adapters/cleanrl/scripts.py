@@ -40,14 +40,22 @@ def get_script_module(algorithm: str, kind: ScriptKind) -> str:
 
 
 def check_installed() -> None:
-    """Look for the scripts of cleanrl 1.2.0 or 1.1.0."""
+    """Look for the scripts of cleanrl 1.2.0 or 1.1.0.
+
+    Raises:
+        SpecError: A script is missing or is not the one that was tested.
+    """
     for algorithm in ALGORITHMS:
         for kind in KINDS:
             read_script(algorithm, kind)
 
 
 def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, str]:
-    """Return the path and source of an algorithm's script."""
+    """Return the path and source of an algorithm's script.
+
+    Raises:
+        SpecError: The wheel is missing, or the script is not the one that was tested.
+    """
     name, expected = get_script_file(algorithm, kind)
     path = _find_package_folder() / name
     if not path.is_file():

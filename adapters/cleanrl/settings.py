@@ -124,7 +124,11 @@ def translate_off_policy_fields(
 
 
 def require_single_env(context: RunContext) -> None:
-    """Raise an error for parallel environments."""
+    """Raise an error for parallel environments.
+
+    Raises:
+        SpecError: There are several.
+    """
     if context.n_envs != 1:
         raise SpecError(
             f"n_envs={context.n_envs}: cleanrl's scripts with a replay buffer have one "

@@ -21,7 +21,12 @@ class ConvolutionalExtractor(BaseFeaturesExtractor):
     """Convolutions over channels-first images with values between 0 and 1."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, filters: Sequence[int]) -> None:
-        """Draw its weights from torch's generator; images are [channels, height, width]."""
+        """Draw its weights from torch's generator.
+
+        Args:
+            observation_space: Images [channels, height, width].
+            filters: Number of filters per convolution.
+        """
         super().__init__(observation_space, count_features(observation_space.shape, filters))
         self.layers = build_convolutions(observation_space.shape, filters)
 
@@ -40,7 +45,13 @@ class ImageEncoder(BaseFeaturesExtractor):
         filters: Sequence[int],
         hidden_sizes: Sequence[int],
     ) -> None:
-        """Draw its weights from torch's generator; images are [channels, height, width]."""
+        """Draw its weights from torch's generator.
+
+        Args:
+            observation_space: Images [channels, height, width].
+            filters: Number of filters per convolution.
+            hidden_sizes: Units per linear layer.
+        """
         super().__init__(observation_space, hidden_sizes[-1])
         self.layers = build_image_encoder(observation_space.shape, filters, hidden_sizes)
 

@@ -50,7 +50,11 @@ def translate_networks(t: ConfigTranslator) -> None:
 def translate_off_policy_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, cfg: str
 ) -> None:
-    """Translate the options that off-policy algorithms share; `cfg` is their class of options."""
+    """Translate the options that off-policy algorithms share; `cfg` is their class of options.
+
+    Raises:
+        SpecError: The environments' steps do not fill an update cycle; no patch changes that.
+    """
     n_envs = context.n_envs
     if hp.train_freq % n_envs:
         why = f"skrl's agents step all copies together: n_envs={n_envs} must divide it."

@@ -307,7 +307,11 @@ COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
 
 
 def load_compiled_function(module: str, name: str) -> Callable[..., Any]:
-    """Return the compiled function."""
+    """Return the compiled function.
+
+    Raises:
+        ImportError: This version does not have it.
+    """
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except AttributeError as error:

@@ -102,6 +102,14 @@ def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict
 
     Both losses are computed with the parameters before the step. If the policy is delayed, the
     other steps are those of the critic alone.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1.
+
+    Returns:
+        Metrics by their name in the trace.
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_value") if is_policy_due else ("loss_value",)

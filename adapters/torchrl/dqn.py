@@ -137,7 +137,16 @@ def _build_value_layers(
 
 
 def update(components: DQNComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one step of the network, and move its target if that is due."""
+    """Make one step of the network, and move its target if that is due.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1; it makes no difference here.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
     loss = components.loss(batch)["loss"]
     components.optimizer.zero_grad()
     loss.backward()

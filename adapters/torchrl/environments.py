@@ -124,7 +124,14 @@ def make_driver(
     transforms: Callable[[], Sequence[Any]] = tuple,
     norm: Callable[[], Any] | None = None,
 ) -> EnvironmentDriver:
-    """Return a driver of a `SerialEnv`, `ParallelEnv`, or (None) a single copy."""
+    """Return a driver.
+
+    Args:
+        scripts: One per copy.
+        kind: `SerialEnv` or `ParallelEnv`; None for a single copy.
+        transforms: Makes the transforms around the environment.
+        norm: Makes the transform with running statistics.
+    """
     makers = [TorchRLEnvMaker(script) for script in scripts]
     env: Any = makers[0]() if kind is None else kind(len(makers), makers)
     scaler = norm() if norm is not None else None

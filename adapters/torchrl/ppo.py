@@ -258,7 +258,16 @@ def iterate_minibatches(
 
 
 def update(components: PPOComponents, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one gradient step of actor and critic."""
+    """Make one gradient step of actor and critic.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions with advantages.
+        step: Number of this update, from 1.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
     rate = anneal_schedules(components, step)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)

@@ -98,6 +98,14 @@ def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[
 
     All three losses are computed with the parameters before the step. If policy and temperature
     are delayed, the other steps are those of the critics alone.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1.
+
+    Returns:
+        Metrics by their name in the trace.
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_qvalue", "loss_alpha") if is_policy_due else ("loss_qvalue",)

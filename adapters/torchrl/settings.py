@@ -299,7 +299,11 @@ R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
 
 
 def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> NativeConfig:
-    """Return the arguments of TorchRL's components, and of the loop around them."""
+    """Return the arguments of TorchRL's components, and of the loop around them.
+
+    Raises:
+        SpecError: A value cannot be honoured, or the sum tree is not installed.
+    """
     if missing := explain_missing_sum_tree():
         raise SpecError(f"framework=torchrl algorithm=r2d2: {missing}.")
     t.set_option("learning_rate", "Adam.lr")

@@ -92,7 +92,16 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
 
 
 def update(components: TD3Components, batch: TensorDictBase, step: int) -> dict[str, torch.Tensor]:
-    """Make one critic step, and with every `policy_delay`-th one a policy and a target step."""
+    """Make one critic step, and with every `policy_delay`-th one a policy and a target step.
+
+    Args:
+        components: Changed in place.
+        batch: Transitions as the collector makes them.
+        step: Number of this update, from 1.
+
+    Returns:
+        Metrics by their name in the trace.
+    """
     loss, details = components.loss.value_loss(batch)
     _take_gradient_step(loss, components.critic_optimizer)
     metrics = {"loss/critic": loss.detach(), "q/mean": details["pred_value"].mean()}

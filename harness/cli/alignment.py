@@ -88,7 +88,15 @@ class FrameworkColumn:
 
 
 def make_example_context(algorithm: str, env: str | None) -> RunContext:
-    """Return the run that values are translated for; `env` None is an example."""
+    """Return the run that values are translated for.
+
+    Args:
+        algorithm: Name of the algorithm.
+        env: Name of the task; None for an example.
+
+    Raises:
+        SpecError: The task is not known.
+    """
     try:
         task = load_task(env or EXAMPLE_TASKS[ALGORITHMS[algorithm].actions])
     except TaskError as error:
@@ -104,7 +112,19 @@ def translate_recipe(
     frameworks: Sequence[str],
     patches: bool = True,
 ) -> list[FrameworkColumn]:
-    """Translate a recipe for each framework; `patches` allows those of `exact` and `lockstep`."""
+    """Translate a recipe for each framework.
+
+    Args:
+        algorithm: Name of the algorithm.
+        hps: Name of the recipe.
+        alignment: One of `ALIGNMENTS`.
+        env: Name of the task; None for an example.
+        frameworks: Names of adapters.
+        patches: Whether constants of upstream may be patched under `exact` and `lockstep`.
+
+    Raises:
+        SpecError: A name is not known.
+    """
     exact = alignment in (EXACT_ALIGNMENT, "lockstep")
     context = dataclasses.replace(
         make_example_context(algorithm, env),

@@ -123,7 +123,16 @@ def add_script_argument(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:
-    """Return the index of the last framework that runs scripts, whose script is replaced."""
+    """Return the number of the framework whose script a user's own copy replaces.
+
+    Args:
+        path: The copy, for the message.
+        frameworks: Names of frameworks; the last one that runs scripts is meant.
+        algorithm: Name of the algorithm.
+
+    Raises:
+        SpecError: None of them runs scripts.
+    """
     for i in reversed(range(len(frameworks))):
         if load_adapter(frameworks[i]).sources(algorithm):
             return i
@@ -132,7 +141,14 @@ def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> i
 
 
 def check_output_folders(paths: Iterable[Path | None]) -> None:
-    """Check before anything is measured that the folders of output files exist."""
+    """Check before anything is measured that output files can be written.
+
+    Args:
+        paths: The files; None for those that are not wanted.
+
+    Raises:
+        SpecError: The folder of a file does not exist.
+    """
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise SpecError(f"{path}: the folder {path.parent} is not there.")

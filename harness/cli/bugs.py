@@ -106,7 +106,15 @@ class BugOutcome:
 
 
 def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tuple[BugCase, ...]:
-    """Return the bugs of frameworks, one case per algorithm; all if `names` is empty."""
+    """Return the bugs of frameworks, one case per algorithm.
+
+    Args:
+        frameworks: Names of frameworks.
+        names: Names of bugs; all if empty.
+
+    Raises:
+        SpecError: A framework has no bug of a name.
+    """
     found = [case for name in frameworks for case in _list_cases(load_adapter(name))]
     known = sorted({case.bug.name for case in found})
     for name in names:

@@ -19,7 +19,13 @@ class CommandProgress:
     def __init__(
         self, total: float, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start at zero."""
+        """Start at zero.
+
+        Args:
+            total: Total amount of work.
+            out: Stream of the line; standard error if None.
+            clock: Returns the time in seconds.
+        """
         self._total, self._done = total, 0.0
         self._out = sys.stderr if out is None else out
         self._clock, self._printed = clock, clock()

@@ -156,7 +156,17 @@ def make_training_conditions(algorithm: str, **circumstances: Any) -> TrainingCo
 def translate_hyperparameters(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> NativeConfig:
-    """Translate hyperparameters on a scripted task; raises `SpecError` if they are refused."""
+    """Translate hyperparameters to native settings on a scripted task.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        circumstances: Fields of `TrainingConditions`.
+
+    Raises:
+        SpecError: The framework refuses.
+    """
     context = make_training_conditions(algorithm, **circumstances).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
@@ -267,7 +277,17 @@ class _ConformanceMonitor:
 def train_algorithm(
     framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
 ) -> TrainingResult:
-    """Train on a scripted task; results are cached."""
+    """Train on a scripted task; results are cached.
+
+    Args:
+        framework: Name of the adapter.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        circumstances: Fields of `TrainingConditions`.
+
+    Raises:
+        SpecError: The framework refuses.
+    """
     return train_cached(
         framework, algorithm, hyperparameters, make_training_conditions(algorithm, **circumstances)
     )

@@ -509,7 +509,11 @@ def find_adapter_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def load_adapter(name: str) -> Adapter:
-    """The adapter registered as `name`."""
+    """The adapter registered as `name`.
+
+    Raises:
+        SpecError: No adapter has that name.
+    """
     adapter: Adapter = find_adapter_entry_point(name).load()()
     return adapter
 
@@ -567,7 +571,11 @@ class EpisodePlayer(Protocol):
     """Plays episodes side by side, one in each row, from their first step on."""
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
-        """Actions at the next step of all rows; those whose episode is over may hold anything."""
+        """Actions at the next step of all rows, as a `Policy` gives them.
+
+        Args:
+            observations: float32[N, ...]; rows whose episode is over may hold any observation.
+        """
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
         """Receive the rewards of the last actions, [N]."""

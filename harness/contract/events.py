@@ -38,6 +38,8 @@ class TrainedParameter:
 
     Attributes:
         place: Address of its numbers: two names of the same numbers have the same place.
+        size: Number of elements.
+        gradient: Reads the gradient; None where there is none.
     """
 
     place: int

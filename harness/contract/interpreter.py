@@ -172,7 +172,11 @@ def _why_cannot_train(python: str, framework: str) -> str | None:
 
 
 def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[int, str, str]:
-    """Run code with an interpreter; return its exit code, output and errors."""
+    """Run code with an interpreter; return its exit code, output and errors.
+
+    Raises:
+        _InterpreterError: It cannot be started, takes too long or prints too much.
+    """
     try:
         process = subprocess.Popen(
             [python, "-c", code, *arguments],

@@ -16,7 +16,13 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,59}\.py", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class OwnScript:
-    """A script with its text, so that a run can be repeated without the file."""
+    """A script with its text, so that a run can be repeated without the file.
+
+    Attributes:
+        name: Name of the file, without folders.
+        sha256: Hash of its bytes.
+        source: Its text.
+    """
 
     name: str
     sha256: str

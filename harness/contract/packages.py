@@ -87,7 +87,11 @@ class VersionRange:
         return oldest <= parse_version(text) < before and text not in self.broken
 
     def list_requirements(self, text: str) -> tuple[str, ...]:
-        """Return the packages to install for one version, with exact versions."""
+        """Return the packages to install for one version, with exact versions.
+
+        Raises:
+            SpecError: The version is not in the range.
+        """
         if not self.contains(text):
             is_older = parse_version(text) < parse_version(self.oldest)
             reason = self.why_not_older if is_older else self.broken.get(text, "")
@@ -99,7 +103,11 @@ class VersionRange:
         return (f"{self.package}=={text}", *beside)
 
     def check_installed(self) -> None:
-        """Check the installed version without importing the package."""
+        """Check the installed version without importing the package.
+
+        Raises:
+            SpecError: It is outside of the range.
+        """
         try:
             installed = version(self.package)
         except PackageNotFoundError:  # a source tree on the path: there is nothing to compare

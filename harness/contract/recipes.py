@@ -42,7 +42,11 @@ def list_recipe_names(algorithm: str) -> list[str]:
 
 
 def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
-    """The values in a recipe file, unchecked; an error names file and line."""
+    """The values in a recipe file, unchecked.
+
+    Raises:
+        SpecError: There is no such recipe, or its file is damaged; names file and line.
+    """
     file = _find_recipe_file(algorithm, name)
     try:
         return copy.deepcopy(_parse_recipe_file(file, file.stat().st_mtime_ns))

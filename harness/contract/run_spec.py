@@ -330,7 +330,11 @@ def spec_from_dict(content: Any) -> RunSpec:
 
 
 def rename_study(spec: RunSpec, study: str) -> RunSpec:
-    """The same run in another study, as after the study's folder was renamed."""
+    """The same run in another study, as after the study's folder was renamed.
+
+    Raises:
+        SpecError: No study can have that name.
+    """
     check_folder_names({"study": study})
     return dataclasses.replace(spec, study=study)
 

@@ -256,7 +256,11 @@ class StateWriter:
         return tuple.__new__(found, parts)
 
     def _find_type(self, state: State, live: Any, path: str) -> Any:
-        """Return the type that a state names: a registered one, or that of the live object."""
+        """Return the type that a state names: a registered one, or that of the live object.
+
+        Raises:
+            StateMismatchError: It is neither, or cannot hold a state of this kind.
+        """
         name, kind = state["class"], state[_KIND]
         found = type(live) if _format_class_name(type(live)) == name else self._types.get(name)
         if found is None or not issubclass(found, _BASES[kind]):

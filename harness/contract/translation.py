@@ -118,7 +118,14 @@ class ConfigTranslator:
         patchable: Collection[str] = (),
         converts_meanings: bool = False,
     ) -> None:
-        """Creates a translator; patches of upstream's source set the `patchable` fields."""
+        """Creates a translator that has claimed nothing yet.
+
+        Args:
+            framework: Name of the adapter, for messages.
+            hyperparameters: In unified units.
+            patchable: Fields for which a patch of upstream's source takes any value.
+            converts_meanings: As in `RunContext`.
+        """
         self._framework = framework
         self._patchable = patchable
         self._converts_meanings = converts_meanings
@@ -223,7 +230,11 @@ class ConfigTranslator:
             self.declare_constant("conv_filters", None, "its observations are no images")
 
     def reject_images(self, task: Task) -> None:
-        """Refuses a task that shows images."""
+        """Refuses a task that shows images.
+
+        Raises:
+            SpecError: It does.
+        """
         if task.image:
             raise SpecError(
                 f"env={task.env_id} shows images, and framework={self._framework} does not train "

@@ -59,8 +59,10 @@ class ExaminedMutant:
     """Line of a file that `benchmarks/mutants.py` wrote.
 
     Attributes:
+        mutant: Full name, `framework/algorithm/number`.
         outcome: `found` or `missed` by the probes, `equivalent`, or that it does not train.
         by: Name of the probe that finds it.
+        seconds: CPU seconds.
     """
 
     mutant: str
@@ -197,7 +199,11 @@ _MUTANTS = "mutants. benchmarks/mutants.py writes them"
 
 
 def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them."""
+    """Read the probes' verdicts on mutants that train, as `benchmarks/mutants.py` writes them.
+
+    Raises:
+        SpecError: The file holds something else.
+    """
     return [
         judge_probes(line)
         for line in load_json_lines(path, ExaminedMutant, _MUTANTS)
@@ -206,7 +212,11 @@ def read_probe_verdicts(path: Path) -> list[DetectorVerdict]:
 
 
 def read_verdicts(path: Path) -> list[DetectorVerdict]:
-    """Read verdicts that `append_verdict` wrote; none if the file does not exist."""
+    """Read verdicts that `append_verdict` wrote; none if the file does not exist.
+
+    Raises:
+        SpecError: The file holds something else.
+    """
     return load_json_lines(path, DetectorVerdict, "verdicts. benchmarks/detection.py writes them")
 
 
@@ -219,7 +229,12 @@ def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
 def judge_trainings(
     found: Mapping[TrainingSetting, SettingRuns], seconds: float = math.nan
 ) -> list[DetectorVerdict]:
-    """Return verdicts of diagnosis and returns on mutants that have runs of the unchanged code."""
+    """Return verdicts of diagnosis and returns on mutants that have runs of the unchanged code.
+
+    Args:
+        found: Complete runs by setting.
+        seconds: CPU seconds of one training.
+    """
     verdicts = []
     for (framework, algorithm, name), mutated in found.items():
         plain = found.get((framework, algorithm, NO_INTERVENTION))

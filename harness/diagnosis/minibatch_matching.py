@@ -27,8 +27,10 @@ class TransitionChunk(NamedTuple):
 
     Attributes:
         observations: Observation after each step, float[n, observations].
+        rewards: float[n].
         copies: Index of the parallel environment, int[n].
         terminated: Whether the task ended, bool[n].
+        ended: Whether the episode ended in any way, bool[n].
     """
 
     observations: Array

@@ -125,7 +125,13 @@ class NetworkSignalCollector:
             self._gathering = False
 
     def examine(self, policy: Policy, rng: np.random.Generator, first: bool) -> None:
-        """Evaluate the policy with dropout, and the first time fit a copy of it to a few states."""
+        """Evaluate the policy with dropout, and the first time fit a copy of it to a few states.
+
+        Args:
+            policy: Greedy policy.
+            rng: Draws the units that are dropped.
+            first: Whether to fit a copy.
+        """
         probe = self._signals.values.get("probe")
         if probe is None or not len(probe):
             return
@@ -453,6 +459,9 @@ def compute_effective_rank(features: Array) -> int:
     """Return the number of singular values that make up 99% of their sum.
 
     srank of Kumar et al. 2021 (arXiv:2010.14498), section 3, with delta = 0.01.
+
+    Args:
+        features: float[rows, units].
     """
     singular = np.linalg.svd(features, compute_uv=False)
     total = singular.sum()

@@ -76,6 +76,9 @@ class TrainingFacts:
     """Facts of a training that are known before it begins; None is unknown.
 
     Attributes:
+        algorithm: Name of the algorithm; empty if unknown.
+        steps: Total number of environment steps.
+        gamma: Discount factor.
         has_targets: Whether there are target networks.
         tau: Weight of the main network in a target update.
         target_interval: Environment steps between target updates.
@@ -90,6 +93,7 @@ class TrainingFacts:
         reward_threshold: Return from which the task counts as solved.
         time_limit: Maximum number of steps of an episode; 0 is none.
         normalized: Whether the learner receives other observations and rewards than the task's.
+        n_envs: Number of parallel environments.
         replays: Whether minibatches are drawn from a replay buffer.
         hyperparameters: All hyperparameters by our names.
     """

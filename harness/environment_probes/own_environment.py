@@ -52,7 +52,11 @@ _STEPS = 20
 
 
 def load_own_target(name: str) -> Any:
-    """Return the object that `module:Class` names."""
+    """Return the object that `module:Class` names.
+
+    Raises:
+        ValueError: It does not exist.
+    """
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(f"--environments {name} must be module:Class, such as my_code:MyWrapper.")

@@ -106,7 +106,11 @@ class CurveOptions:
 
 
 def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
-    """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it."""
+    """Read the `evaluations.npz` of an `EvalCallback`, and RL Baselines3 Zoo's files beside it.
+
+    Raises:
+        UnusableError: It is damaged or has other content.
+    """
     arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES))
     if missing := {"timesteps", "results"} - arrays.keys():
         raise UnusableError(f"lacks {' and '.join(sorted(missing))}, which EvalCallback writes")
@@ -247,7 +251,15 @@ def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
 def average_episodes(
     episodes: Sequence[tuple[int, float]], options: CurveOptions
 ) -> RunEvaluations:
-    """Return the mean return of the episodes that ended in each interval of steps."""
+    """Return the mean return of the episodes that ended in each interval of steps.
+
+    Args:
+        episodes: Step at which each ended, and its return.
+        options: `interval` and `steps`.
+
+    Raises:
+        UnusableError: No episode ended in an interval, or the run is shorter than one.
+    """
     last = max(step for step, _ in episodes)
     # A power of ten for short runs: seeds end at different steps, and share an interval this way.
     unstated = min(10 ** (len(str(int(last))) - 1), 10_000)
@@ -282,7 +294,17 @@ def average_episodes(
 def make_curve_from_values(
     found: RecordedValues, source: Path, files: Sequence[Path], options: CurveOptions
 ) -> ReturnCurve:
-    """Make a curve from values that were logged by name."""
+    """Make a curve from values that were logged by name.
+
+    Args:
+        found: Values and settings of one run.
+        source: The run's file or folder.
+        files: All files that were read.
+        options: `columns["return"]` is the name of the returns, if it is not a known one.
+
+    Raises:
+        UnusableError: There are no returns among them, or several values at one step.
+    """
     name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
     if name not in found.values:
         others = sorted(found.values)

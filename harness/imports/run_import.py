@@ -86,9 +86,16 @@ class ImportOutcome:
 
 
 def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]:
-    """Find files of runs at or below paths; a `chosen` format is read from any file in `paths`.
+    """Find files of runs at or below paths.
 
     Links, hidden folders and run folders of this project are skipped.
+
+    Args:
+        paths: Files and folders.
+        chosen: Look only for this format, and read files in `paths` in it; None for all.
+
+    Raises:
+        SpecError: A path does not exist, or a file's name does not say its format.
     """
     found: list[SourceFiles] = []
     for path in paths:
@@ -169,7 +176,11 @@ def _strip_suffix(name: str) -> str:
 
 
 def read_source(source: SourceFiles, options: CurveOptions) -> list[ReturnCurve | UnreadCurve]:
-    """Read the runs of one source."""
+    """Read the runs of one source.
+
+    Raises:
+        UnusableError: It is damaged or has other content.
+    """
     if source.format == "evaluations":
         return [read_sb3_evaluations(source.files[0], options)]
     if source.format == "monitor":
@@ -223,7 +234,12 @@ def import_runs(
 
 
 def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, NamedCurve]) -> Path:
-    """Return the folder of a run, which must be new."""
+    """Return the folder of a run.
+
+    Raises:
+        SpecError: A name cannot name a folder, or a hyperparameter cannot have its value.
+        UnusableError: A run already exists there.
+    """
     check_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)

@@ -42,7 +42,11 @@ class PathPattern:
     """
 
     def __init__(self, text: str) -> None:
-        """Read a pattern."""
+        """Read a pattern.
+
+        Raises:
+            SpecError: It names a field that does not exist, or a field twice.
+        """
         self._text = text
         names = [name for name in _FIELD.findall(text) if name not in _IGNORED]
         unknown = [name for name in names if name not in FIELDS]
@@ -67,7 +71,11 @@ class PathPattern:
         return re.compile("".join([*parts, re.escape(text[end:])]))
 
     def match_path(self, path: PurePath) -> dict[str, Any]:
-        """Return the fields in the last parts of a path, which must match in one way."""
+        """Return the fields in the last parts of a path.
+
+        Raises:
+            UnusableError: It does not match, or matches in two ways.
+        """
         name = "/".join(path.parts[-self._depth :])
         found = self.match_name(name)
         if found is None:
@@ -79,7 +87,11 @@ class PathPattern:
         return found
 
     def match_name(self, name: str) -> dict[str, Any] | None:
-        """Return the fields in a text; None if it does not match. Two readings are an error."""
+        """Return the fields in a text; None if it does not match.
+
+        Raises:
+            UnusableError: It matches in two ways that differ.
+        """
         # The time of forms with many fields grows with a power of the length.
         matches = [form.fullmatch(name) for form in self._forms if len(name) <= _MAX_NAME]
         if not matches or matches[0] is None or matches[1] is None:

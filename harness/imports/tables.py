@@ -40,6 +40,9 @@ def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | Unre
         path: A CSV file with a heading, or a Parquet file.
         options: `columns` gives the names of columns if they are not the usual ones; with `wide`,
             each column whose name matches the pattern is a run.
+
+    Raises:
+        UnusableError: It is damaged, too large, or lacks a column.
     """
     table = _load_columns(path)
     step_name = options.columns.get("step", "step")

@@ -39,7 +39,14 @@ class RecordedValues:
 
 
 def read_event_files(paths: Sequence[Path]) -> RecordedValues:
-    """Read all event files of one run's folder: a restarted process writes a new one."""
+    """Read TensorBoard's event files of one run, in the order of their names.
+
+    Args:
+        paths: All event files of one folder: a restarted process writes a new one.
+
+    Raises:
+        UnusableError: One is damaged, too large, or has other content.
+    """
     values: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
     texts: dict[str, str] = {}
     for path in sorted(paths):
@@ -151,6 +158,9 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
         path: The file.
         step_name: Name of the logged value that counts environment steps. W&B's own step counts
             calls of `log` and is never used.
+
+    Raises:
+        UnusableError: It is damaged, too large, has other content, or never logs `step_name`.
     """
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}

@@ -141,6 +141,9 @@ def list_interventions(adapter: Adapter) -> tuple[Intervention, ...]:
     """Load all entries for a framework; those shared by all frameworks come first.
 
     Several entries may have the same name: they make the same change for different algorithms.
+
+    Raises:
+        SpecError: A file has an invalid intervention; names file, entry and remedy.
     """
     own = Path(__file__).with_name(INTERVENTIONS_FILE)
     return _load_files(adapter, [own, adapter.folder / INTERVENTIONS_FILE])
@@ -227,7 +230,11 @@ def list_conversions(
 def _leave_out(
     form: Sequence[Intervention], names: Sequence[str], alignment: str = "lockstep"
 ) -> list[Intervention]:
-    """Return what a level of alignment adds without the interventions that `names` leaves out."""
+    """Return what a level of alignment adds without the interventions that `names` leaves out.
+
+    Raises:
+        SpecError: A name to leave out is not in the form, or a name to add already is.
+    """
     there = [item.name for item in form]
     left_out = [
         name.removeprefix(LEAVE_OUT_PREFIX) for name in names if name.startswith(LEAVE_OUT_PREFIX)
@@ -249,9 +256,18 @@ def _leave_out(
 def make_patches(
     adapter: Adapter, algorithm: str, hyperparameters: Hyperparameters, fields: Sequence[str]
 ) -> tuple[Intervention, ...]:
-    """Return the patches that set `fields` which are constants in upstream's code.
+    """Return the patches that set hyperparameters which are constants in upstream's code.
 
     In the replacement text, `$name` stands for the value of a hyperparameter as a Python literal.
+
+    Args:
+        adapter: Adapter of the framework.
+        algorithm: Name of the algorithm.
+        hyperparameters: In unified units.
+        fields: Names of the hyperparameters to patch.
+
+    Raises:
+        SpecError: A patch does not fit the installed version.
     """
     values = {
         field.name: repr(getattr(hyperparameters, field.name))
@@ -271,14 +287,30 @@ def make_patches(
 
 
 def list_patches(adapter: Adapter) -> tuple[Intervention, ...]:
-    """Load the patches of constants that an adapter declares, with `$name` for values."""
+    """Load the patches of constants that an adapter declares, with `$name` for values.
+
+    Raises:
+        SpecError: The file has an invalid patch; names file, entry and remedy.
+    """
     return _load_files(adapter, [adapter.folder / PATCHES_FILE])
 
 
 def find_intervention(
     name: str, adapter: Adapter, algorithms: Sequence[str]
 ) -> Intervention | None:
-    """Find an entry of a framework, or a mutant or fault if exactly one algorithm is given."""
+    """Find an entry of a framework, or a mutant or fault if exactly one algorithm is given.
+
+    Args:
+        name: Name of one intervention.
+        adapter: Adapter of the framework whose code is changed.
+        algorithms: Algorithms in question.
+
+    Returns:
+        None if there is none.
+
+    Raises:
+        SpecError: A mutant or fault is named but not exactly one algorithm, or it does not exist.
+    """
     if is_mutant_name(name) or is_fault_name(name):
         if len(algorithms) != 1:
             raise SpecError(
@@ -292,7 +324,11 @@ def find_intervention(
 
 
 def list_released_bugs(adapter: Adapter) -> tuple[Intervention, ...]:
-    """Load the released bugs of a framework; those without `source` or `set` are not driven."""
+    """Load the released bugs of a framework; those without `source` or `set` are not driven.
+
+    Raises:
+        SpecError: The file has an invalid entry; names file, entry and remedy.
+    """
     return _load_files(adapter, [adapter.folder / RELEASED_BUGS_FILE])
 
 
@@ -349,7 +385,11 @@ def _check_segments_installed(item: Intervention) -> None:
 
 
 def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -> None:
-    """Check that a user's own script contains the upstream segments that are changed in it."""
+    """Check that a user's own script contains the upstream segments that are changed in it.
+
+    Raises:
+        SpecError: One is missing; names the hyperparameter or intervention and the remedy.
+    """
     for item in items:
         for segment in (piece for piece in item.source if not piece.function):
             try:
@@ -370,7 +410,11 @@ def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -
 
 
 def check_no_conflict(items: Sequence[Intervention]) -> None:
-    """Check that no two interventions set the same hyperparameter or change the same source."""
+    """Check that no two interventions set the same hyperparameter or change the same source.
+
+    Raises:
+        SpecError: Two do; names both.
+    """
     names = INTERVENTION_SEPARATOR.join(item.name for item in items if not item.field)
     owners: dict[str, str] = {}
     for item in items:
@@ -605,7 +649,13 @@ def collect_layers(items: Sequence[Intervention]) -> list[tuple[str, Mapping[str
 def apply_update_counts(
     schedule: UpdateSchedule, hyperparameters: Hyperparameters, items: Sequence[Intervention]
 ) -> UpdateSchedule:
-    """Return an update schedule with the counts that interventions make different."""
+    """Return an update schedule with the counts that interventions make different.
+
+    Args:
+        schedule: Of the framework without interventions.
+        hyperparameters: In unified units.
+        items: The interventions, each of which counts from `schedule`.
+    """
     known = {
         field.name: getattr(source, field.name)
         for source in (hyperparameters, schedule)
@@ -620,7 +670,11 @@ def apply_update_counts(
 
 
 def apply_settings(requested: Any, items: Sequence[Intervention]) -> Any:
-    """Return hyperparameters with the values that interventions set, converted and checked."""
+    """Return hyperparameters with the values that interventions set, converted and checked.
+
+    Raises:
+        SpecError: A value is invalid.
+    """
     values = {field: value for item in items for field, value in item.set.items()}
     if not values:
         return requested

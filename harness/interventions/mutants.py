@@ -89,7 +89,11 @@ def is_mutant_name(name: str) -> bool:
 
 
 def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
-    """Return the mutant with a name."""
+    """Return the mutant with a name.
+
+    Raises:
+        SpecError: There is no mutant with that number.
+    """
     match = _MUTANT_NAME.fullmatch(name)
     there = load_mutants(adapter, algorithm)
     found = next((item for item in there if match and item.number == int(match[1])), None)
@@ -105,7 +109,11 @@ def find_mutant(name: str, adapter: Adapter, algorithm: str) -> CodeMutant:
 
 
 def load_mutants(adapter: Adapter, algorithm: str) -> tuple[CodeMutant, ...]:
-    """Return all mutants of a framework's algorithm, in the order of their numbers."""
+    """Return all mutants of a framework's algorithm, in the order of their numbers.
+
+    Raises:
+        SpecError: The list of update code names code that is not installed; says where.
+    """
     path = adapter.folder / UPDATE_CODE_FILE
     if not path.is_file():
         return ()

@@ -23,7 +23,11 @@ class ParsedSource:
     """A file's text, its syntax tree, and the positions of nodes."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text."""
+        """Parse the text.
+
+        Raises:
+            SyntaxError: The text is not valid Python.
+        """
         self.text, self.tree = text, ast.parse(text)
         self._lines = text.splitlines(keepends=True)
         self._starts = [0]

@@ -96,7 +96,16 @@ def _check_single(piece: SourceSegment, found: Sequence[Any], what: str, name: s
 
 
 def locate_in_text(piece: SourceSegment, text: str, name: str) -> SegmentLocation:
-    """Find a segment of a script in a text that is run instead; messages call the text `name`."""
+    """Find a segment of a script in a text that is run instead of the script.
+
+    Args:
+        piece: The segment, whose function is empty.
+        text: The text.
+        name: Name of its file, for messages.
+
+    Raises:
+        SpecError: The segment does not occur exactly once, or its replacement is invalid Python.
+    """
     found = _find_matches(piece, text, 0, len(text))
     _check_single(piece, found, "user's own script", name)
     spot = SegmentLocation(Path(name), *found[0])
@@ -123,13 +132,21 @@ def _find_occurrences(
 
 
 def count_occurrences(piece: SourceSegment) -> int:
-    """Return the number of occurrences of a segment."""
+    """Return the number of occurrences of a segment.
+
+    Raises:
+        SpecError: The module or the function does not exist.
+    """
     path = find_module_file(piece.module)
     return len(_find_occurrences(piece, path, path.stat().st_mtime_ns)[0])
 
 
 def find_module_file(module: str) -> Path:
-    """Return the file of a module or script without importing it."""
+    """Return the file of a module or script without importing it.
+
+    Raises:
+        SpecError: It does not exist.
+    """
     top, *below = module.split(".")
     try:
         names_module = all(part.isidentifier() for part in module.split("."))
@@ -150,7 +167,14 @@ def find_module_file(module: str) -> Path:
 
 
 def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
-    """Return a message on two segments, with owners, that change the same text, or an empty one."""
+    """Return a message on two segments that change the same text, or an empty string.
+
+    Args:
+        pieces: Segments, each with the name of its owner.
+
+    Raises:
+        SpecError: A segment cannot be found.
+    """
     spots = sorted(
         ((locate_segment(piece), name, piece) for name, piece in pieces),
         key=lambda item: (str(item[0].path), item[0].start, item[0].end),
@@ -165,7 +189,11 @@ class SourceReplacement:
     """Temporary replacement of segments of upstream's code."""
 
     def __init__(self, pieces: Sequence[SourceSegment]) -> None:
-        """Find the segments and compile their functions; nothing is changed yet."""
+        """Find the segments and compile their functions; nothing is changed yet.
+
+        Raises:
+            SpecError: A segment cannot be found or replaced.
+        """
         functions: dict[tuple[str, str], list[SegmentLocation]] = {}
         self._scripts: dict[str, list[SourceSegment]] = {}
         for piece in pieces:

@@ -175,7 +175,12 @@ _FAULT_NAME = re.compile(rf"({'|'.join(FAULT_OPERATORS)})(?:-([0-9.]+(?:e-?[0-9]
 
 @dataclasses.dataclass(frozen=True)
 class FaultInstance:
-    """A fault with its value."""
+    """A fault with its value.
+
+    Attributes:
+        fault: The operator.
+        value: Value that it sets; None if it has none.
+    """
 
     fault: FaultOperator
     value: float | None
@@ -264,10 +269,17 @@ def supports_algorithm(fault: FaultOperator, algorithm: str) -> bool:
 def draw_values(
     fault: FaultOperator, original: float | None, steps: int, size: int, seed: int
 ) -> list[float]:
-    """Draw up to `size` distinct values from a fault's range that differ from the original's.
+    """Draw distinct values from a fault's range that differ from the original's.
 
     Values are drawn as in the reference, from NumPy's legacy generator with this seed; with seed 0,
     the first values of the discount are 0.9, 0.45 and 0.7.
+
+    Args:
+        fault: The operator.
+        original: Value of the original; None if it has no such number.
+        steps: Environment steps of the original.
+        size: Number of values; fewer are returned if the range has fewer.
+        seed: Seed of the generator.
     """
     if fault.draw is None:
         return []

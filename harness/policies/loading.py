@@ -69,7 +69,12 @@ class LoadedPolicy:
     env: gymnasium.Env[Any, Any]
 
     def seeds(self, episodes: int, evaluation_seed: int | None = None) -> list[int]:
-        """Return the reset seeds of the policy's own evaluation."""
+        """Return the reset seeds of the policy's own evaluation.
+
+        Args:
+            episodes: Number of seeds.
+            evaluation_seed: Replaces the run's own if not None.
+        """
         spec = self.spec
         chosen = spec.evaluation_seed if evaluation_seed is None else evaluation_seed
         index = get_seed_index(spec, self.evaluation)

@@ -54,6 +54,13 @@ def evaluate_loaded_policy(
 
     By default these are the episodes of the evaluation that the policy was saved at: the run's last
     or best one.
+
+    Args:
+        policy: A loaded policy.
+        conditions: Changes to the run's own evaluation.
+
+    Raises:
+        SpecError: The task cannot be created under these conditions.
     """
     spec = policy.spec
     episodes = spec.eval_episodes if conditions.episodes is None else conditions.episodes

@@ -165,6 +165,9 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
 
     Runs without an intervention are originals, except those with fewer steps (operator NEI) and
     those without wrappers if others have them (operator MNO).
+
+    Raises:
+        SpecError: There is none.
     """
     runs: dict[MutationTestSetting, list[tuple[Path, RunRecord]]] = {}
     for folder in find_runs(root).runs:
@@ -254,7 +257,11 @@ class MutationTest:
         options: MutationTestOptions,
         report: Callable[[str], object],
     ) -> None:
-        """Load the originals, whose code the user trusts, and collect their training starts."""
+        """Load the originals, whose code the user trusts, and collect their training starts.
+
+        Raises:
+            SpecError: The task is not known, or a run has no policy.
+        """
         self._study, self._options, self._report = study, options, report
         self._kind: PolicyTestTask = find_test_task(study.setting.env)
         agents = {

@@ -192,7 +192,11 @@ class PolicyTestTask:
 
 
 def find_test_task(env_id: str) -> PolicyTestTask:
-    """Return the test description of a task."""
+    """Return the test description of a task.
+
+    Raises:
+        SpecError: There is none for this task.
+    """
     name = env_id.partition("-v")[0]
     for known in POLICY_TEST_TASKS.values():
         if name in known.names:
@@ -333,7 +337,14 @@ PlayedPolicy = Callable[[NDArray[Any]], NDArray[Any]]
 def play_configurations(
     kind: PolicyTestTask, env_id: str, policy: PlayedPolicy, configurations: Floats
 ) -> PlayResult:
-    """Play in all configurations, float[n, size], in parallel environments."""
+    """Play in all configurations in parallel environments.
+
+    Args:
+        kind: Test description of the task.
+        env_id: Gymnasium's name.
+        policy: Observations [n, observations] to greedy actions [n, ...].
+        configurations: float[n, size].
+    """
     envs = [make_task_env(env_id, disable_env_checker=True) for _ in configurations]
     played = [_play_episode(kind, envs, policy, configurations, n) for n in range(kind.episodes)]
     for env in envs:

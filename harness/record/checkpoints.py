@@ -55,6 +55,7 @@ class SavedCheckpoint:
     """Cost of saving a state.
 
     Attributes:
+        number: Number of the checkpoint, from 1.
         new_bytes: Bytes that were written.
         state_bytes: Bytes of all arrays together.
     """
@@ -144,7 +145,11 @@ class CheckpointStore:
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
     def load(self, number: int) -> LoadedCheckpoint:
-        """Returns a checkpoint, after checking the hashes of all its bytes."""
+        """Returns a checkpoint, after checking the hashes of all its bytes.
+
+        Raises:
+            UnusableError: It is damaged, or was written by another version; says which.
+        """
         content = self._read_state_file(number)
         pieces = _StateUnpacker(self, content.pieces)
         try:
@@ -160,7 +165,11 @@ class CheckpointStore:
         return LoadedCheckpoint(number, content.about, state)
 
     def about(self, number: int) -> Mapping[str, Any]:
-        """Return the description of a checkpoint without reading its chunks."""
+        """Return the description of a checkpoint without reading its chunks.
+
+        Raises:
+            UnusableError: It is damaged, or was written by another version; says which.
+        """
         return self._read_state_file(number).about
 
     def remove(self) -> None:
@@ -169,7 +178,11 @@ class CheckpointStore:
         self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
-        """Returns the bytes at a place."""
+        """Returns the bytes at a place.
+
+        Raises:
+            UnusableError: They cannot be read.
+        """
         path = self._folder / f"{place.number}{_CHUNKS_SUFFIX}"
         try:
             with open_regular_file(path) as file:

@@ -19,7 +19,11 @@ class UnusableError(Exception):
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """Read a regular file of at most `limit` bytes; links are not followed.
+    """The content of a regular file.
+
+    Args:
+        path: The file; links are not followed and special files not opened.
+        limit: Most bytes to read.
 
     Raises:
         UnusableError: It is a link, no regular file, or larger than `limit`.
@@ -43,7 +47,12 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
-    """Opens a regular file for reading; `UnusableError` if it is a link or none."""
+    """Opens a regular file for reading.
+
+    Raises:
+        UnusableError: It is a link or no regular file.
+        OSError: It is missing or cannot be read.
+    """
     with os.fdopen(_open_descriptor(path), "rb") as file:
         yield file
 

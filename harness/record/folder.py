@@ -173,7 +173,13 @@ class RunFolder:
         self._trace.record(step, metrics)
 
     def add_evaluation(self, step: int, returns: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Adds an evaluation and writes all files up to now."""
+        """Adds an evaluation and writes all files up to now.
+
+        Args:
+            step: Environment steps taken.
+            returns: float[episodes].
+            lengths: int[episodes].
+        """
         self._timesteps.append(step)
         self._returns.append(returns)
         self._lengths.append(lengths)

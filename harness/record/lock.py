@@ -86,7 +86,12 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 def describe_resumption(step: int | None, times: int) -> str:
-    """Return in a few words from which step and how often a run resumed; empty if it did not."""
+    """Return in a few words from where and how often a run resumed; empty if it did not.
+
+    Args:
+        step: Step of the checkpoint that the last attempt resumed from; None if from none.
+        times: Number of attempts that resumed from one.
+    """
     if step is None:
         return ""
     often = f", {times} times so far" if times > 1 else ""

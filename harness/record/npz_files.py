@@ -27,7 +27,15 @@ _MOST_TOGETHER = 2**29  # bytes of all arrays, unpacked
 
 
 def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return the numeric arrays in an archive of `numpy.savez`, by name."""
+    """Return the numeric arrays in an archive of `numpy.savez`, by name.
+
+    Args:
+        raw: The archive.
+        names: Which of them, in this order; all of them if None.
+
+    Raises:
+        UnusableError: It cannot be read, lacks one, or holds something else.
+    """
     try:
         _check_directory(raw)
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -140,7 +148,11 @@ class RunEvaluations:
 
 
 def unpack_evaluations(raw: bytes) -> RunEvaluations:
-    """The three arrays in an archive, with at least one evaluation and episode."""
+    """The three arrays in an archive, with at least one evaluation and episode.
+
+    Raises:
+        UnusableError: It cannot be read, or has other contents.
+    """
     try:
         arrays = unpack_arrays(raw, ("timesteps", "results", "ep_lengths"))
     except UnusableError as error:
@@ -159,7 +171,17 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
 def check_arrays(
     timesteps: NDArray[Any], results: NDArray[Any], ep_lengths: NDArray[Any], what: str
 ) -> RunEvaluations:
-    """Checks that three arrays are evaluations, and makes them read-only."""
+    """Checks that three arrays are evaluations, and makes them read-only.
+
+    Args:
+        timesteps: Whole numbers, one for each evaluation.
+        results: Numbers by evaluation and episode.
+        ep_lengths: Whole numbers by evaluation and episode.
+        what: Beginning of error messages, such as `corrupted evaluations.npz`.
+
+    Raises:
+        UnusableError: Their shapes do not agree, they are empty, or time steps do not increase.
+    """
     shapes = f"timesteps {timesteps.shape}, results {results.shape}, ep_lengths {ep_lengths.shape}"
     if timesteps.ndim != 1 or results.ndim != 2 or not results.size:
         raise UnusableError(f"{what}: empty or of other dimensions: {shapes}")
@@ -208,7 +230,11 @@ def pack_policy(policy: StoredPolicy) -> bytes:
 
 
 def unpack_policy(raw: bytes) -> StoredPolicy:
-    """The inverse of `pack_policy`."""
+    """The inverse of `pack_policy`.
+
+    Raises:
+        UnusableError: It cannot be read, or has other contents.
+    """
     arrays = unpack_arrays(raw)
     parts: dict[str, dict[str, NDArray[Any]]] = {_WEIGHTS_PREFIX: {}, _STATISTICS_PREFIX: {}}
     for name, array in arrays.items():

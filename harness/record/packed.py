@@ -78,7 +78,11 @@ _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
-    """Writes rows atomically, sorted by their folders' names, each with its hash."""
+    """Writes rows atomically, sorted by their folders' names, each with its hash.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     ordered = sorted(map(dict, rows), key=lambda row: str(row["folder"]))
     # Converted to a table first: the hashed values have the types that a reader will find.
     typed = pyarrow.Table.from_pylist(ordered, schema=PACKED_SCHEMA).to_pylist()
@@ -100,6 +104,9 @@ def read_rows(path: Path) -> Iterator[PackedRow]:
     The sizes that the file declares are checked first, and rows are decoded a few at a time, so
     that a small file of constant columns cannot fill the memory. Only the types and sizes in a row
     are checked here: see `judge_row`.
+
+    Raises:
+        UnusableError: The file is damaged, too large, of a later version, or holds something else.
     """
     try:
         with open_regular_file(path) as opened:
@@ -151,7 +158,11 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
 
 
 def check_size(found: int, limit: int, what: str) -> None:
-    """Refuses a size that is larger than that of any study."""
+    """Refuses a size that is larger than that of any study.
+
+    Raises:
+        UnusableError: It is too large; says by how much.
+    """
     if not 0 <= found <= limit:
         raise UnusableError(
             f"it is too large: {found:,} {what} where {limit:,} are allowed. If these are your own "
@@ -188,7 +199,11 @@ def translate_row(row: PackedRow) -> PackedRow:
 
 
 def check_columns(row: PackedRow) -> None:
-    """Checks the columns that say which run a row is."""
+    """Checks the columns that say which run a row is.
+
+    Raises:
+        UnusableError: A name is missing or too long, or the folder is no relative path.
+    """
     for name in _NAMES:
         value = row[name]
         if value is None:
@@ -207,7 +222,11 @@ def check_columns(row: PackedRow) -> None:
 
 
 def check_folder(folder: str | None) -> None:
-    """Checks that a folder is a path below the file, and not too long."""
+    """Checks that a folder is a path below the file.
+
+    Raises:
+        UnusableError: It is empty, absolute, too long, or leads out of the file.
+    """
     if not folder or len(folder) > _LONGEST_FOLDER:
         raise UnusableError("corrupted row: column folder is empty or too long for a path")
     path = PurePosixPath(folder)
@@ -306,7 +325,11 @@ class _RowSource:
 
 
 def read_evaluations(row: PackedRow) -> RunEvaluations:
-    """Reads the evaluations of a run."""
+    """Reads the evaluations of a run.
+
+    Raises:
+        UnusableError: They do not fit together.
+    """
     try:
         arrays = (
             np.array(row["timesteps"], np.int64),

@@ -49,7 +49,15 @@ class ColumnSizes:
 
 
 def read_column_sizes(opened: IO[bytes], max_footer: int) -> list[list[ColumnSizes]]:
-    """Read the sizes of all columns of all groups of rows from the footer."""
+    """Read the sizes of all columns of all groups of rows from the footer.
+
+    Args:
+        opened: The file.
+        max_footer: Bytes that a footer may have.
+
+    Raises:
+        UnusableError: The footer cannot be read or is too large.
+    """
     end = opened.seek(0, 2)
     opened.seek(max(0, end - _TAIL))
     length = int.from_bytes(opened.read(4), "little")
@@ -77,7 +85,15 @@ def _make_sizes(column: Any) -> ColumnSizes:
 
 
 def check_pages(opened: IO[bytes], groups: Sequence[Sequence[ColumnSizes]]) -> None:
-    """Check that no page is larger than the footer says of its column."""
+    """Check that no page is larger than the footer says of its column.
+
+    Args:
+        opened: The file.
+        groups: Columns of all groups of rows.
+
+    Raises:
+        UnusableError: Pages take more memory or hold more values, or cannot be followed.
+    """
     pages = 0
     for column in itertools.chain.from_iterable(groups):
         pages += _check_column(opened, column, _MAX_PAGES - pages)

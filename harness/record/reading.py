@@ -96,7 +96,11 @@ class _FolderSource:
 
 
 def read_record(folder: Path) -> tuple[RunRecord, dict[str, Any]]:
-    """Read `run.json`: the checked record, with defaults for later fields, and the decoded JSON."""
+    """Read `run.json`: the checked record, with defaults for later fields, and the decoded JSON.
+
+    Raises:
+        UnusableError: It is missing, damaged or of a later version.
+    """
     return parse_record(_read_file(folder, RUN_FILE, MAX_JSON_BYTES))
 
 
@@ -121,6 +125,9 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
     """Parse the bytes of a `run.json`: validated, and the decoded JSON itself.
 
     Names of earlier versions are translated in both.
+
+    Raises:
+        UnusableError: It is damaged or of a later version.
     """
     try:
         content = msgspec.json.decode(raw, type=dict[str, Any])
@@ -141,7 +148,11 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
 
 
 def read_evaluations(folder: Path) -> "RunEvaluations":
-    """The three arrays of a run's evaluations, with at least one evaluation and episode."""
+    """The three arrays of a run's evaluations, with at least one evaluation and episode.
+
+    Raises:
+        UnusableError: The file is missing, cannot be read, or has other contents.
+    """
     from parallax.harness.record.npz_files import unpack_evaluations
 
     return unpack_evaluations(_read_file(folder, EVALUATIONS_FILE, _MAX_EVALUATIONS_BYTES))
@@ -186,7 +197,11 @@ def find_damage(folder: Path) -> dict[str, str]:
 
 
 def read_policy(folder: Path) -> "StoredPolicy":
-    """Return the saved policy of a run."""
+    """Return the saved policy of a run.
+
+    Raises:
+        UnusableError: The file is missing, cannot be read, or has other contents.
+    """
     from parallax.harness.record.npz_files import unpack_policy
 
     raw = _read_file(folder, POLICY_FILE, _MAX_HASHED_BYTES)
@@ -195,7 +210,11 @@ def read_policy(folder: Path) -> "StoredPolicy":
 
 
 def check_trace(folder: Path) -> None:
-    """Reads a trace, a part at a time."""
+    """Reads a trace, a part at a time.
+
+    Raises:
+        UnusableError: It is missing, damaged or has other columns.
+    """
     from parallax.harness.record import trace  # pyarrow takes half a second to load
 
     trace.check_trace_file(folder / TRACE_FILE)

@@ -55,7 +55,11 @@ class TraceWriter:
             self._values.append(value)
 
     def append(self) -> None:
-        """Writes the new values."""
+        """Writes the new values.
+
+        Raises:
+            OSError: For example a full disk.
+        """
         if self._writer is None:
             self._sink = pyarrow.OSFile(str(self._path), "wb")
             self._writer = pyarrow.ipc.new_stream(self._sink, _TRACE_SCHEMA)
@@ -108,7 +112,11 @@ class TraceWriter:
 
 
 def check_trace_file(path: Path) -> None:
-    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one."""
+    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one.
+
+    Raises:
+        UnusableError: It is missing, damaged or has other columns.
+    """
     with _open_trace(path) as reader:
         # Threads cost more time than they save, and outlive a command that ends at once.
         for number in range(reader.num_row_groups):
@@ -164,6 +172,9 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
 
     Returns:
         int64[k], environment steps, and float64[k], in the order of recording.
+
+    Raises:
+        UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
         rows = pyarrow.concat_tables([_EMPTY, *_select_rows(reader, metric)])

@@ -60,6 +60,9 @@ class ReplayStrategy(Protocol):
             indices: Indices of the minibatch.
             weights: Weights returned by `sample`.
             errors: Error of each transition, [n], in units of return; the sign does not matter.
+
+        Raises:
+            TrainingError: Errors are not finite.
         """
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
@@ -75,13 +78,21 @@ class ReplayStrategy(Protocol):
         """
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
-        """Store the errors of a minibatch, [n]."""
+        """Store the errors of a minibatch, [n].
+
+        Raises:
+            TrainingError: Errors are not finite.
+        """
 
     def is_due(self) -> bool:
         """Return whether the whole memory must be swept before the next minibatch."""
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
-        """Process the errors of the whole memory."""
+        """Process the errors of the whole memory.
+
+        Raises:
+            TrainingError: Errors are not finite.
+        """
 
 
 def compute_importance_weights(
@@ -188,7 +199,11 @@ class ProportionalStrategy:
         """Do nothing: priorities come from minibatches only."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:
-        """Return absolute errors, float64[n]."""
+        """Return absolute errors, float64[n].
+
+        Raises:
+            TrainingError: Some are not finite.
+        """
         absolute = np.abs(np.asarray(errors, np.float64))
         broken = int((~np.isfinite(absolute)).sum())
         if broken:

@@ -192,7 +192,12 @@ def make_sampling_generator(seed: int) -> np.random.Generator:
 
 
 def reduce_critic_errors(errors: NDArray[Any], critics: str) -> NDArray[Any]:
-    """Return one absolute error per transition of [critics, n]; see `PrioritizedReplay`."""
+    """Return one absolute error for each transition.
+
+    Args:
+        errors: Errors of every critic, [critics, n].
+        critics: `mean`, `max`, `first`, or `net` for the absolute value of the mean error.
+    """
     if critics == "net":
         return np.asarray(np.abs(errors.mean(axis=0)))
     absolute = np.abs(errors)
@@ -224,7 +229,14 @@ class ReplaySampler:
     """
 
     def __init__(self, strategy: ProportionalStrategy, seed: int, steps: int, critics: str) -> None:
-        """Create the sampler at the beginning of a training."""
+        """Create the sampler at the beginning of a training.
+
+        Args:
+            strategy: An empty strategy.
+            seed: Seed of the run.
+            steps: Environment transitions of the whole run.
+            critics: As for `reduce_critic_errors`.
+        """
         self.strategy, self.account = strategy, ReplayTimers()
         self.drawn: Indices = np.zeros(0, np.int64)
         self._weights: Floats = np.zeros(0)
@@ -253,7 +265,11 @@ class ReplaySampler:
         return self.drawn
 
     def compute_loss_weights(self, critic_errors: NDArray[Any]) -> Floats:
-        """Return the weights of the last losses, [n], and store the errors, [critics, n]."""
+        """Return the weights of the losses of the last minibatch, float64[n], and store its errors.
+
+        Args:
+            critic_errors: Errors of every critic, [critics, n].
+        """
         started = self.account.clock()
         errors = reduce_critic_errors(critic_errors, self._critics)
         weights = self.strategy.correct_weights(self.drawn, self._weights, errors)

@@ -49,7 +49,11 @@ class ForkedProcess:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit code, negative for a signal."""
+        """Returns the exit code, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended yet.
+        """
         while self._code is None:
             if not select.select([self._source], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("parallax.harness.worker", timeout or 0.0)

@@ -244,7 +244,15 @@ _REMEDY = (
 
 
 def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
-    """Return the environment variables of an allocator: `none`, `tcmalloc` or a library's path."""
+    """Return the environment variables of runs with an allocator; none for the system's own.
+
+    Args:
+        setting: Name of the setting in messages.
+        value: `none`, `tcmalloc`, or the path of a library.
+
+    Raises:
+        SpecError: It is none of these, or cannot be loaded here.
+    """
     if value == SYSTEM_ALLOCATOR:
         return {}
     if value not in _LIBRARY_NAMES and "/" not in value:

@@ -94,7 +94,14 @@ def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
 
 
 def count_processes(n_jobs: int) -> int:
-    """Return the number of runs that are executed at a time."""
+    """Return the number of runs that are executed at a time.
+
+    Args:
+        n_jobs: The option `hydra.launcher.n_jobs`; -1 is one per core.
+
+    Raises:
+        SpecError: It is not such a number.
+    """
     if isinstance(n_jobs, int) and n_jobs > 0:
         return n_jobs
     import joblib  # takes a fifth of a second, and one run does not need it

@@ -120,10 +120,15 @@ def _describe_identity_difference(about: Mapping[str, Any], own: Mapping[str, An
 
 
 def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) -> float:
-    """Return the seconds between checkpoints, at most `every` minutes; 0 is never.
+    """Return the seconds between checkpoints.
 
     A job that ends sooner gets some nevertheless, so that a run makes progress even if a
     warning comes far from a safe point, or never comes.
+
+    Args:
+        every: Requested minutes; 0 is never.
+        job: Job that the run is part of.
+        now: Time by the machine's monotonic clock, in seconds.
     """
     if not every:
         return math.inf
@@ -149,7 +154,11 @@ class CheckpointSchedule:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Start with the shortest interval."""
+        """Start with the shortest interval.
+
+        Args:
+            seconds: Requested interval; infinite for no checkpoints.
+        """
         self._requested = seconds
         self._next = min(_FIRST_CHECKPOINT_SECONDS, seconds)
 
@@ -268,13 +277,21 @@ Environments = Sequence[gymnasium.Env[Any, Any]]
 
 
 def read_env_states(envs: Environments) -> State:
-    """Return the state of environments: wrappers, tasks, simulations and generators."""
+    """Return the state of environments: wrappers, tasks, simulations and generators.
+
+    Raises:
+        UnsupportedStateError: One has an object whose state cannot be serialized.
+    """
     reader = StateReader(_make_codecs())
     return [reader.read(env, "env") for env in envs]
 
 
 def load_env_states(envs: Environments, state: State) -> None:
-    """Load a state into environments that were made in the same way."""
+    """Load a state into environments that were made in the same way.
+
+    Raises:
+        StateMismatchError: They were made in another way.
+    """
     if len(envs) != len(state):
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
     writer = StateWriter(_make_codecs(), _own_types(envs))

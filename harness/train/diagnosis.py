@@ -69,7 +69,17 @@ class RunDiagnosis:
 def start_diagnosis(
     prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
 ) -> RunDiagnosis | None:
-    """Start the diagnosis of a training that resumes at step `begins`; None if it is off."""
+    """Start the diagnosis of a training; return None if it is off.
+
+    Args:
+        prepared: The run.
+        monitor: Monitor of the training.
+        folder: Where the report is stored.
+        begins: The step from which the training resumes; 0 is its start.
+
+    Raises:
+        SpecError: A name is that of no check, or no check is left.
+    """
     settings = prepared.spec.diagnosis
     if not begins:
         folder.remove_diagnosis()

@@ -24,7 +24,17 @@ from parallax.harness.contract.translation import NativeConfig
 
 
 def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_machine: bool) -> None:
-    """Check that algorithm, task, replay strategy, device and acceleration fit the framework."""
+    """Check that algorithm, task, replay strategy, device and acceleration fit the framework.
+
+    Args:
+        spec: The run.
+        adapter: Adapter of its framework.
+        task: Its task.
+        on_this_machine: Whether this machine will train: its devices must exist then.
+
+    Raises:
+        SpecError: Names what does not fit, and the remedy.
+    """
     check_actions(spec.algorithm, adapter, task)
     check_replay(spec, adapter)
     here = on_this_machine and spec.python is None
@@ -34,7 +44,11 @@ def check_compatibility(spec: RunSpec, adapter: Adapter, task: Task, on_this_mac
 
 
 def check_actors(spec: RunSpec, adapter: Adapter) -> None:
-    """Check that environments can be divided among processes."""
+    """Check that environments can be divided among processes.
+
+    Raises:
+        SpecError: They cannot; names the reason and the remedy.
+    """
     if spec.actors == 1:
         return
     reason = adapter.why_unsupported_actors(spec.algorithm)
@@ -47,7 +61,11 @@ def check_actors(spec: RunSpec, adapter: Adapter) -> None:
 
 
 def check_actions(algorithm: str, adapter: Adapter, task: Task) -> None:
-    """Check that the framework's algorithm chooses actions of the task's kind."""
+    """Check that the framework's algorithm chooses actions of the task's kind.
+
+    Raises:
+        SpecError: It does not; names the algorithms that do.
+    """
     kinds = get_action_kinds(adapter, algorithm)
     if task.actions in kinds:
         return
@@ -80,7 +98,11 @@ def _takes_task(adapter: Adapter, algorithm: str, task: Task) -> bool:
 
 
 def check_replay(spec: RunSpec, adapter: Adapter) -> None:
-    """Check that the framework can use the replay strategy."""
+    """Check that the framework can use the replay strategy.
+
+    Raises:
+        SpecError: The algorithm has no replay buffer, or the framework lacks the strategy.
+    """
     if spec.replay.is_uniform:
         return
     setting = f"replay={spec.replay.name}"
@@ -103,7 +125,11 @@ def _list_off_policy_algorithms() -> Sequence[str]:
 
 
 def check_device(spec: RunSpec, adapter: Adapter, on_this_machine: bool) -> None:
-    """Check that the framework can train on the device, and that the device exists."""
+    """Check that the framework can train on the device, and that the device exists.
+
+    Raises:
+        SpecError: Names the device and the remedy.
+    """
     if spec.device == CPU:
         return
     reason = adapter.why_unsupported_device(spec.algorithm, spec.device, on_this_machine)
@@ -114,7 +140,11 @@ def check_device(spec: RunSpec, adapter: Adapter, on_this_machine: bool) -> None
 
 
 def check_wrappers(spec: RunSpec, hyperparameters: Hyperparameters, task: Task) -> None:
-    """Check that normalization changes nothing that networks or evaluations rely on."""
+    """Check that normalization changes nothing that networks or evaluations rely on.
+
+    Raises:
+        SpecError: It does; names the remedy.
+    """
     if spec.wrappers != "normalized":
         return
     if hyperparameters.sees_rewards:
@@ -131,7 +161,11 @@ def check_wrappers(spec: RunSpec, hyperparameters: Hyperparameters, task: Task) 
 
 
 def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
-    """Check that learning begins before the run ends."""
+    """Check that learning begins before the run ends.
+
+    Raises:
+        SpecError: It does not; names the value and the remedy.
+    """
     steps = spec.steps
     warm_up = getattr(hyperparameters, "learning_starts", 0)
     rollout = getattr(hyperparameters, "rollout_steps", 0)
@@ -157,7 +191,11 @@ def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
 
 
 def check_updates(spec: RunSpec, hyperparameters: Hyperparameters, native: NativeConfig) -> None:
-    """Check that the framework, with its own rounding and counts, updates the policy at all."""
+    """Check that the framework, with its own rounding and counts, updates the policy at all.
+
+    Raises:
+        SpecError: It does not; names the values that decide and the remedy.
+    """
     schedule = native.update_schedule
     if min(schedule.total_gradient_steps, schedule.policy_updates) >= 1:
         return
@@ -215,6 +253,15 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
 
     The estimates are lower bounds: what is refused cannot be trained, and what passes may still
     be too large.
+
+    Args:
+        spec: The run.
+        task: Sizes of its environment.
+        machine: Machine that trains it.
+
+    Raises:
+        SpecError: A value is too large; names it, the largest that is possible, and how to train
+            nevertheless.
     """
     if os.environ.get(VARIABLE) == "off":
         return
@@ -237,7 +284,11 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
 
 
 def check_episodes(episodes: int) -> None:
-    """Make sure that this machine can play so many episodes side by side."""
+    """Make sure that this machine can play so many episodes side by side.
+
+    Raises:
+        SpecError: It cannot.
+    """
     if os.environ.get(VARIABLE) != "off":
         machine = Machine.here()
         why = f"episodes are played side by side, and {machine.name} has "

@@ -43,7 +43,11 @@ class LogSink(Protocol):
 
 
 def check_logger_installed(logger: str) -> None:
-    """Checks that the package of a logger is installed."""
+    """Checks that the package of a logger is installed.
+
+    Raises:
+        SpecError: It is not; says how to install it.
+    """
     package = LOGGER_PACKAGES.get(logger)
     if package and importlib.util.find_spec(package) is None:
         raise SpecError(

@@ -39,7 +39,12 @@ from parallax.harness.train.prepare import PreparedRun
 
 
 class BestPolicy:
-    """Policy with the largest mean return; the latest if several are equal."""
+    """Policy with the largest mean return; the latest if several are equal.
+
+    Attributes:
+        evaluation: Index of its evaluation; None before the first.
+        policy: The policy at that evaluation.
+    """
 
     def __init__(self, events: TrainingEvents, learned: Callable[[], StoredPolicy]) -> None:
         """Subscribes to evaluations."""
@@ -81,7 +86,13 @@ class TrainingMonitor:
         folder: RunFolder,
         checkpoint_manager: CheckpointManager | None = None,
     ) -> None:
-        """Creates the monitor and subscribes the evaluator and the run folder to its events."""
+        """Creates the monitor and subscribes the evaluator and the run folder to its events.
+
+        Args:
+            prepared: The run.
+            folder: Stores evaluations and trace.
+            checkpoint_manager: Saves and loads the state of the training; None for no checkpoints.
+        """
         self.events = TrainingEvents()
         self._spec = spec = prepared.spec
         self._layers = collect_layers(prepared.interventions)

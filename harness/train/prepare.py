@@ -154,7 +154,11 @@ def _prepare_run(
 def _keep_executed(
     item: Intervention, adapter: Adapter, spec: RunSpec, context: RunContext
 ) -> Intervention:
-    """Return an intervention with the segments of the modules that the run executes."""
+    """Return an intervention with the segments of the modules that the run executes.
+
+    Raises:
+        SpecError: It executes none of them.
+    """
     applied = tuple(
         s for s in item.source if adapter.runs_module(spec.algorithm, s.module, context)
     )
@@ -201,7 +205,11 @@ def _translate(
 
 
 def check_no_conversion(framework: str, native: NativeConfig) -> None:
-    """Check that upstream uses every hyperparameter as the schema says."""
+    """Check that upstream uses every hyperparameter as the schema says.
+
+    Raises:
+        SpecError: It does not; names each one, its value and the intervention that changes that.
+    """
     reasons = [
         f"hyperparameters.{row.field}={format_value(row.value)}: {framework} uses it in another "
         f"way than the schema says, and only a change of its source ({row.conversion}) converts it"
@@ -296,6 +304,13 @@ def resolve_library_recipe(
     """Return a recipe that is named after a framework as that one means it on this task.
 
     The values are the same for all frameworks that train with it. Other recipes are not changed.
+
+    Args:
+        hps: Name of the recipe.
+        algorithm: Name of the algorithm.
+        requested: The recipe, with what the user overrides.
+        overridden: Fields that the user has set, in unified units.
+        context: The run.
     """
     if hps not in find_adapter_entry_points():
         return requested
@@ -387,7 +402,11 @@ def describe_translation(prepared: PreparedRun) -> dict[str, Any]:
 
 
 def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Path) -> None:
-    """Check that a complete run's own wrappers were not edited; older records have no hashes."""
+    """Check that a complete run's own wrappers were not edited; older records have no hashes.
+
+    Raises:
+        SpecError: The file of one was; names both hashes.
+    """
     for name, now in hash_wrapper_sources(spec.env_wrappers).items():
         if recorded.get(name, now) != now:
             raise SpecError(
@@ -398,7 +417,15 @@ def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Pa
 
 
 def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> None:
-    """Check that a run is translated as it was when its `run.json` was written."""
+    """Check that a run is translated as it was when its `run.json` was written.
+
+    Args:
+        prepared: The run as the installed code translates it.
+        recorded: The content of `run.json`.
+
+    Raises:
+        SpecError: Names what differs.
+    """
     now = describe_translation(prepared) | {"scheduled steps": prepared.native.total_steps}
     then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
     for part, value in now.items():
@@ -432,7 +459,15 @@ def _describe_translation_difference(part: str, old: Any, new: Any) -> str:
 
 
 def prepare_runs(specs: Sequence[RunSpec], on_this_machine: bool = True) -> list[PreparedRun]:
-    """Check and translate runs, loading each adapter once; the error lists each problem once."""
+    """Check and translate runs; each adapter is loaded once.
+
+    Args:
+        specs: The runs.
+        on_this_machine: As for `prepare_run`.
+
+    Raises:
+        SpecError: Some cannot be carried out as configured; lists each problem once.
+    """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
     problems: dict[str, str] = {}
     prepared = []

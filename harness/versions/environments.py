@@ -22,7 +22,15 @@ _MAX_MESSAGE_CHARACTERS = 300
 
 
 def build_environment(requirements: Sequence[str], cache: Path) -> Path:
-    """Return the interpreter of an environment with exact `name==version`, built if needed."""
+    """Return the interpreter of an environment, which is built if it is not there yet.
+
+    Args:
+        requirements: Packages with exact versions, `name==version`; the framework first.
+        cache: Folder of all environments.
+
+    Raises:
+        SpecError: A package cannot be installed.
+    """
     name = "+".join(requirement.replace("==", "-") for requirement in requirements)
     folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
     python = folder / "bin" / "python"
@@ -48,7 +56,11 @@ def find_packages_folder(python: Path) -> Path:
 
 
 def install_packages(requirements: Sequence[str], folder: Path) -> None:
-    """Install packages without their dependencies into a folder, by uv if it is there, or pip."""
+    """Install packages without their dependencies into a folder, by uv if it is there, or pip.
+
+    Raises:
+        SpecError: They cannot be installed.
+    """
     uv = shutil.which("uv")
     installer = (
         [uv, "pip", "install", "--python", sys.executable]
@@ -67,7 +79,11 @@ def install_packages(requirements: Sequence[str], folder: Path) -> None:
 
 
 def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
-    """Return the releases on the index that the adapter drives, oldest first."""
+    """Return the releases of a package that the index lists and its adapter drives, oldest first.
+
+    Raises:
+        SpecError: The index cannot be read.
+    """
     command = [sys.executable, "-m", "pip", "index", "versions", supported.package]
     command.append("--ignore-requires-python")
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -156,7 +156,14 @@ def number_answers(result: ProbeResult, versions: Sequence[str]) -> dict[str, in
 def draw_history(
     history: ReleaseHistory, dates: Mapping[str, date], bugs: Sequence[BugLifetime], today: date
 ) -> str:
-    """Return the figure of a history as SVG."""
+    """Return the figure of a history as SVG.
+
+    Args:
+        history: Answers of at least two releases.
+        dates: Dates of releases.
+        bugs: Bugs of the framework.
+        today: End of the time that is drawn.
+    """
     settings: Any = {**STYLE, "svg.hashsalt": history.framework}
     with mpl.rc_context(settings):
         return _figure_to_svg(plot_history(history, dates, bugs, today))
@@ -255,7 +262,13 @@ def _label_releases(
 
 
 def spread_labels(at: Any, gap: float, end: float) -> Any:
-    """Return positions of labels that are at least `gap` apart, near `at` and below `end`."""
+    """Return positions of labels that are at least `gap` apart, near `at` and below `end`.
+
+    Args:
+        at: float[labels], increasing.
+        gap: Smallest distance.
+        end: Largest position.
+    """
     places = np.array(at, dtype=float)
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)

@@ -46,8 +46,10 @@ class ReleaseRecord:
     """Facts about the measurement of one release.
 
     Attributes:
+        requirements: Packages that were installed for it, `name==version`.
         cpu_seconds: CPU time of its probes.
         update_code: Digest of each algorithm's update code; equal code has equal digests.
+        failure: Why it could not be measured; empty if it was.
     """
 
     requirements: tuple[str, ...] = ()
@@ -96,7 +98,11 @@ class ControlPair:
 
 
 def find_supported_versions(framework: str) -> VersionRange:
-    """Return the releases that the adapter of a framework drives."""
+    """Return the releases that the adapter of a framework drives.
+
+    Raises:
+        SpecError: The adapter states none.
+    """
     found = load_adapter(framework).supported_versions
     if found is None:
         raise SpecError(
@@ -118,7 +124,11 @@ def make_empty_history(framework: str) -> ReleaseHistory:
 
 
 def load_history(framework: str, path: Path) -> ReleaseHistory:
-    """Load a stored history; a stored report of a framework's releases is one, too."""
+    """Load a stored history; a stored report of a framework's releases is one, too.
+
+    Raises:
+        SpecError: The file holds none.
+    """
     try:
         content = json.loads(path.read_text())
         report = report_from_dict(content)
@@ -148,6 +158,9 @@ def measure_release(
     """Return the history of one release, which is installed if it is not cached.
 
     A release that cannot be installed or imported is recorded with its failure.
+
+    Raises:
+        SpecError: The release is not supported.
     """
     supported = find_supported_versions(framework)
     requirements = supported.list_requirements(version)
@@ -283,7 +296,13 @@ def _compare_releases(
 
 
 def list_failures(history: ReleaseHistory, version: str, probes: Collection[str] = ()) -> list[str]:
-    """Return why a release or probes of it could not be measured, one line each."""
+    """Return why a release or probes of it could not be measured, one line each.
+
+    Args:
+        history: The history.
+        version: The release.
+        probes: Names of probes; all if empty.
+    """
     record = history.releases.get(version)
     if record is not None and record.failure:
         return [record.failure]

@@ -141,7 +141,15 @@ class BugEffect:
 
 
 def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, str]:
-    """Return the page and a figure per library with at least two releases, by their paths."""
+    """Return the page and a figure per library with at least two releases, by their paths.
+
+    Args:
+        folder: The histories, and the commands of the trainings.
+        effects: Effects of bugs on trainings.
+
+    Raises:
+        SpecError: The folder holds no history.
+    """
     libraries = [load_library(name, folder) for name in sorted(find_adapter_entry_points())]
     drawn = [library for library in libraries if library.has_figure]
     if not drawn:

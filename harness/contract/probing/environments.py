@@ -137,6 +137,9 @@ class EnvironmentStep:
     Attributes:
         observations: What the policy acts on next, float[N, ...]; where the caller or this step
             resets, the first observation of the next episode.
+        rewards: float[N].
+        terminated: bool[N].
+        truncated: bool[N].
         final_observations: The observation at the end of an episode by copy, None where no episode
             ended or none is given.
         final_place: Where the final observation is found.

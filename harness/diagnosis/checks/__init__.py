@@ -67,6 +67,11 @@ def list_left_out(
 ) -> dict[str, str]:
     """Return the checks that a user excludes, with the setting that excludes them.
 
+    Args:
+        checks: All checks.
+        only: Ids of the checks to evaluate; all if empty.
+        skip: Ids of checks to leave out.
+
     Raises:
         SpecError: A name is not the id of a check, or no check is left.
     """
@@ -83,7 +88,11 @@ def list_left_out(
 
 
 def check_names(names: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
-    """Require that every name is the id of a check; the error has the closest id."""
+    """Require that every name is the id of a check.
+
+    Raises:
+        SpecError: A name is not the id of a check; the message has the closest id.
+    """
     known = [check.id for check in checks]
     for name in names:
         if name not in known:
