@@ -91,11 +91,7 @@ def make_file_suffix(
 ) -> tuple[str, str]:
     """Return study and variant as far as they are needed to make a file name unique.
 
-    Args:
-        cells: All settings of the study.
-        study: Study of the file.
-        variant: Variant of the file.
-        algorithm: Algorithm of the file; None if it contains all.
+    `algorithm` is None if the file contains all.
 
     Returns:
         The study, empty if there is only one, and the settings of this variant that not all
@@ -192,12 +188,7 @@ def format_p_value(value: float) -> str:
 
 
 def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
-    """Return a setting in words: its study if there are several, and its variant's own settings.
-
-    Args:
-        cell: The setting.
-        cells: All settings.
-    """
+    """Return a setting in words: its study if there are several, and its variant's own settings."""
     known = list(cells)
     parts = find_own_parts(cell, [other for other in known if other.study == cell.study])
     if len({other.study for other in known}) > 1:
@@ -211,10 +202,7 @@ def group_by_variant(
 ) -> list[tuple[str, list[Item]]]:
     """Group items by algorithm and variant, which are given in words.
 
-    Args:
-        items: Items to group.
-        cells: All settings; options that all their variants have are left out.
-        cell_of: The setting of an item.
+    Options that the variants of all `cells` have are left out.
     """
     found: dict[tuple[str, str, str], list[Item]] = {}
     for item in items:
@@ -236,11 +224,6 @@ def split_main_variants(
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
     """Return the items of main variants, and all items by algorithm and variant.
 
-    Args:
-        items: Items to group.
-        main_cells: Settings of main variants.
-        cell_of: The setting of an item.
-
     Returns:
         The items of main variants, or all if there are none; and all items in parts, each with the
         start of its sentence.
@@ -259,13 +242,7 @@ def split_main_variants(
 
 
 def format_higher_minus_lower_interval(difference: float, low: float, high: float) -> str:
-    """Return the ends of an interval for "higher - lower", in brackets.
-
-    Args:
-        difference: Its middle, of either sign.
-        low: Lower end.
-        high: Upper end.
-    """
+    """Return the ends of an interval for "higher - lower", in brackets, given any difference."""
     sign = 1 if difference >= 0 else -1
     least, most = sorted((sign * low, sign * high))
     return f"[{format_number(least)}, {format_number(most)}]"

@@ -211,11 +211,7 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_endpoint_argument(add: Callable[..., Any]) -> None:
-    """Declare `--endpoint`.
-
-    Args:
-        add: The `add_argument` of a parser or group.
-    """
+    """Declare `--endpoint` by the `add_argument` of a parser or group."""
     add(
         "--endpoint",
         metavar="NAME",

@@ -96,10 +96,7 @@ def _choose_study_name(found: RunCollection, given: str | None) -> str:
 def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
     """Return the runs of both, as if the others had been run in the study.
 
-    Args:
-        study: Runs whose names do not change.
-        others: Runs that get the study's name and folder names as if they were in its folder.
-        name: Name of the study.
+    The others get the study's name, and folder names as if they were in its folder.
 
     Raises:
         CommandError: A run of the others is in the study already.

@@ -210,9 +210,7 @@ class SeedSweep:
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
     """Return command lines for the seeds, merged along one axis after the other.
 
-    Args:
-        needs: Seeds by setting and framework.
-        loaded: The runs whose settings the new ones repeat.
+    They repeat the settings of the loaded runs.
     """
     sweeps = [
         SeedSweep(
@@ -232,12 +230,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
 
 
 def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
-    """Return a shell script with all sweeps.
-
-    Args:
-        sweeps: Sweeps to run.
-        remark: Purpose of the script; may have several lines.
-    """
+    """Return a shell script with all sweeps."""
     lines = ["#!/bin/sh", *(f"# {line}".rstrip() for line in remark.splitlines())]
     lines += ["# Words given to this script are passed on, such as hydra.launcher.n_jobs=4.", ""]
     lines += [_CHECK_SCRIPT] if any(sweep.script for sweep in sweeps) else []

@@ -44,12 +44,6 @@ def _write_results(
 ) -> None:
     """Write tables and figures, then print lines and the paths of all files.
 
-    Args:
-        output: Folder for the files.
-        tables: Rows by name of the file.
-        figures: Figures to draw, each in every format.
-        lines: Lines to print before the paths.
-
     Raises:
         CommandError: There is nowhere to write.
     """

@@ -77,12 +77,6 @@ def draw_report(
 ) -> tuple[Document, dict[str, bytes]]:
     """Make the report and draw its figures.
 
-    Args:
-        results: Runs, verdicts and curves.
-        command: Command that makes it again.
-        jobs: Figures drawn at a time.
-        ablations: Effects of single changes, from separate files.
-
     Returns:
         The report, and each figure as WebP by its name.
     """
@@ -131,9 +125,7 @@ def format_report_command(options: argparse.Namespace) -> str:
 def format_changed_options(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
     """Return the command-line words of options that differ from their defaults.
 
-    Args:
-        options: The command line; its `defaults` has the default values.
-        names: Names of the options.
+    `options.defaults` has the default values.
     """
     words: list[str] = []
     for name in names:

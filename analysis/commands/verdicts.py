@@ -157,11 +157,6 @@ def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
 def write_score_tables(folder: Path, verdicts: study.StudyVerdicts, interval: str) -> list[Path]:
     """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
 
-    Args:
-        folder: Folder of the files.
-        verdicts: Verdicts on the study.
-        interval: Method of the intervals.
-
     Returns:
         The paths of the files.
     """

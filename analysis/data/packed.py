@@ -43,11 +43,8 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
     """Write runs to a file atomically.
 
-    Args:
-        found: Runs read from a folder or from another file.
-        path: The file.
-        anonymize: Remove from records what only says where a run was made: host names, and all but
-            the last part of paths. Repeating it gives the same bytes.
+    `anonymize` removes from records what only says where a run was made: host names, and all but
+    the last part of paths. Repeating it gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
@@ -124,10 +121,8 @@ def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
 def read_packed(path: Path) -> RunCollection:
     """Read runs from a file, and check each as its folder would be checked.
 
-    A row that fails a check does not raise: it is excluded, with the reason.
-
-    Args:
-        path: The file; folders of runs are named as if they were in it.
+    A row that fails a check does not raise: it is excluded, with the reason. Folders of runs are
+    named as if they were in the file.
 
     Raises:
         UnusableError: It is damaged, of a later version, or contains something else.
@@ -219,11 +214,7 @@ def judge_foreign(
 ) -> CompletedRun | ExcludedRun:
     """Judge a run of another tool by itself.
 
-    Args:
-        run_id: Identity of the run.
-        folder: Its folder.
-        evaluations: Its evaluations.
-        spec: Settings from the Zoo's files, as `parse_settings` returns them.
+    `spec` has the settings that `parse_settings` returns.
     """
     timesteps = evaluations.timesteps
     requested = spec.get("n_timesteps")
@@ -271,9 +262,6 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
 
     A run is too short if another of the same task was evaluated at least one evaluation interval
     later.
-
-    Args:
-        runs: All usable runs from `judge_foreign`.
     """
     ends: dict[tuple[StudyCell, str], int] = collections.defaultdict(int)
     for run in runs:

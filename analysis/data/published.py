@@ -73,9 +73,6 @@ class PublishedScore:
 def read_table(name: str) -> tuple[PublishedScore, ...]:
     """Read the rows of one table.
 
-    Args:
-        name: One of `list_tables()`.
-
     Raises:
         PublishedTableError: A row cannot be parsed; the message names file, line and field.
     """

@@ -172,11 +172,7 @@ class RunStaleness:
 
 
 def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
-    """Return the staleness that runs recorded, and the runs that recorded none.
-
-    Args:
-        runs: Complete runs of any algorithm.
-    """
+    """Return the staleness that runs recorded, and the runs that recorded none."""
     from parallax.harness.record import trace  # pyarrow takes half a second to load
 
     found, without = [], []

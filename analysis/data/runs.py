@@ -221,9 +221,6 @@ def find_missing_seeds(folders: Sequence[CompletedRun | ExcludedRun]) -> tuple[M
     """Find the seeds that a framework lacks although another one has them in the same setting.
 
     Folders without a known seed are ignored.
-
-    Args:
-        folders: Run folders of a study.
     """
     frameworks: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     seeds: dict[StudyCell, dict[str, set[int]]] = collections.defaultdict(
@@ -250,14 +247,7 @@ def get_duration(seconds: float | None) -> float:
 def make_loaded_run(
     run_id: RunId, folder: Path, reading: RunReading, text: str | None = None
 ) -> CompletedRun | ExcludedRun:
-    """Return a run as it was read.
-
-    Args:
-        run_id: Its identity.
-        folder: Its folder.
-        reading: Its contents.
-        text: Its `run.json` from a packed file.
-    """
+    """Return a run as it was read; `text` is its `run.json` if it was packed."""
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
         why, failed = reading.reason, reading.failed

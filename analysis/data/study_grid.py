@@ -74,11 +74,7 @@ class StudyGrid:
     runs: frozenset[RequestedRun]
 
     def format_commands(self, found: Iterable[RequestedRun]) -> tuple[str, ...]:
-        """Return command lines that train some runs of the grid, and no others.
-
-        Args:
-            found: The runs; those that are not in the grid are skipped.
-        """
+        """Return command lines that train those of some runs that are in the grid."""
         made = self.runs & set(found)
         if made == self.runs:
             return (f"parallax train -m study={self.name}",)

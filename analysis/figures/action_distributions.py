@@ -69,12 +69,7 @@ def make_action_figure_specs(_: StudyResults) -> list[FigureSpec | MissingFigure
 
 
 def compute_action_distributions(mean: float, variance: float) -> ActionDistributions:
-    """Return both distributions of actions.
-
-    Args:
-        mean: Mean of the normal distribution.
-        variance: Variance of the normal distribution.
-    """
+    """Return both distributions of actions that a normal distribution gives."""
     normal = stats.norm(mean, np.sqrt(variance))
     inside = np.linspace(-1, 1, _DENSITY_POINTS + 2)[1:-1]
     low, high = float(normal.cdf(-1)), float(normal.sf(1))

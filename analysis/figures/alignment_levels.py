@@ -44,9 +44,7 @@ def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | Missing
 def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelResults, str]]:
     """Return each study with several levels of alignment, and the name of its figure.
 
-    Args:
-        material: The judged runs.
-        name: Name of the figure; the study's follows where there are several.
+    The name of the study follows where there are several.
     """
     several = len(material.levels) > 1
     return [
@@ -185,9 +183,7 @@ def _draw_strip(
 def describe_spread(spread: LevelSpread, frameworks: int) -> str:
     """Return the spread of a strip with its interval and number of runs, in two or three lines.
 
-    Args:
-        spread: Scores at one level.
-        frameworks: Number of frameworks in the study; a strip with fewer says so.
+    A strip with fewer frameworks than the study says so.
     """
     some = len(spread.scores)
     lacking = "" if some == frameworks else f", {some} of {frameworks}"

@@ -111,13 +111,7 @@ def make_curve_grid_figure_spec(
 ) -> FigureSpec:
     """Return a page of curves with its caption.
 
-    Args:
-        name: Name of the files.
-        title: What it shows.
-        grid: The content.
-        method: Method of the intervals.
-        context: What all panels share, for the caption.
-        cells: Settings of the runs behind it.
+    `context` says what all panels share.
     """
     grid = grid.drop_single_lines()
     caption = (
@@ -191,12 +185,7 @@ def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[Curve
 
 
 def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
-    """Return the recipes that several frameworks were run under; others as `OWN`.
-
-    Args:
-        material: The judged runs.
-        cells: Settings of one algorithm.
-    """
+    """Return the recipes that several frameworks ran an algorithm under; others as `OWN`."""
     users: dict[str, set[str]] = {}
     for cell, framework in material.curves:
         if cell in cells:
@@ -362,12 +351,7 @@ def make_variant_figure_specs(
 ) -> list[FigureSpec]:
     """One page per value of a setting: left without it, right with it.
 
-    Args:
-        material: The judged runs.
-        name: Name of the family.
-        key: Name of the setting in variants.
-        title: What the pages show.
-        headings: Titles of the columns for a value.
+    `key` names the setting in variants; `headings` returns the titles of the columns for a value.
     """
     pages = []
     found = find_variant_pairs(material, key)
@@ -491,9 +475,7 @@ _MIN_WIDTH = 6.0  # inches; a legend and a caption need some room
 def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
     """Return a figure of all panels, with legend above and caption below.
 
-    Args:
-        panels: At least one, with at least one curve among them.
-        method: The interval's method, for the caption.
+    At least one panel must have a curve.
     """
     grid = arrange_panels(panels)
     curves = [one for panel in panels for one in (*panel.curves, *panel.with_failed_runs)]

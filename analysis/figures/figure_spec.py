@@ -133,10 +133,7 @@ def render_figure(
 ) -> FigureFiles:
     """Return the files of one figure: the same bytes for the same sheet.
 
-    Args:
-        sheet: The figure.
-        kinds: `png`, `pdf`, `webp`.
-        dpi: Resolution of a PNG.
+    Kinds are `png`, `pdf` and `webp`.
     """
     with matplotlib.rc_context(get_paper_rc_settings()), _pause_garbage_collection():
         return _figure_to_files(sheet.draw(), kinds, dpi)
@@ -166,11 +163,7 @@ def render_figures(
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
     """Draw figures in their order, `jobs` at a time.
 
-    Args:
-        sheets: The figures.
-        kinds: `png`, `pdf`, `webp`.
-        dpi: Resolution of PNGs.
-        jobs: Processes; 1 draws in this one.
+    One job draws in this process.
     """
     jobs = min(jobs, len(sheets))
     if jobs <= 1:

@@ -266,14 +266,7 @@ def make_highlight_figure_spec(
 ) -> FigureSpec:
     """Return a figure of settings with its caption.
 
-    Args:
-        material: The judged runs.
-        name: Name of its files.
-        title: What it shows.
-        how: How the settings were chosen.
-        content: The settings.
-        context: Study and variant, in words.
-        cells: Settings of the runs behind it.
+    `how` says how the settings were chosen.
     """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "

@@ -174,10 +174,7 @@ def _arrange_pairs(
 ) -> DifferenceGrid:
     """Return a panel per task and recipe, or with a single pair a panel per recipe.
 
-    Args:
-        material: The study.
-        complete: Pairs, complete runs alone.
-        treated: Pairs with failed trainings at the bottom.
+    Of `treated` pairs, failed trainings are at the bottom.
     """
     failed = {_get_key(item): item for item in treated}
     found_complete = {_get_key(item) for item in complete}

@@ -54,12 +54,7 @@ class RunInventory:
     """Costs and unfinished seeds of existing runs, from which further ones are planned."""
 
     def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
-        """Record costs and unfinished runs.
-
-        Args:
-            loaded: All runs.
-            replace_failed: Whether seeds whose runs failed are skipped.
-        """
+        """Record costs and unfinished runs; seeds of failed runs to replace are skipped."""
         self._hours = _estimate_core_hours(loaded.runs)
         self._begun = {item.id for item in loaded.excluded if not item.completed}
         failed = {item.id for item in loaded.excluded if item.failed}
@@ -166,16 +161,8 @@ def plan_seeds(
     """Plan as many seeds as each inconclusive pair and ranking needs by its own estimate.
 
     If the estimate is not above the present number, `step` seeds are added. A framework without
-    runs gets as many as the other has.
-
-    Args:
-        verdicts: All pairs.
-        loaded: All runs.
-        most: Seeds per framework that are never exceeded.
-        step: Seeds to add if the estimate is not above the present number.
-        replace_failed: Plan new seeds instead of those whose runs failed.
-        options: Level, margin and power behind the verdicts.
-        rankings: All rankings.
+    runs gets as many as the other has. No framework gets more than `most`. With `replace_failed`,
+    other seeds take the place of those whose runs failed.
     """
     chosen = options or VerdictOptions()
     levels = compute_holm_levels(verdicts, chosen.alpha)
@@ -207,11 +194,7 @@ def plan_suite_seeds(
 ) -> SeedPlan:
     """Plan the seeds of every task that decide inconclusive pairs over all tasks.
 
-    Args:
-        needs: Needs of all pairs over all tasks.
-        loaded: All runs.
-        most: Seeds per framework and task that are never exceeded.
-        replace_failed: Plan new seeds instead of those whose runs failed.
+    No framework gets more than `most` per task.
     """
     groups: dict[tuple[str, ...], dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in group_runs(loaded):
@@ -346,12 +329,7 @@ def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]
 
 
 def format_costs(plan: SeedPlan, most: int) -> list[str]:
-    """Return lines on the runs to make, their settings and their cost.
-
-    Args:
-        plan: The plan.
-        most: Seeds per framework that are never exceeded.
-    """
+    """Return lines on the runs to make, their settings and their cost."""
     if not plan.needs:
         return ["Nothing to run."]
     begun, failed = (

@@ -72,13 +72,7 @@ class _SuiteMoments:
 def estimate_suite_needs(
     groups: Sequence[ScoreGroup], suites: Sequence[SuiteVerdict], options: VerdictOptions
 ) -> tuple[SuiteNeed, ...]:
-    """Estimate the power and the need of every pair over all tasks.
-
-    Args:
-        groups: Scores per setting and framework.
-        suites: Their verdicts over all tasks.
-        options: Level, margin, power, endpoint, ranges and seed.
-    """
+    """Estimate the power and the need of every pair over all tasks."""
     samples = {sample.key: sample for sample in collect_suites(groups, options)}
     decided = {
         key: sum(item.verdict != INCONCLUSIVE for item in suites if item.key == key)
@@ -197,9 +191,7 @@ def find_suite_goals(
 ) -> list[tuple[ScoreGroup, ScoreGroup, SuiteNeed]]:
     """Return the groups of every task that have to grow for an inconclusive pair.
 
-    Args:
-        needs: Needs of all pairs.
-        groups: By study, algorithm, recipe, variant and task, the group of each framework.
+    `groups` has the group of each framework by study, algorithm, recipe, variant and task.
     """
     return [
         (*(groups[*need.verdict.key, env][name] for name in pair), need)  # type: ignore[misc]

@@ -198,9 +198,7 @@ def make_publication_document(study: StudyPublication) -> Document:
 def make_readme_section(study: StudyPublication, up: str) -> str:
     """Return the section of a README, without the marks around it.
 
-    Args:
-        study: Contents of the published study.
-        up: The folder as seen from the README.
+    `up` is the folder as seen from the README.
     """
     if study.material.levels:
         return _make_level_readme_section(study, up)
@@ -277,12 +275,7 @@ def _find_shown_figures(study: StudyPublication) -> set[str]:
 
 
 def splice_readme_section(text: str, section_text: str) -> str | None:
-    """Return a README with the section between the marks; None where it lacks them.
-
-    Args:
-        text: The README.
-        section_text: Text between the marks.
-    """
+    """Return a README with the section between the marks; None where it lacks them."""
     before, begun, rest = text.partition(SECTION_BEGIN)
     _, ended, after = rest.partition(SECTION_END)
     return (

@@ -72,13 +72,7 @@ class PageContext:
 def make_page_context(
     groups: Iterable[ScoreGroup], page_folder: Path, images: Mapping[str, bytes]
 ) -> PageContext:
-    """Number the groups, in their order.
-
-    Args:
-        groups: All groups of runs.
-        page_folder: Folder of the page; need not exist.
-        images: Each figure's image as WebP, by its name.
-    """
+    """Number the groups, in their order; the folder of the page need not exist."""
     keys = ((group.cell, group.framework) for group in groups)
     numbers = {key: number for number, key in enumerate(keys)}
     return PageContext(numbers, page_folder.resolve(), images)

@@ -176,13 +176,7 @@ def make_interval_columns(
 def make_setting_columns(
     get_cell: Callable[[Item], StudyCell], cells: Sequence[StudyCell], omit: Sequence[str] = ()
 ) -> list[Column[Item]]:
-    """Return the columns that name a setting; pages show study and variant where they differ.
-
-    Args:
-        get_cell: Takes the setting from an item.
-        cells: All settings of the table.
-        omit: Keys of columns that the table does not have.
-    """
+    """Return the columns that name a setting; pages show study and variant where they differ."""
     several_studies = len({cell.study for cell in cells}) > 1
     several_variants = len({cell.variant for cell in cells}) > 1
     common = set(find_common_parts(sorted(set(cells)))) if several_variants else set()
@@ -285,9 +279,8 @@ def list_csv_values(table: Table[Item], item: Item) -> TableRow:
 def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
     """Return rows as CSV.
 
-    Args:
-        rows: Values by heading; those of the first row are the headings.
-        heads: The headings where there are no rows; without any the result is empty.
+    The keys of the first row are the headings, or `heads` where there are no rows; without any the
+    result is empty.
     """
     heads = list(rows[0]) if rows else heads
     if not heads:

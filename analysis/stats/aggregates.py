@@ -226,12 +226,7 @@ def compute_profiles(
 ) -> PerformanceProfiles:
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
-        thresholds: float[m].
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    `thresholds` is float[m]; for the others see `compute_aggregates`.
     """
     rows = []
     for tasks in scores.values():
@@ -263,11 +258,7 @@ def compute_improvement(
 ) -> ImprovementProbability:
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    For the arguments see `compute_aggregates`.
     """
     drawn = {
         name: np.concatenate(
@@ -348,12 +339,8 @@ def compute_sample_efficiency(
 ) -> SampleEfficiency:
     """Return curves with percentile intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation float[k] steps, and one float[n, k] of normalized scores per
-            task, n at least 1.
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    `scores` has of each implementation float[k] steps, and one float[n, k] of normalized scores per
+    task, n at least 1; for the others see `compute_aggregates`.
     """
     curves = {
         name: _compute_efficiency_curve(steps, tasks, rng, resamples, level)
@@ -382,12 +369,7 @@ def _compute_efficiency_curve(
 
 
 def thin_evaluations(count: int, most: int = MAX_CURVE_STEPS) -> list[int]:
-    """Return indices of at most `most` of `count` evaluations, evenly spaced, with the last.
-
-    Args:
-        count: Number of evaluations.
-        most: Largest number of indices.
-    """
+    """Return indices of at most `most` of `count` evaluations, evenly spaced, with the last."""
     if count <= most:
         return list(range(count))
     return [round((i + 1) * count / most) - 1 for i in range(most)]

@@ -12,13 +12,7 @@ from parallax.analysis.stats.moments import FloatArray
 
 
 def normalize_by_human(scores: FloatArray, random: float, human: float) -> FloatArray:
-    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015).
-
-    Args:
-        scores: float[n].
-        random: Score of random play.
-        human: Score of a human, different from `random`.
-    """
+    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015)."""
     return 100.0 * (scores - random) / (human - random)
 
 
@@ -42,9 +36,7 @@ def compute_steps_to_threshold(
 ) -> StepsToThreshold:
     """Compute the steps until the first evaluation at or above a score.
 
-    Args:
-        curves: Steps and mean returns of the evaluations of each run, each float[k].
-        score: The threshold.
+    `curves` has float[k] steps and float[k] mean returns of each run.
     """
     first = []
     for steps, returns in curves:
@@ -83,10 +75,6 @@ def compute_stage_means(
 
 
 def average_stages(runs: Sequence[FloatArray]) -> tuple[ConfidenceInterval, ...]:
-    """Average each stage over runs, with its 95% t interval.
-
-    Args:
-        runs: `compute_stage_means` of each run; NaN values are left out.
-    """
+    """Average the stages of `compute_stage_means` over runs, with 95% t intervals, without NaN."""
     table = np.asarray(runs, np.float64)
     return tuple(compute_interval(column[np.isfinite(column)]) for column in table.T)

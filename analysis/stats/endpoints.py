@@ -123,10 +123,6 @@ def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> floa
     """Average a curve over steps by the trapezoidal rule.
 
     The average runs from the first evaluation after step 0 to the last one.
-
-    Args:
-        steps: int64[E], increasing.
-        returns: float[E].
     """
     first = _find_first_trained(steps)
     steps, returns = steps[first:], returns[first:]
@@ -142,11 +138,6 @@ def find_first_reach(
     """Return the steps of the first evaluation at or above a return, and whether there is one.
 
     Without one, the time is censored at the last evaluation.
-
-    Args:
-        steps: int64[E], increasing.
-        returns: float[E].
-        threshold: In units of return.
     """
     above = np.flatnonzero(returns >= threshold)
     return (float(steps[above[0]]), True) if len(above) else (float(steps[-1]), False)

@@ -174,9 +174,8 @@ class MeanScore:
 def compute_mean_score(values: Sequence[float]) -> MeanScore:
     """Compute the mean of the values that are not NaN.
 
-    Args:
-        values: Killing rates of an operator's configurations, or mutation scores of operators
-            (the paper's eq. 1).
+    These are killing rates of an operator's configurations, or mutation scores of operators (the
+    paper's eq. 1).
     """
     known = [value for value in values if not math.isnan(value)]
     mean = float(np.mean(known)) if known else math.nan

@@ -41,13 +41,7 @@ class OmnibusCount:
 
 
 def evaluate_count(observed: int, tests: int, simulated: NDArray[np.int64]) -> OmnibusCount:
-    """Compare an observed count with those of simulated studies.
-
-    Args:
-        observed: Significant comparisons.
-        tests: Comparisons made.
-        simulated: int[simulated_studies], counts of studies in which nothing differs.
-    """
+    """Compare a count of significant tests with int[studies] in which nothing differs."""
     resamples = len(simulated)
     # Phipson and Smyth (2010): adding one keeps a Monte-Carlo p-value valid and above 0.
     p = (1 + int((simulated >= observed).sum())) / (1 + resamples)
@@ -93,9 +87,6 @@ def shrink_deviations(items: SampleMoments) -> SampleMoments:
     Deviations estimated from few values scatter more than the true ones, and many comparisons
     then depend on one sample; equal deviations scatter less than the true ones. The false positive
     rate of shrinking half-way is measured by `benchmarks/existence.py`.
-
-    Args:
-        items: Samples of one setting.
     """
     weights = np.where(np.isnan(items.sd), 0.0, np.maximum(items.n - 1, 0))
     common = float(np.nansum(weights * items.sd**2) / max(1.0, float(weights.sum())))
@@ -127,9 +118,8 @@ def _split_into_chunks(total: int, width: int) -> list[int]:
 def compute_label_count_distribution(found: Sequence[FloatArray]) -> FloatArray:
     """Compute the distribution of how often one of several exchangeable labels is involved.
 
-    Args:
-        found: Per setting float[k], how often each of its k labels is involved; labels are
-            permuted independently in each setting.
+    `found` has per setting float[k], how often each of its k labels is involved. Labels are
+    permuted independently in each setting.
 
     Returns:
         float[max + 1], probability of each number for any one label: the convolution of the

@@ -92,13 +92,7 @@ def list_tasks(table: GroupTable) -> list[str]:
 def list_framework_pairs(
     table: GroupTable, algorithm: str, is_wanted: Callable[[str, str, str, str], bool]
 ) -> list[tuple[CellKey, CellKey]]:
-    """Return the pairs of frameworks in each setting of an algorithm.
-
-    Args:
-        table: All cells.
-        algorithm: ppo, td3 or sac.
-        is_wanted: Whether a task, hyperparameters and two frameworks are wanted.
-    """
+    """Return the wanted pairs of frameworks in each task and recipe of an algorithm."""
     return [
         ((algorithm, task, hps, first), (algorithm, task, hps, second))
         for task in list_tasks(table)

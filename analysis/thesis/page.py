@@ -211,11 +211,7 @@ _INTRODUCTION: tuple[document.Block, ...] = (
 
 
 def make_thesis_document(verdicts: StudyVerdicts) -> document.Document:
-    """Return the whole page.
-
-    Args:
-        verdicts: Verdicts on the thesis' tables.
-    """
+    """Return the whole page, from the verdicts on the thesis' tables."""
     blocks = (
         *_INTRODUCTION,
         make_deviations_section(verdicts.groups),
@@ -232,11 +228,7 @@ def _make_grid(rows: Sequence[Sequence[document.Words]], heads: Sequence[str]) -
 
 
 def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
-    """Judge every statement of sections 6.2 and 6.3 that the tables can decide.
-
-    Args:
-        verdicts: Verdicts from the thesis' tables.
-    """
+    """Judge every statement of sections 6.2 and 6.3 that the tables can decide."""
     cells = {key_from_group(group): group for group in verdicts.groups}
     return (
         *judge_ppo_claims(cells, verdicts.options),

@@ -122,12 +122,7 @@ class AblationVerdict:
 
 
 def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[AblationVerdict, ...]:
-    """Judge every framework and setting that was trained with and without an intervention.
-
-    Args:
-        loaded: All runs.
-        options: Level, margin and ranges.
-    """
+    """Judge every framework and setting that was trained with and without an intervention."""
     options = settle_options(loaded, options)
     return judge_effects(_group_by_intervention(loaded, options), "interventions", options)
 
@@ -137,10 +132,8 @@ def judge_effects(
 ) -> tuple[AblationVerdict, ...]:
     """Judge every framework and setting with changed and unchanged runs.
 
-    Args:
-        groups: Groups by setting, framework and name of the change, `NO_CHANGE` for none.
-        changes: Noun for the changes, for the family's name.
-        options: Level, margin and ranges.
+    Groups are by setting, framework and name of the change, `NO_CHANGE` for none. `changes` is the
+    noun for them, in the name of the family.
     """
     settings = sorted({(cell, framework) for cell, framework, _ in groups})
     pairs: dict[tuple[StudyCell, str], list[tuple[str, ScoreGroup, ScoreGroup]]] = {}
@@ -315,10 +308,8 @@ def _split_intervention(
 ) -> tuple[StudyCell, str]:
     """Split a run's setting into the one without intervention and the intervention's name.
 
-    Args:
-        item: A run.
-        known: Variants of unchanged runs by their settings. A long variant is shortened to a
-            digest, from which the intervention cannot be removed.
+    `known` has the variants of unchanged runs by their settings. A long variant is shortened to a
+    digest, from which the intervention cannot be removed.
     """
     cell = item.id.cell
     match = _INTERVENTION_PART.search(cell.variant)

@@ -155,12 +155,7 @@ class LevelResults:
 def judge_alignment_levels(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[LevelResults, ...]:
-    """Judge every study with runs at more than one level.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Endpoint, margin, seed, and given ranges of tasks.
-    """
+    """Judge every study with runs at more than one level."""
     spreads = list_level_spreads(groups, options)
     if not spreads:
         return ()
@@ -206,11 +201,6 @@ def collect_reaching_times(
 ) -> CensoredTimes | None:
     """Collect the steps at which the runs of a framework first were nearly solved.
 
-    Args:
-        group: Runs of one framework.
-        spread: Their task and level.
-        with_failed_runs: Whether failed runs count, too.
-
     Returns:
         A run that was never nearly solved is censored at its end, a failed run at the full length.
         None without a known scale or without a run.
@@ -241,12 +231,7 @@ class ReachingTest:
 
 
 def compare_reaching_times(spread: LevelSpread, rng: np.random.Generator) -> ReachingTest:
-    """Compare the frameworks of one task and level by a log-rank test.
-
-    Args:
-        spread: The task and level.
-        rng: Source of the permutations.
-    """
+    """Compare the frameworks of one task and level by a log-rank test."""
     found = [collect_reaching_times(group, spread) for group in spread.groups.values()]
     samples = [sample for sample in found if sample is not None]
     return ReachingTest(
@@ -263,10 +248,6 @@ def list_level_spreads(
 
     Runs with their own interventions or with other replay strategies belong to no level. A
     framework all of whose runs failed is at the level of the others with its options.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Endpoint, margin and given ranges of tasks.
     """
     found: dict[tuple[LevelTask, str], list[ScoreGroup]] = collections.defaultdict(list)
     levels: dict[StudyCell, tuple[LevelTask, str]] = {}
@@ -354,11 +335,6 @@ def decompose_levels(
     it. A framework without two seeds at each level of a task is left out of that task. A task is
     left out if fewer than two thirds of its frameworks remain, such as while runs are missing.
 
-    Args:
-        spreads: Spreads of one study.
-        generator: For bootstrap intervals over seeds.
-        resamples: Number of bootstrap samples.
-
     Returns:
         None if no task remains, or all scores are equal.
     """
@@ -428,10 +404,6 @@ def list_frameworks(found: Mapping[str, LevelSpread]) -> list[str]:
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:
     """Return the frameworks with two seeds at each of some levels of a task.
-
-    Args:
-        found: Levels of one task.
-        levels: Names of levels.
 
     Returns:
         Empty if there are fewer than two, or fewer than two thirds of those of the task.

@@ -27,10 +27,6 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
 
     These are different seeds, different versions of packages that both use, and effective
     hyperparameters that are not the same in all runs of a framework.
-
-    Args:
-        first: A framework's runs.
-        second: Runs of another in the same setting.
     """
     if not first.runs or not second.runs:
         return ()

@@ -68,12 +68,8 @@ def list_remaining_differences(
 ) -> tuple[str, ...] | None:
     """List the interventions of a framework's reference form that its runs do not have.
 
-    Each names a known difference between the framework's update and the reference form.
-
-    Args:
-        algorithm: Algorithm of the runs.
-        framework: Framework of the runs.
-        runs: Runs of one setting; empty for the unchanged framework.
+    Each names a known difference between the framework's update and the reference form. Without
+    runs, these are all differences of the unchanged framework.
 
     Returns:
         Names in alphabetical order; None where no reference form of the framework was measured.
@@ -118,10 +114,6 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     Both must have been trained in a form that lockstep training found equal up to rounding, with
     the same value of every hyperparameter, with none that lockstep training left out, and with
     critics that see actions in the same units.
-
-    Args:
-        first: Runs of one framework.
-        second: Runs of another.
     """
     runs = (*first.runs, *second.runs)
     if not (first.runs and second.runs) or first.framework == second.framework:

@@ -147,9 +147,7 @@ class PairTests:
     def decide(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
         """Return the verdict of each pair, and whether its difference is significant.
 
-        Args:
-            permutation: float[pairs], p-values of permutation tests; NaN where unknown.
-            alpha: Level.
+        Permutation tests can be unknown, NaN.
         """
         with np.errstate(invalid="ignore"):
             agrees = np.isnan(permutation) | (permutation < alpha)
@@ -168,12 +166,8 @@ def run_tests(
 ) -> PairTests:
     """Test the pairs of one family.
 
-    Args:
-        first: Moments with float[pairs] arrays.
-        second: Moments of the second framework of each pair.
-        margins: float[pairs], margins of equivalence.
-        p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
-        p_log_rank: float[pairs], p-values that replace those of Welch's test where they are known.
+    All arrays are float[pairs]. `p_unobserved` is that of `margins.compute_unobserved_p`, and
+    `p_log_rank` replaces the p-values of Welch's test where it is known.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (
@@ -237,10 +231,6 @@ def judge_consistency(
       significant without one. With five seeds each its p-value cannot be below 0.008, which is
       never significant after a correction. Published numbers have no permutation test.
     - `inconclusive`: neither.
-
-    Args:
-        groups: Final scores.
-        options: Level, share that makes the margin, family, seed of the permutations.
     """
     pairs = list_group_pairs(group for group in groups if group.n)
     return judge_by_family(pairs, options, judge_family)
@@ -253,10 +243,7 @@ def judge_by_family(
 ) -> tuple[Verdict, ...]:
     """Split pairs into the families of Holm's correction and judge each family by itself.
 
-    Args:
-        pairs: All pairs.
-        options: Passed to `judge`; its `family` says which pairs belong together.
-        judge: Returns one verdict per pair of a family, given the family's name.
+    `judge` returns one verdict per pair of a family, given the family's name.
 
     Returns:
         One verdict per pair, in the order of `pairs`.
@@ -288,16 +275,7 @@ def name_family(cell: StudyCell, kind: str) -> str:
 def judge_family(
     pairs: Sequence[GroupPair], family: str, options: VerdictOptions
 ) -> list[PairVerdict]:
-    """Judge the pairs of one family, with Holm's correction over all of them.
-
-    Args:
-        pairs: At least one; each group has a score.
-        family: Name of the family.
-        options: Level, margins, ranges and the seed of the permutations.
-
-    Returns:
-        One verdict per pair, in order.
-    """
+    """Judge the pairs of one family, all with scores, with Holm's correction over all of them."""
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
@@ -370,13 +348,7 @@ def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[floa
 def estimate_pair_seed_range(
     item: PairVerdict, level: float, options: VerdictOptions
 ) -> tuple[float, float]:
-    """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds.
-
-    Args:
-        item: A pair.
-        level: Level of its tests.
-        options: Power, ranges and the seed of the draws.
-    """
+    """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds."""
     one, two = compute_unobserved_distances([(item.first, item.second)], options)
     return effect_size_and_power.estimate_seed_range(
         (item.first.moments, item.second.moments),
@@ -417,10 +389,6 @@ def judge_library_defaults(
 
     The rules are those of `judge_consistency`, with separate families: hyperparameters differ, so
     that this does not answer RQ2.
-
-    Args:
-        groups: Final scores.
-        options: Level, margins, family and the seed of the permutations.
     """
     return tuple(
         dataclasses.replace(

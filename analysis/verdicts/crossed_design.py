@@ -52,10 +52,6 @@ def judge_crossed_designs(
     """Judge every task on which two or more recipes of frameworks were run at `exact`.
 
     Each cell is cut to the number of seeds of the smallest one, so that the layout is balanced.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Given ranges of tasks, seed of the resampling.
     """
     found: dict[tuple[str, ...], dict[tuple[str, str], ScoreGroup]] = collections.defaultdict(dict)
     names = {group.framework for group in groups}

@@ -74,11 +74,7 @@ def make_panels(
 ) -> tuple[CurvePanel, ...]:
     """Return the curves of every setting that has a folder.
 
-    Args:
-        loaded: Runs found.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-        rng: Source of bootstrap resamples.
-        with_failed_runs: Groups in which failed runs count, from `count_failed_as_bottom`.
+    `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
     treated = make_curves_with_failed_runs(with_failed_runs)
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
@@ -104,11 +100,7 @@ def make_panels(
 def make_curves_with_failed_runs(
     groups: Iterable[ScoreGroup],
 ) -> dict[tuple[StudyCell, str], LearningCurve]:
-    """Return the curves of groups with failed runs, which are at the bottom throughout.
-
-    Args:
-        groups: Groups in which failed runs count, from `count_failed_as_bottom`.
-    """
+    """Return the curves of groups with failed runs, which are at the bottom throughout."""
     rng = np.random.default_rng(0)
     return {
         group.key: make_curve(group.framework, group.runs, "t", rng)
@@ -120,14 +112,7 @@ def make_curves_with_failed_runs(
 def make_curve(
     framework: str, runs: Sequence[CompletedRun], method: str, rng: np.random.Generator
 ) -> LearningCurve:
-    """Aggregates one framework's seeds at the evaluation steps that all of them share.
-
-    Args:
-        framework: Its name.
-        runs: At least one run.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-        rng: Source of bootstrap resamples.
-    """
+    """Aggregate one framework's seeds at the evaluation steps that all of them share."""
     seeds = tuple((run.timesteps, run.results.mean(axis=1)) for run in runs)
     steps = functools.reduce(np.intersect1d, [at for at, _ in seeds])
     shared = np.array([returns[np.isin(at, steps)] for at, returns in seeds])

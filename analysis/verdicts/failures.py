@@ -55,12 +55,7 @@ class FailureComparison:
 def compare_failures(
     pairs: Sequence[GroupPair], options: VerdictOptions
 ) -> list[FailureComparison]:
-    """Compare the failed runs of the pairs of one family.
-
-    Args:
-        pairs: Pairs of frameworks.
-        options: Its `failed_share` sets the threshold.
-    """
+    """Compare the failed runs of the pairs of one family."""
     thresholds = [compute_failure_threshold(pair, options) for pair in pairs]
     counts = [_count_failures(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
     sizes = [tuple(group.n for group in pair) for pair in pairs]
@@ -106,10 +101,6 @@ def find_bottom_score(groups: Sequence[ScoreGroup], options: VerdictOptions) -> 
     """Return the score that is used for failed runs of a task; None if there is none.
 
     It is the lower end of the task's range; if that is unknown, the lowest score of the groups.
-
-    Args:
-        groups: All groups of an algorithm on the task.
-        options: Given ranges.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
     if not usable:
@@ -125,10 +116,6 @@ def count_failed_as_bottom(
 
     It is the same for all recipes of an algorithm, so that library defaults can be compared. Groups
     without a failed run stay as they are, so that a setting without any has the same verdicts.
-
-    Args:
-        groups: Scores of complete runs.
-        options: Given ranges.
     """
     places: dict[tuple[str, ...], list[ScoreGroup]] = collections.defaultdict(list)
     for group in groups:
@@ -179,10 +166,7 @@ def _impute_failed_runs(
 def _impute_run(failed: ExcludedRun, runs: Sequence[CompletedRun], bottom: float) -> CompletedRun:
     """Return a run in the place of a failed one: at the bottom, and never above another run.
 
-    Args:
-        failed: The failed run.
-        runs: Complete runs of the task; evaluations are those of the first one.
-        bottom: The final score.
+    Evaluations are those of the first of some complete runs of the task.
     """
     like = runs[0]
     others = [run.results for run in runs if np.array_equal(run.timesteps, like.timesteps)]

@@ -89,9 +89,6 @@ class ScoreGroup:
 
         Of two evaluations equally near, the earlier one counts. Published numbers are returned
         unchanged.
-
-        Args:
-            step: Environment steps.
         """
         if not self.runs:
             return self
@@ -101,11 +98,7 @@ class ScoreGroup:
         return dataclasses.replace(self.replace_scores(scores), steps=tuple(sorted(steps)))
 
     def replace_scores(self, scores: Iterable[float]) -> "ScoreGroup":
-        """Return the group with other scores.
-
-        Args:
-            scores: One per run, in order.
-        """
+        """Return the group with other scores, one per run, in order."""
         values = np.array(list(scores), dtype=np.float64)
         return dataclasses.replace(
             self, moments=compute_moments(values), scores=values, censored=None
@@ -128,10 +121,6 @@ def group_runs(
     loaded: LoadedRuns, options: VerdictOptions = DEFAULT_OPTIONS
 ) -> tuple[ScoreGroup, ...]:
     """Group runs by setting and framework, in sorted order; a group may have no scores.
-
-    Args:
-        loaded: Runs of studies.
-        options: The endpoint, and ranges that its threshold is a share of.
 
     Raises:
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
@@ -238,9 +227,6 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
     """Find the main variant of each study and algorithm: the one with the most runs used.
 
     Of equally large ones, the variant with the fewest options, then the first by name.
-
-    Args:
-        groups: Final scores.
     """
     runs: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(
         collections.Counter

@@ -106,12 +106,7 @@ class MutationVerdict:
 
 
 def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
-    """Judge all mutants of a setting.
-
-    Args:
-        setting: Originals and mutants with their test results.
-        as_published_code: Whether to follow the published code where it differs from the paper.
-    """
+    """Judge all mutants of a setting, by the paper or by its published code where they differ."""
     names = list(dict.fromkeys(item.operator for item in setting.mutants))
     operators = tuple(_judge_operator(name, setting, as_published_code) for name in names)
     return MutationVerdict(

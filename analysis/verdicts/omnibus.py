@@ -51,12 +51,7 @@ class OmnibusVerdict:
 def judge_omnibus(
     items: Sequence[PairVerdict], options: VerdictOptions
 ) -> tuple[OmnibusVerdict, ...]:
-    """Judge every study, algorithm and variant.
-
-    Args:
-        items: Verdicts on pairs.
-        options: Level, resamples and their seed.
-    """
+    """Judge every study, algorithm and variant."""
     found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
         cell = item.cell
@@ -85,10 +80,7 @@ def count_differences(
 ) -> omnibus.OmnibusCount:
     """Compare the number of significant pairs with studies in which all means are the same.
 
-    Args:
-        pairs: The groups compared; a group may be in several pairs.
-        p_values: Welch's test of each pair; NaN if a sample has fewer than two seeds.
-        options: Level, resamples and their seed.
+    P-values are those of Welch's tests; NaN if a sample has fewer than two seeds.
     """
     known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
     observed = sum(p < options.alpha for p in p_values)

@@ -66,9 +66,7 @@ def compute_overall_scores(
 ) -> tuple[OverallScores, ...]:
     """Compute aggregates for every algorithm, recipe and variant with runs.
 
-    Args:
-        groups: Final scores; published numbers without single seeds are ignored.
-        options: Given ranges, number of resamples and their seed.
+    Published numbers without single seeds are ignored.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
     found: dict[tuple[str, str, str, str], list[ScoreGroup]] = collections.defaultdict(list)

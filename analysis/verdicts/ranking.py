@@ -52,12 +52,7 @@ class AlgorithmRanking:
         return stack_moments([group.moments for group in self.groups])
 
     def gap(self, i: int, j: int) -> tuple[float, float, float]:
-        """Return the difference of the means of two algorithms, with Welch's 95% interval.
-
-        Args:
-            i: Index of the first algorithm.
-            j: Index of the one that is subtracted.
-        """
+        """Return the mean of algorithm i - that of algorithm j, with Welch's 95% interval."""
         first, second = (stack_moments([self.groups[k].moments]) for k in (i, j))
         item = two_sample.compute_contrast([first], [second])
         low, high = two_sample.compute_contrast_bounds(item)
@@ -141,10 +136,6 @@ def judge_rankings(
     - otherwise `preserved`: some two algorithms are separated in the same direction in both, and
       no two are separated in one framework while their means are reversed in the other;
     - otherwise `inconclusive`.
-
-    Args:
-        groups: Final scores.
-        options: Level, resamples and their seed.
     """
     found: dict[tuple[str, str, str, str], dict[str, dict[str, ScoreGroup]]] = (
         collections.defaultdict(lambda: collections.defaultdict(dict))

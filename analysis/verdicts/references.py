@@ -65,11 +65,8 @@ def find_references(
 ) -> tuple[ReferenceScore, ...]:
     """Return the scores of policies without training on a task, those that are known.
 
-    Args:
-        cell: The setting.
-        runs: Runs whose evaluations at step 0, if there are some, are of untrained policies.
-            For tasks without published scores, what was measured with the runs counts.
-        untrained: Whether to return the untrained policy.
+    Evaluations of runs at step 0 are of untrained policies. What was measured with runs counts for
+    tasks without published scores.
     """
     found = [
         ReferenceScore(name, moments_from_published(row), row.source)
@@ -90,10 +87,6 @@ def judge_learning(
 
     The margin is that of equivalence, so that a framework that has learned nothing cannot be
     called equivalent to one that has. The untrained policies are a framework's own.
-
-    Args:
-        groups: Runs with their final returns as scores.
-        options: Level and margin.
     """
     returns = dataclasses.replace(options, endpoint="")
     return tuple(_judge_group(group, returns) for group in groups if group.n)
@@ -146,12 +139,7 @@ class RandomVerdict:
 def judge_vs_random(
     groups: Iterable[ScoreGroup], options: VerdictOptions
 ) -> tuple[RandomVerdict, ...]:
-    """Judge every group with a run on a task for which random actions were measured.
-
-    Args:
-        groups: Final scores per setting and framework.
-        options: Level of the tests.
-    """
+    """Judge every group with a run on a task for which random actions were measured."""
     return tuple(
         _judge_group_vs_random(group, one, options)
         for group in groups

@@ -152,12 +152,7 @@ class ReplayVerdicts:
 
 
 def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
-    """Judge the replay strategies of all runs.
-
-    Args:
-        items: Replay metrics of all run folders.
-        options: Level, margin and ranges.
-    """
+    """Judge the replay strategies of all runs."""
     found: dict[tuple[StudyCell, str, str], list[ReplayMetrics]] = collections.defaultdict(list)
     for item in items:
         found[item.cell, item.item.id.framework, item.name].append(item)
@@ -369,12 +364,7 @@ _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 
 def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[StalenessSetting, ...]:
-    """Summarize the staleness of runs by setting and strategy.
-
-    Args:
-        found: The runs.
-        stages: Number of equal parts that a run is divided into.
-    """
+    """Summarize the staleness of runs in equal stages of a run, by setting and strategy."""
     groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
     named = {
         _digest_shared_settings(item.run): _get_shared_variant(item.run)

@@ -79,13 +79,7 @@ def moments_from_published(row: PublishedScore) -> SampleMoments:
 def judge_reproduction(
     group: ScoreGroup, row: PublishedScore, options: VerdictOptions
 ) -> ReproductionVerdict:
-    """Compare one framework's scores with one published number.
-
-    Args:
-        group: Scores at the evaluation nearest to `row.steps`.
-        row: The published number.
-        options: Level of the test.
-    """
+    """Compare scores at the evaluation nearest to `row.steps` with one published number."""
     ours, theirs = group.moments, moments_from_published(row)
     test = "one-sample t" if math.isnan(float(theirs.sd)) else "welch"
     if test == "one-sample t":

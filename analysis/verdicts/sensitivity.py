@@ -44,11 +44,8 @@ class PairedVerdict:
 def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
     """Compare frameworks seed by seed, where their last evaluations share initial states.
 
-    Initial states follow from the task, the seed, `evaluation_seed` of the study, the index of
-    the evaluation and the number of episodes.
-
-    Args:
-        items: Verdicts on pairs; those without two such seeds are left out.
+    Initial states follow from the task, the seed, `evaluation_seed` of the study, the index of the
+    evaluation and the number of episodes. Pairs without two such seeds are left out.
     """
     found: dict[str, list[tuple[PairVerdict, tuple[int, ...], PairedDifference]]] = {}
     for item in items:
@@ -115,10 +112,6 @@ def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[P
 
     Tasks in which neither side varies, or one has a single seed, are left out; at least four must
     remain.
-
-    Args:
-        items: Verdicts on pairs.
-        options: Given ranges and the endpoint.
     """
     found: dict[PooledPairKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:

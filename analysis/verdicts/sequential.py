@@ -86,11 +86,6 @@ def judge_sequentially(
 
     Each check uses the first seeds by number. Corrected levels lie far out in the tails, where
     Welch's approximation is too liberal, so the degrees of freedom of the smaller sample are used.
-
-    Args:
-        groups: Final scores of runs.
-        options: Level, margin, family and seed of the permutations.
-        schedule: Schedule of checks.
     """
     pairs = list_group_pairs(group for group in groups if group.scores is not None)
     return judge_by_family(

@@ -429,10 +429,7 @@ def _list_framework_cells(
 def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") -> StudyResults:
     """Judge a study once: verdicts, aggregates, curves and final scores.
 
-    Args:
-        loaded: The study's runs.
-        options: Settings of the verdicts; their seed is used for all resampling.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for drawn intervals.
+    `method` is that of drawn intervals.
     """
     verdicts = judge_runs(loaded, options)
     rng = np.random.default_rng(options.seed)
@@ -462,11 +459,7 @@ def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, fl
 
 
 def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
-    """Make the results of a published table: no curves, and intervals as the thesis prints them.
-
-    Args:
-        verdicts: Verdicts from `judge_thesis_tables`.
-    """
+    """Make the results of a published table: no curves, and intervals as the thesis prints them."""
     empty = np.empty(0)
     curves = {
         key: LearningCurve(key[1], (), np.empty(0, np.int64), empty, empty, empty, 0)

@@ -141,10 +141,6 @@ def collect_suites(
 
     Scores below doing nothing count as 0. A framework without two runs in two tasks is left out,
     then a task without a scale, or without two runs of some framework; all are named.
-
-    Args:
-        groups: Scores per setting and framework.
-        options: Given ranges and the endpoint.
     """
     found: dict[SuiteKey, dict[str, dict[str, ScoreGroup]]] = collections.defaultdict(
         lambda: collections.defaultdict(dict)
@@ -230,12 +226,8 @@ def judge_suites(
     """Judge every pair of frameworks over all tasks of an algorithm and recipe.
 
     The words mean the same as for one setting. The difference is a mean over tasks: frameworks can
-    be equivalent over a suite and differ in opposite directions in two of its tasks.
-
-    Args:
-        groups: Scores per setting and framework.
-        options: Level, share that makes the margin, ranges and seed.
-        learning: Which frameworks have learned in which settings; None to assume that all have.
+    be equivalent over a suite and differ in opposite directions in two of its tasks. Without
+    `learning`, all frameworks are taken to have learned.
     """
     samples = collect_suites(groups, options)
     found = [item for sample in samples for item in judge_suite(sample, options)]
@@ -364,11 +356,7 @@ def judge_all_alike(
 ) -> tuple[AllAlikeVerdict, ...]:
     """Judge for every setting and every suite whether all of its frameworks are equivalent.
 
-    Args:
-        pairs: Verdicts on pairs in settings.
-        suites: Verdicts on pairs over tasks.
-        options: Level.
-        learning: Which frameworks have learned in which settings; None to assume that all have.
+    Without `learning`, all frameworks are taken to have learned.
     """
     learned = _collect_learned(learning or ())
     tasks = {suite.key: suite.tasks for suite in suites}

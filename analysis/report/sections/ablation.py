@@ -136,11 +136,8 @@ def make_ablation_reports(
 ) -> tuple[AblationReport, ...]:
     """Return the ablations in a file of packed runs, setting by setting.
 
-    Args:
-        source: The file, as seen from where the command runs.
-        loaded: Its runs.
-        options: Level, margin and ranges.
-        study: The runs whose differences are to be explained.
+    `study` has the runs whose differences are to be explained, `source` is the file as seen from
+    where the command runs.
     """
     found = judge_ablations(loaded, options)
     cells = [item.cell for item in found]
@@ -269,11 +266,8 @@ def find_explanations(
     """Find changes that explain a part of a gap in the study, largest shares first.
 
     Their effect is decided, and the whole interval of its share is above 0. For each gap these are
-    the change with the largest share, and the single intervention with the largest share.
-
-    Args:
-        found: All settings.
-        is_short: Leave sizes of effects and p-values out.
+    the change with the largest share, and the single intervention with the largest share. Short
+    ones leave out sizes of effects and p-values.
 
     Returns:
         Effect of each change in words, and the change.
@@ -336,10 +330,7 @@ def list_explanations(
 ) -> document.Listing | None:
     """Return the changes of `find_explanations` as a list; None if there are none.
 
-    Args:
-        found: All settings.
-        page: Address of the page that has the section; empty on the page itself.
-        is_short: Leave sizes of effects and p-values out.
+    `page` is the address of the page that has the section; empty on the page itself.
     """
     items = tuple(
         document.join_words(

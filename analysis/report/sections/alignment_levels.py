@@ -55,12 +55,7 @@ _ALPHA = 0.05
 
 
 def make_level_section(results: LevelResults, reached: Sequence[Block] = ()) -> ReportSection:
-    """Return the section of a report, without its first figure.
-
-    Args:
-        results: Results of one study.
-        reached: Figure of the share of runs that reached the threshold.
-    """
+    """Return the section of a report, without its first figure."""
     return ReportSection(LEVELS_HEADING, make_level_blocks(results, reached=reached), "levels")
 
 
@@ -72,11 +67,7 @@ def make_level_blocks(
 ) -> tuple[Block, ...]:
     """Return the answer, the figure, the findings, and the tables behind them.
 
-    Args:
-        results: Results of one study.
-        figures: Shown after the answer.
-        causes: Differences that ablations explain, shown after the findings.
-        reached: Shown below the table for choosing a framework.
+    Figures follow the answer, causes the findings, `reached` the table for choosing a framework.
     """
     return (
         (Strong(describe_shares(results)),),
@@ -319,12 +310,7 @@ def _read_interventions(group: ScoreGroup | None) -> set[str]:
 
 
 def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:
-    """Return the shares without each framework and task, by another endpoint, and the limits.
-
-    Args:
-        results: Results of one study.
-        has_causes: Whether ablations that explain a difference are shown.
-    """
+    """Return the shares without each framework and task, by another endpoint, and the limits."""
     found = results.decomposition
     limits = Listing(
         (
@@ -538,11 +524,7 @@ def _describe_unused_tasks(results: LevelResults) -> str:
 
 
 def make_crossed_section(design: CrossedDesign) -> ReportSection:
-    """Return the mean scores of all recipes in all frameworks, and their variance components.
-
-    Args:
-        design: Design of one task.
-    """
+    """Return the mean scores of all recipes in all frameworks, and their variance components."""
     means = design.scores.mean(axis=2)
     rows: list[tuple[Words, ...]] = [
         (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))

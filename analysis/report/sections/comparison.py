@@ -98,10 +98,6 @@ def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
 
     Returns have different units on each task, so differences are divided by widths of intervals
     where there are any.
-
-    Args:
-        groups: Runs of each setting and framework.
-        results: Folder or file with the runs.
     """
     # Imported runs may be of frameworks without an adapter, which no command can run.
     adapters = {entry.name for entry in importlib.metadata.entry_points(group="parallax.adapters")}
@@ -148,12 +144,7 @@ def compare_frameworks(
 ) -> tuple[SettingComparison, ...]:
     """One comparison per setting that has a folder, whether or not its runs are used.
 
-    Args:
-        groups: Scores per setting and framework.
-        with_failed_runs: The same with failed runs, from `count_failed_as_bottom`.
-        options: Endpoint of the scores.
-        method: One of `INTERVAL_METHODS`, for the intervals of each framework.
-        rng: Source of bootstrap resamples.
+    `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
     treated = {group.key: group for group in with_failed_runs}
     return tuple(
@@ -165,11 +156,8 @@ def compare_frameworks(
 def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifference | None:
     """Return the pair of frameworks with the largest difference of means.
 
-    The interval is for this pair alone: it is not corrected for choosing the pair with the
-    largest difference.
-
-    Args:
-        scores: float[n] scores by framework; empty ones are skipped.
+    The interval is for this pair alone: it is not corrected for choosing the pair with the largest
+    difference. Frameworks without scores are skipped.
     """
     present = {name: values for name, values in sorted(scores.items()) if len(values)}
     if len(present) < 2:
@@ -236,14 +224,7 @@ def make_notes(
     options: VerdictOptions,
     method: str,
 ) -> ComparisonNotes:
-    """Return all remarks on a table of comparisons.
-
-    Args:
-        loaded: Runs found.
-        comparisons: Rows of the table.
-        options: Options that the table was made with.
-        method: Method of the intervals.
-    """
+    """Return all remarks on a table of comparisons."""
     found: dict[str, list[StudyCell]] = {}
     for row in comparisons:
         runs = [run for run in loaded.runs if run.id.cell == row.cell]

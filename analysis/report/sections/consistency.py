@@ -292,11 +292,7 @@ def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -
 
 
 def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
-    """Return the meanings of the verdicts on a pair of frameworks, a sentence for each.
-
-    Args:
-        options: Settings of the verdicts.
-    """
+    """Return the meanings of the verdicts on a pair of frameworks, a sentence for each."""
     return (
         f"Different: {options.difference_test} is significant at {options.alpha:.0%} after "
         f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test "
@@ -320,12 +316,7 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
 
 
 def describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return the number of seeds that half of some inconclusive pairs need; empty if unknown.
-
-    Args:
-        items: The inconclusive pairs.
-        options: Settings of the verdicts.
-    """
+    """Return the number of seeds that half of some inconclusive pairs need; empty if unknown."""
     needed = sorted(item.seeds_needed for item in items if not math.isnan(item.seeds_needed))
     if not needed:
         return ""
@@ -388,10 +379,8 @@ def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, 
     """Group the pairs that one outlying framework explains, the clearest first.
 
     Within a task and algorithm, the framework that is on the same side of the most different pairs
-    gets these pairs, then the next one. Other pairs of one kind are grouped by task.
-
-    Args:
-        items: Pairs with a finding, the clearest first.
+    gets these pairs, then the next one. Other pairs of one kind are grouped by task. Items are
+    ordered, the clearest first.
 
     Returns:
         The framework's name, empty for pairs that are not different, and its pairs.
@@ -574,12 +563,7 @@ def _make_estimate_columns(
 def make_setting_sections(
     verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
 ) -> tuple[document.ReportSection, ...]:
-    """Return a section for each algorithm, task and recipe that two frameworks or more were run in.
-
-    Args:
-        verdicts: Verdicts on the study.
-        pairs: Pairs to describe: `main_consistency` or `main_defaults`.
-    """
+    """Return a section for each algorithm, task and recipe of some pairs."""
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
     treated = describe_intention_to_treat(verdicts)
     sections = []
@@ -608,10 +592,7 @@ def format_setting_with_recipe(
 ) -> str:
     """Return a setting in words, with its recipe's coverage and the steps runs were scored at.
 
-    Args:
-        cell: The setting.
-        groups: Its groups.
-        cells: All settings; values that all settings of the algorithm share are left out.
+    Values that all settings of the algorithm share are left out.
     """
     parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
     parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)

@@ -36,10 +36,7 @@ def describe_learning(
 ) -> list[Block]:
     """Describe which frameworks of a setting have learned, and which are not shown to have.
 
-    Args:
-        learning: All frameworks of the setting.
-        vs_random: The same against random actions; empty if these were not measured.
-        pairs: Its pairs; equivalent ones in which neither is shown to have learned are counted.
+    Equivalent pairs in which neither is shown to have learned are counted.
     """
     tested = [item for item in learning if item.verdict != references.NOT_TESTED]
     found: list[Block] = []
@@ -79,12 +76,7 @@ def describe_learning(
 
 
 def remark_on_pair(item: PairVerdict, learning: Sequence[references.LearningVerdict]) -> str:
-    """Return the caveat on a pair of which one or both are not shown to have learned.
-
-    Args:
-        item: The pair.
-        learning: Verdicts of any settings.
-    """
+    """Return the caveat on a pair of which one or both are not shown to have learned."""
     flat = _select_not_learned(learning)
     own = [group for group in (item.first, item.second) if group.key in flat]
     if len(own) == 2:

@@ -233,12 +233,7 @@ def describe_study_names(loaded: LoadedRuns) -> str:
 
 
 def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
-    """Return the number of runs used and the share of the study that they cover, in words.
-
-    Args:
-        loaded: Runs found.
-        grid: Runs that the study requests; None if no file lists them.
-    """
+    """Return the number of runs used and the share of the study that they cover, in words."""
     text = (
         f"{describe_study_names(loaded)}. {format_count(loaded.requested, 'run')} requested, "
         f"{loaded.completed:,} completed, {loaded.used:,} used"
@@ -369,9 +364,7 @@ def describe_imported_runs(runs: Sequence[CompletedRun]) -> str:
 def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, ...]:
     """Return core-hours, and a table of packages, Python, processor and commit.
 
-    Args:
-        loaded: Runs of a study.
-        with_machine: Whether hosts, platforms and the code of adapters are listed too.
+    `with_machine` adds hosts, platforms and the code of adapters.
     """
     provenance = summarize_provenance(loaded.runs)
     rows = tuple(

@@ -82,12 +82,7 @@ def _make_score_cell(
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
-    """Return a table for each study, algorithm and variant.
-
-    Args:
-        verdicts: Groups, and the verdicts that say which of them are tied.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-    """
+    """Return a table for each study, algorithm and variant."""
     rng = np.random.default_rng(verdicts.options.seed)
     cells = make_score_cells(verdicts, method, rng)
     keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in cells})
