@@ -172,11 +172,6 @@ class SeedSweep:
 
     Attributes:
         settings: What all runs share, as `name=value`.
-        algorithms: Algorithms.
-        hps: Names of hyperparameters.
-        envs: Tasks.
-        frameworks: Frameworks.
-        seeds: Seeds.
         script: Name and first digits of the SHA-256 of the user's own script that is trained; None
             where the framework's code is.
     """

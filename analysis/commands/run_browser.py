@@ -41,7 +41,6 @@ class BrowsedRun:
 
     Attributes:
         key: Short hash by which addresses name it.
-        source: Run as the analysis reads it.
         fields: Values that it is listed and filtered by, as text.
         score: Mean return of the last evaluation; NaN if it is not complete.
         seconds: Time from start to end; NaN if it is not known.

@@ -21,9 +21,6 @@ class StudyCell:
     """One setting of a study: everything that is equal while frameworks are compared.
 
     Attributes:
-        study: Name of the study.
-        env: Environment.
-        algorithm: Algorithm.
         hps: Name of the hyperparameter set.
         variant: Options that differ from the defaults, such as `steps=20480`.
     """
@@ -40,8 +37,6 @@ class RunId:
     """Identity of a run: setting, framework and seed.
 
     Attributes:
-        cell: The setting.
-        framework: The framework that trained.
         seed: Training seed; None if neither run.json nor the folder's name has it.
     """
 
@@ -55,17 +50,13 @@ class CompletedRun:
     """One complete run.
 
     Attributes:
-        id: Its identity.
-        path: Its folder.
         timesteps: int64[E], environment steps at each evaluation, strictly increasing.
         results: float64[E, episodes], return of each evaluation episode.
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
-        spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN if run.json has none.
         evaluation_seconds: Part of it that evaluations took; NaN if run.json has none.
         training_cpu_seconds: Of all cores, without evaluations; NaN if run.json has none.
         provenance: Machine, packages and code version; None for runs of other projects.
-        effective_hyperparameters: The unified hyperparameters that the framework was set to.
         has_conflicting_settings: Whether another run of the same path was made with different
             settings, so that `variant` had to be extended.
         record: Text of its `run.json`, if it was read from a packed file.
@@ -106,8 +97,6 @@ class ExcludedRun:
 
     Attributes:
         id: Its identity; from the path if run.json cannot be read.
-        path: The folder.
-        reason: Why it is excluded.
         completed: Whether the run itself is complete, such as a second copy of a run.
         failed: Whether training failed, by its record, or diverged, by returns that are not finite.
         record: Text of its `run.json`, if it was read from a packed file.
@@ -128,9 +117,7 @@ class RunCollection:
     """Runs as read, each by itself; `load.combine_runs` compares them with each other.
 
     Attributes:
-        root: A folder, or a file of packed runs.
         runs: Complete runs, ordered by path.
-        excluded: The others.
         links: Symbolic links to folders below `root`, which are not followed.
         foreign: Folders with evaluations of another tool, which are read only once imported.
     """
@@ -147,7 +134,6 @@ class LoadedRuns:
     """Everything found under a folder, or in a file of packed runs.
 
     Attributes:
-        root: The folder or file.
         runs: Runs that enter the statistics, ordered by path.
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
@@ -157,8 +143,6 @@ class LoadedRuns:
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.
         completed: Number of runs that meet the completeness rule.
-        used: Number of runs that enter the statistics.
-        cells: Every setting with at least one folder, in order.
         missing_seeds: Seeds without a folder that another framework has in the same setting.
     """
 
@@ -194,8 +178,6 @@ class MissingSeeds:
     """Seeds of a framework in a setting that have no run folder.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
         seeds: Seeds that another framework has in this setting.
         whole: Whether the framework has no folder at all in this setting, though it has some
             with the same algorithm elsewhere in the study.

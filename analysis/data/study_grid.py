@@ -32,15 +32,7 @@ AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class RequestedRun:
-    """One run that a study requests.
-
-    Attributes:
-        algorithm: Algorithm.
-        env: Task.
-        hps: Name of the hyperparameters.
-        framework: The framework.
-        seed: Training seed.
-    """
+    """One run that a study requests."""
 
     algorithm: str
     env: str
@@ -65,8 +57,6 @@ class StudyGrid:
 
     Attributes:
         name: Its name in `parallax train -m study=...`.
-        path: The file.
-        runs: Every run, once.
     """
 
     name: str

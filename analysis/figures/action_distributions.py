@@ -40,8 +40,6 @@ class ActionDistributions:
         clipped: float[K], density after clipping, between the bounds.
         at_bounds: Probability of the actions -1 and 1 after clipping.
         squashed: float[K], density after tanh.
-        mean_clipped: Mean action after clipping.
-        mean_squashed: Mean action after tanh.
     """
 
     actions: FloatArray

@@ -65,7 +65,6 @@ class AggregateFamily:
         get_data: Takes what is drawn from the aggregates under one recipe.
         draw: Draws the titles and data of all recipes, and the rows that failed runs change.
         get_rows: Takes values by framework or pair, to find those that failed runs change.
-        mark: How these are drawn.
         lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Says in the caption what is not drawn; empty for nothing.

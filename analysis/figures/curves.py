@@ -68,8 +68,6 @@ class CurveGrid:
     """The content of a page.
 
     Attributes:
-        rows: Label of each row.
-        columns: Label of each column.
         panels: Lines of each panel by row and column; empty if nothing was run.
         kind: What lines represent: `frameworks` or `algorithms`.
         marks: Scores beside the curves, by row.

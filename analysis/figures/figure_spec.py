@@ -28,10 +28,8 @@ class FigureSpec:
 
     Attributes:
         name: Name of its files, without ending.
-        title: What it shows, in a few words.
         caption: What its parts mean, which interval, how many runs.
         cells: Settings of the runs behind it.
-        draw: Draws it; takes no arguments.
         is_main: Whether pages in Markdown show it.
     """
 
@@ -45,12 +43,7 @@ class FigureSpec:
 
 @dataclasses.dataclass(frozen=True)
 class MissingFigure:
-    """A figure for which there are no data.
-
-    Attributes:
-        name: Name that its files would have.
-        reason: What is missing.
-    """
+    """A figure for which there are no data."""
 
     name: str
     reason: str

@@ -62,7 +62,6 @@ class TaskPanel:
     """One task.
 
     Attributes:
-        env: Its name.
         lines: Frameworks by set of hyperparameters, in the order of the page.
         marks: Policies without training, and published scores under any of the sets.
     """
@@ -176,13 +175,7 @@ _OVERVIEW_COLUMNS = 3
 
 @dataclasses.dataclass(frozen=True)
 class OverviewPanel:
-    """One algorithm on one task.
-
-    Attributes:
-        title: Algorithm, task and recipe.
-        lines: One per framework.
-        marks: Policies without training, and the published score.
-    """
+    """One algorithm on one task."""
 
     title: str
     lines: tuple[CurveLine, ...]

@@ -69,9 +69,7 @@ class HighlightPanels:
     """Some settings, each with curves and final scores.
 
     Attributes:
-        panels: Title, lines and marks of each.
         kind: What lines represent: `frameworks` or `algorithms`.
-        shared: Whether all panels share their axes.
     """
 
     panels: tuple[HighlightPanel, ...]
@@ -293,7 +291,6 @@ class PanelChoice:
     """One figure to be drawn.
 
     Attributes:
-        name: Name of its files.
         settings: Task, algorithm and hyperparameters of each panel. Algorithm `all` stands for a
             panel per framework with every algorithm; hyperparameters `own` for each framework's.
     """

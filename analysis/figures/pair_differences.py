@@ -53,15 +53,11 @@ class PairDifference:
     """One row of a panel.
 
     Attributes:
-        name: Text at its left.
         difference: Of the means, in margins.
         low: Lower end of the 95% interval, in margins; NaN where there is none.
-        high: Upper end.
         statement: What is shown of the pair, one of `_STATEMENTS`.
-        is_learned: Whether both frameworks are shown to have learned.
         with_failed_runs: The difference with failed trainings at the bottom of the task's range, in
             margins; NaN where none failed.
-        failed_statement: What is shown of the pair with failed trainings at the bottom.
     """
 
     name: str
@@ -79,7 +75,6 @@ class DifferencePanel:
     """Some pairs.
 
     Attributes:
-        title: What they share.
         rows: The pairs by name; those that were not run are missing.
     """
 
@@ -92,8 +87,6 @@ class DifferenceGrid:
     """A figure: panels that share both axes.
 
     Attributes:
-        names: Rows of every panel, in order.
-        columns: Number of panels in a row.
         panels: The panels, row by row; None where nothing was run.
     """
 

@@ -197,12 +197,7 @@ class CurveLine:
     """A curve with its band.
 
     Attributes:
-        name: Framework or algorithm.
         steps: int[K], environment steps.
-        mean: float[K], mean return.
-        low: float[K], lower end of the interval.
-        high: float[K], upper end.
-        final: Final score with its interval.
         size: Runs used/requested.
         scores: float[n], final score of each seed; empty if unknown.
         seeds: Steps and mean returns of each seed where there are too few for a band.

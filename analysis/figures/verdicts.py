@@ -40,7 +40,6 @@ class ReproductionBar:
     """Counts for one framework and algorithm.
 
     Attributes:
-        name: Text at its left.
         counts: Per form, the number of verdicts worse, similar and better.
     """
 
@@ -159,10 +158,8 @@ class RankPanel:
     """One task under one configuration.
 
     Attributes:
-        verdict: On all frameworks.
         same_order: Bootstrap probability of the same order in all of them.
         chance: The same if all algorithms tied.
-        frameworks: Their names.
         ranks: Per algorithm its rank in each framework.
     """
 

@@ -28,15 +28,12 @@ class SeedNeed:
     """Seeds that one framework has yet to run in one setting.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
         seeds: Seeds to run, including those with an incomplete run folder.
         begun: Number of these with an incomplete folder.
         failed: Number of those that failed.
         core_hours: Cost of all; NaN if no run has a timing.
         size: Estimated number of seeds in total.
         low: Lower end of the 80% range of the estimate; NaN if unknown.
-        high: Upper end.
     """
 
     cell: StudyCell
@@ -105,7 +102,6 @@ class SeedGoal:
     """Number of seeds that two groups should have.
 
     Attributes:
-        pair: The groups.
         size: Seeds of each; 0 if the pair is decided.
         ends: 80% range of the estimated size.
     """
@@ -120,10 +116,8 @@ class SeedPlan:
     """Further seeds to run.
 
     Attributes:
-        needs: By setting and framework.
         planned: Number of inconclusive pairs that the seeds are for.
         over_limit: Number of inconclusive pairs that need more seeds than allowed.
-        decided: Number of pairs with a verdict.
         not_repeatable: Number of inconclusive pairs whose runs were made by another project, or
             whose runs of one path have conflicting settings.
         rankings: Number of inconclusive pairs of rankings that the seeds are for as well.

@@ -59,11 +59,9 @@ class StudyPublication:
     """Contents of a published study.
 
     Attributes:
-        title: Heading of the page.
         file: Name of the file of packed runs, in the folder.
         folder: The folder, as seen from where the command runs.
         command: Command that writes all of it again.
-        material: Runs, verdicts and curves.
         sheets: Figures; the overview, and that of library defaults, if there is one.
         grid: The planned runs; None where no file lists them.
         causes: Effects of single changes, from separate files.

@@ -49,7 +49,6 @@ class PageContext:
 
     Attributes:
         numbers: Number of each group of runs, by setting and framework.
-        page_folder: Folder of the page.
         images: Each figure's image as WebP, by its name.
     """
 

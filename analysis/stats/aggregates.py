@@ -67,13 +67,9 @@ class AggregateScores:
     """Aggregates of several implementations.
 
     Attributes:
-        names: The k implementations.
         point: float[k, 4], in the order of `AGGREGATE_NAMES`.
         low: float[k, 4], lower ends of the intervals.
-        high: float[k, 4], upper ends.
         seeds: Per implementation the number of seeds in each task.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -180,13 +176,9 @@ class PerformanceProfiles:
     """Share of runs above each threshold, tasks weighted equally.
 
     Attributes:
-        names: The k implementations.
         thresholds: float[m], normalized scores.
         share: float[k, m].
         low: float[k, m], lower ends of pointwise intervals.
-        high: float[k, m], upper ends.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -206,8 +198,6 @@ class ImprovementProbability:
         pairs: Names, first against second.
         point: float[p], ties counting half.
         low: float[p], lower ends of the intervals.
-        high: float[p], upper ends.
-        resamples: Bootstrap resamples behind them.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -304,10 +294,8 @@ class EfficiencyCurve:
     """One implementation's curve.
 
     Attributes:
-        steps: float[k], environment steps.
         point: float[k], interquartile mean of normalized scores.
         low: float[k], lower ends of pointwise intervals.
-        high: float[k], upper ends.
     """
 
     steps: FloatArray
@@ -322,8 +310,6 @@ class SampleEfficiency:
 
     Attributes:
         curves: Curve by name; steps can differ between curves.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     curves: Mapping[str, EfficiencyCurve]

@@ -21,8 +21,6 @@ class StepsToThreshold:
     """Steps that runs needed to reach a score.
 
     Attributes:
-        n_runs: Number of runs.
-        n_reached: Number of runs that reached it at some evaluation.
         median: Median steps over all runs; infinite if at least half did not reach it.
     """
 

@@ -41,7 +41,6 @@ class VarianceShares:
         hyperparameters: Share that equal hyperparameters remove.
         code: Share that equal updates remove after that.
         residual: Share that remains between frameworks with equal updates.
-        seeds: Variance between seeds of one framework.
     """
 
     hyperparameters: float
@@ -63,9 +62,7 @@ class ShareIntervals:
     """Variance shares with bootstrap intervals over seeds.
 
     Attributes:
-        shares: The estimate.
         low: Lower bounds, float64[4], in the order of `SHARE_NAMES`.
-        high: Upper bounds.
         equal: Share that remains between frameworks at equal hyperparameters (code and residual):
             estimate, lower and upper bound.
     """
@@ -253,7 +250,6 @@ class CrossedVariance:
         recipe: Variance between recipes, averaged over implementations.
         implementation: Variance between implementations, averaged over recipes.
         interaction: Variance that neither explains alone.
-        seeds: Variance between seeds of one cell.
     """
 
     recipe: float
@@ -297,7 +293,6 @@ class VarianceComponents:
     """One-way random-effects model: score = mean + seed + noise of the episodes.
 
     Attributes:
-        n: Number of seeds.
         episodes: Episodes per evaluation; the smallest number if seeds differ.
         total: Variance of scores over seeds, s^2, as tests use it.
         noise: Part of it that comes from the finite number of episodes.

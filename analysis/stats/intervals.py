@@ -85,8 +85,6 @@ class ConfidenceInterval:
     Attributes:
         mean: The centre, in units of the data; NaN if there are no data.
         low: Lower end; NaN below two values.
-        high: Upper end; NaN below two values.
-        n: Number of values.
         method: One of `INTERVAL_METHODS`, or `welch`.
     """
 

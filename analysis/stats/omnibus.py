@@ -24,12 +24,8 @@ class OmnibusCount:
     """Number of comparisons that are significant without correction, and its null distribution.
 
     Attributes:
-        observed: Number of significant comparisons.
         tests: Number of comparisons that could be tested.
-        expected_under_null: Mean number of significant comparisons if nothing differs.
-        max_under_null: Largest number in any simulated study.
         p: Monte-Carlo p-value (1 + #{simulated >= observed}) / (1 + simulated_studies).
-        simulated_studies: Number of simulated studies.
     """
 
     observed: int

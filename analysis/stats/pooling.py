@@ -28,13 +28,10 @@ class PooledDifferences:
 
     Attributes:
         mean: Mean of the true differences over tasks.
-        low: Lower end of its interval.
-        high: Upper end.
         p: Two-sided p-value of "the mean is 0".
         sd_between_tasks: Standard deviation tau of the true differences between tasks.
         estimates: float[k], difference of each task, shrunk towards the mean.
         lows: float[k], lower ends of their intervals.
-        highs: float[k], upper ends.
     """
 
     mean: float

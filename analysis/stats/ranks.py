@@ -95,7 +95,6 @@ class SameOrderChance:
     """Probability of the same order if all items tie, over simulated samples.
 
     Attributes:
-        mean: Mean over samples.
         low: 2.5% quantile over samples.
         high: 97.5% quantile over samples.
     """

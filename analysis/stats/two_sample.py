@@ -232,10 +232,8 @@ class PairedDifference:
     """Mean difference of paired values.
 
     Attributes:
-        n: Number of pairs.
         difference: Mean of first minus second.
         low: Lower end of its interval; NaN below two pairs.
-        high: Upper end.
         p: Two-sided p-value of "the mean difference is 0"; NaN if all differences are equal.
         correlation: Pearson's correlation of the two samples; NaN if one does not vary, and below
             three pairs, where it can only be 1 or -1.
@@ -290,11 +288,9 @@ class MeanRatio:
     """Ratio of two paired means.
 
     Attributes:
-        n: Number of pairs.
         share: First mean / second mean.
         low: Lower end of its interval; NaN if the interval is unbounded, because the second mean
             is not significantly different from 0, or if there are fewer than three pairs.
-        high: Upper end.
     """
 
     n: int

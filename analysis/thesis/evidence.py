@@ -30,7 +30,6 @@ class ClaimComparison:
 
     Attributes:
         first: Algorithm, task, hyperparameters and framework.
-        second: The same for the other side.
         difference: Mean of the first - mean of the second, in units of return.
         p: Welch's test.
         p_holm: The same after Holm's correction over the comparisons of the statement.
@@ -48,12 +47,9 @@ class ThesisClaim:
     """A statement of the thesis and what the tables say about it.
 
     Attributes:
-        section: Where the thesis makes it.
         claim: The statement, in other words.
         reading: How it was tested.
         verdict: Whether the numbers support it at the corrected level.
-        outcome: What was found.
-        findings: The comparisons, if it is one about differences.
     """
 
     section: str

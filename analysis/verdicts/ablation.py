@@ -40,10 +40,7 @@ class FrameworkGap:
     """Gap between another framework and the one that is changed.
 
     Attributes:
-        other: The other framework.
         result: Return of the other - that of the unchanged framework, over shared seeds.
-        seeds: The shared seeds.
-        group: Unchanged runs of the other framework.
     """
 
     other: str
@@ -58,8 +55,6 @@ class InterventionEffect:
 
     Attributes:
         name: Name on the command line.
-        changed: Runs with the intervention.
-        baseline: Runs of the framework without an intervention.
         seeds: Seeds of both, which the test pairs.
         result: Return with the intervention - return without, and the paired t test.
         p_holm: p-value of `result` after Holm's correction over the family.
@@ -92,10 +87,7 @@ class AblationVerdict:
 
     Attributes:
         cell: The setting, its variant without the intervention.
-        framework: The framework that is changed.
-        gaps: Gaps to other, unchanged frameworks.
         effects: Of single interventions, the largest first, then of several together.
-        score_name: Name of the score that they are effects on.
     """
 
     cell: StudyCell

@@ -41,9 +41,6 @@ class LevelTask:
     """A task and algorithm that frameworks were trained on at several levels.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        env: Task.
         length: Environment steps of the runs.
     """
 
@@ -58,13 +55,9 @@ class LevelSpread:
     """Scores of all frameworks in one task at one level.
 
     Attributes:
-        task: The task.
-        level: Level of alignment.
-        cell: The setting of its runs.
         scale: Scores that become 0 and 1; None if no solved score of the task is known.
         scores: Normalized scores by framework, float64[n]: 0 does nothing, 1 solves the task.
             A run that failed has 0.
-        groups: The groups of runs behind them, by framework.
         learned: Number of runs by framework whose final return exceeds that of every policy
             without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
@@ -109,8 +102,6 @@ class LevelDecomposition:
         has_lockstep: Whether there are runs at `lockstep`; without them code is not separated
             from what remains between frameworks with equal updates.
         shares: Over all tasks, with intervals.
-        without_framework: Shares if one framework is left out.
-        without_task: The same for tasks.
         alone: Shares of each task by itself, and its part of the variance of all tasks.
     """
 
@@ -130,10 +121,8 @@ class LevelResults:
     """Results on the levels of alignment of one study, as pages and figures show them.
 
     Attributes:
-        spreads: Every task and level with runs.
         decomposition: Shares by the study's endpoint; None where the runs do not allow them.
         secondary: The same by `SECONDARY_ENDPOINT`.
-        endpoint: The study's endpoint, in words.
     """
 
     spreads: tuple[LevelSpread, ...]
@@ -220,7 +209,6 @@ class ReachingTest:
     """Test of whether frameworks differ in when their runs are first nearly solved.
 
     Attributes:
-        reached: Number of runs that were nearly solved.
         runs: Number of runs, failed ones included.
         p: p-value of the permuted log-rank test over all frameworks; NaN if too few have runs.
     """

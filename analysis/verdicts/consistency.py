@@ -49,17 +49,13 @@ class PairVerdict:
     """Verdict on two frameworks in one setting.
 
     Attributes:
-        cell: The setting.
-        first: One framework.
-        second: The other; differences are first - second.
+        second: Differences are first - second.
         verdict: `different`, `equivalent` or `inconclusive`.
         statement: What is shown, and whether of the means or of the distributions.
         is_same_algorithm: Whether lockstep training shows that both compute the same updates.
         detectable: Whether the difference is significant, even if it is within the margin.
         difference: Of the means, in units of return.
         low: Lower end of Welch's 95% interval; NaN if either has fewer than two seeds.
-        high: Upper end.
-        p_welch: p-value of Welch's test.
         p_log_rank: p-value of the log-rank test, which replaces it for endpoints of steps; NaN
             for others.
         p_permutation: p-value of the permutation test; NaN for published numbers.
@@ -69,10 +65,6 @@ class PairVerdict:
             returns, so that failures too rare to be observed are allowed for.
         p_equivalence: The larger of `p_tost` and `p_unobserved_failures`.
         p_equivalence_holm: `p_equivalence` after Holm's correction over the family.
-        margin: Equivalence margin and its source.
-        range: Range of scores that a run can end with.
-        failures: Failed runs of both.
-        family: Name of the family of Holm's correction.
         family_size: Number of tests in the family.
         seeds_needed: Seeds per framework that give a verdict with the requested power if the
             measured values are the true ones; infinite above 1,000, NaN if unknown.
@@ -131,10 +123,7 @@ class PairTests:
     Attributes:
         contrast: Differences of means.
         p: Welch's test, or the log-rank test for endpoints of steps.
-        p_holm: `p` after Holm's correction.
-        p_tost: Two one-sided tests.
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
-        p_equivalence_holm: `p_equivalence` after Holm's correction.
     """
 
     contrast: two_sample.MeanContrast

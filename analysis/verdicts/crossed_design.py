@@ -25,15 +25,9 @@ class CrossedDesign:
     """Scores of all recipes in all implementations, on one task.
 
     Attributes:
-        algorithm: Algorithm.
-        env: Task.
-        recipes: Names of the recipes.
-        frameworks: Names of the frameworks.
         scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved.
-        variance: Variance components.
         low: Lower ends of their 95% bootstrap intervals over seeds, in the order of the
             attributes of `CrossedVariance`.
-        high: Upper ends.
     """
 
     algorithm: str

@@ -23,12 +23,10 @@ class LearningCurve:
     """One framework in one setting.
 
     Attributes:
-        framework: Its name.
         seeds: Per seed its int64[E] steps and float64[E] mean returns.
         steps: int64[K], evaluation steps that all seeds share.
         mean: float64[K], mean over seeds of the mean return.
         low: float64[K], lower end of the interval; NaN at one seed.
-        high: float64[K], upper end.
         left_out: Evaluations of single seeds that others do not have.
     """
 
@@ -46,10 +44,8 @@ class CurvePanel:
     """All frameworks in one setting.
 
     Attributes:
-        cell: The setting.
         curves: One per framework with at least one run used, by name.
         requested: Run folders found, by framework.
-        references: Scores of doing nothing and of random actions.
         with_failed_runs: Curves of frameworks with a failed run, with failed runs at the bottom.
     """
 

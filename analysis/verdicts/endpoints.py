@@ -36,7 +36,6 @@ class ReferenceScore:
     Attributes:
         name: One of the names above.
         moments: Over episodes; over runs for the untrained policy.
-        source: Where it comes from.
     """
 
     name: str
@@ -160,9 +159,7 @@ class ScoreScale:
     """Scores that are 0 and 1 after normalization in one task.
 
     Attributes:
-        zero: Score, in units of return.
         one: Score, in units of return; above `zero`.
-        source: Source of both, in words.
     """
 
     zero: float

@@ -22,8 +22,6 @@ class EvaluationNoise:
     """Evaluation noise in one setting, over its frameworks.
 
     Attributes:
-        cell: The setting.
-        frameworks: Number of frameworks that it is estimated from.
         components: Means over frameworks, weighted by their degrees of freedom.
         cost: Share of a run's time that its evaluations took; NaN if not recorded.
         proposed: Episodes that make noise less than a tenth of the variance between seeds, or as

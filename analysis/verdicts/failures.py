@@ -24,13 +24,9 @@ class FailureComparison:
     Attributes:
         threshold: A run with a final score below this has failed; NaN if no scale is known.
         failed: Number of failed runs of each; empty if unknown.
-        sizes: Number of runs of each.
         p: p-value of Fisher's exact test.
-        p_holm: `p` after Holm's correction over the family.
         difference: Failed share of the first - that of the second.
         low: Lower end of Newcombe's 95% interval for it.
-        high: Upper end.
-        known: Whether failed runs can be identified.
         counts: Failed and all runs of each framework, such as `1/5`; `-` if unknown.
     """
 

@@ -28,7 +28,6 @@ class EquivalenceMargin:
         size: In units of return.
         reference: Upper end of the scale that the margin is a share of, in units of return.
         zero: Lower end of that scale.
-        source: Source of both, in words.
     """
 
     size: float
@@ -39,13 +38,7 @@ class EquivalenceMargin:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRange:
-    """Range of scores that a run of a task can end with.
-
-    Attributes:
-        low: Least score; NaN if unknown.
-        high: Largest score; NaN if unknown.
-        source: Source of the range, in words.
-    """
+    """Range of scores that a run of a task can end with; NaN if unknown."""
 
     low: float
     high: float

@@ -30,13 +30,9 @@ class OmnibusVerdict:
     """Omnibus verdict on all pairs of frameworks of one algorithm.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        variant: Options that differ from the defaults.
         verdict: `named differences` if a pair is different; `unnamed differences` if none is, but
             more pairs are significant without correction than expected by chance; otherwise
             `no difference shown`.
-        different: Number of pairs that are different.
         count: Number of significant pairs, and its null distribution.
     """
 

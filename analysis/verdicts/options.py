@@ -18,7 +18,6 @@ class VerdictOptions:
         margin_share: Equivalence margin as a share of the scale of `compute_margin`.
         family: Family of Holm's correction: all pairs of an `algorithm` in a study, the pairs of
             one `setting`, or `all` pairs; always of one variant.
-        power: Power that plans of further seeds should reach.
         resamples: Bootstrap resamples for the ranking.
         seed: Seed of resamples and permutations: equal inputs give equal results.
         margin_of: `scale`: the margin is a share of the distance from the score of random actions
@@ -31,7 +30,6 @@ class VerdictOptions:
         endpoint_source: Who chose it, in words.
         references: Task, policy without training, mean return and source of what was measured with
             the runs of tasks that have no published references.
-        range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
 

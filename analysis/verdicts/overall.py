@@ -34,17 +34,10 @@ class OverallScores:
     """Aggregates of the frameworks of one algorithm and recipe over all tasks.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        hps: Hyperparameters.
-        variant: Options that differ from the defaults.
         tasks: Tasks included: those in which every framework listed has a run.
-        aggregates: Per framework; normalized scores.
         profiles: Per framework, at 81 thresholds from 0 to 2.
-        improvement: Per pair of frameworks.
         efficiency: Interquartile mean over environment steps, for frameworks whose runs share
             evaluations.
-        scales: Scale of each task.
         left_out: Tasks and frameworks that are not included, with the reason.
     """
 

@@ -34,7 +34,6 @@ class AlgorithmRanking:
     """Ranking of the algorithms of one framework in one task.
 
     Attributes:
-        framework: Its name.
         groups: One per algorithm, in the order of `RankingVerdict.algorithms`.
         ranks: float[k], 1 is best; ties share the mean of their ranks.
         signs: float[k, k], 1 where the row's algorithm is significantly better than the
@@ -64,8 +63,6 @@ class RankPair:
     """Verdict on two frameworks' rankings of the same algorithms.
 
     Attributes:
-        first: A framework.
-        second: The other.
         verdict: `preserved`, `magnitude changed`, `not preserved` or `inconclusive`.
         tau_b: Kendall's tau-b of the rankings with ties; NaN if one is all ties.
         tau_b_means: Kendall's tau-b of the order of the means.
@@ -95,13 +92,8 @@ class RankingVerdict:
     """Verdict on all frameworks' rankings in one task under one configuration.
 
     Attributes:
-        study: Name of the study.
-        env: Task.
         hps: Hyperparameters of all algorithms, or `library defaults`.
-        variant: Options that differ from the defaults.
         algorithms: At least two, ranked by every framework listed.
-        rankings: One per framework, by name.
-        pairs: One per pair of frameworks.
         verdict: The worst over the pairs, `not preserved` being the worst.
         same_order: Bootstrap probability of the same order in all frameworks.
         chance: `same_order` as it would be if all algorithms tied.

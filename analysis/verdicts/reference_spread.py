@@ -20,14 +20,7 @@ MIN_REFERENCE_FRAMEWORKS = 3
 
 @dataclasses.dataclass(frozen=True)
 class ReferenceSpread:
-    """Interval in which the mean score of one more implementation is expected.
-
-    Attributes:
-        means: Mean score of each reference framework.
-        runs: Number of reference runs.
-        low: Lower end.
-        high: Upper end.
-    """
+    """Interval in which the mean score of one more implementation is expected."""
 
     means: Mapping[str, float]
     runs: int
@@ -42,7 +35,6 @@ class SpreadVerdict:
     Attributes:
         verdict: `inside`, `outside` or `inconclusive`.
         n: Number of scores at the last check.
-        mean: Their mean.
         p_inside: Group-sequential p-value of "the mean lies outside the spread".
         p_outside: Group-sequential p-value of "the mean lies inside the spread".
     """
@@ -59,10 +51,8 @@ class PairedChange:
     """Difference between two implementations with equal seeds.
 
     Attributes:
-        n: Number of pairs.
         difference: Mean of second - first.
         low: Lower end of the 95% interval of Student's t, for this number of pairs alone.
-        high: Upper end.
         p: Group-sequential p-value of "no difference".
     """
 

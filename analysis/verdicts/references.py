@@ -38,7 +38,6 @@ class LearningVerdict:
 
     Attributes:
         group: Its runs, with their final returns as scores.
-        references: The policies that it is compared with.
         margin: Distance that it must be above each of them, in units of return.
         difference: Mean score - largest mean of the references.
         p: p-value of "not above all of them by the margin": the largest of the one-sided p-values
@@ -116,13 +115,11 @@ class RandomVerdict:
     """Verdict on one framework in one setting against random actions.
 
     Attributes:
-        group: The framework's final scores.
         random: Random actions on the same version of the task, published or measured with the runs.
         verdict: `better than random` or `worse than random` if the difference is significant,
             `inconclusive` if not, `not tested` with one seed.
         difference: Mean score - mean of random actions, in units of return.
         low: Lower end of its 95% interval; NaN with one seed.
-        high: Upper end.
         p: Uncorrected p-value of "no difference", by Welch's test with the degrees of freedom of
             the smaller sample.
     """

@@ -55,9 +55,6 @@ class ReplayStrategyResult:
     """Results of one replay strategy of one framework in one setting.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
-        name: Replay strategy.
         group: Its runs, scored at their last evaluation.
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, averaged within
@@ -90,11 +87,6 @@ class FrameworkAgreement:
     """Agreement of two frameworks on the effect of one replay strategy on one task.
 
     Attributes:
-        study: Name of the study.
-        env: Task.
-        algorithm: Algorithm.
-        name: Replay strategy.
-        frameworks: The two frameworks.
         words: Its effect in each, such as `helps`.
         difference: Its effect in the first - that in the second, over shared seeds.
     """
@@ -121,10 +113,6 @@ class HumanScores:
 
     Attributes:
         framework: The framework, or the publication.
-        name: Replay strategy.
-        games: Number of games.
-        median: Median over games.
-        mean: Mean over games.
     """
 
     framework: str
@@ -142,7 +130,6 @@ class ReplayVerdicts:
         strategy_results: By setting, framework and replay strategy.
         effects: Effect of each strategy on the return, compared with uniform replay.
         agreements: Agreement of pairs of frameworks on these effects.
-        human: Human-normalized scores over Atari games, ours and published.
     """
 
     strategy_results: tuple[ReplayStrategyResult, ...]
@@ -324,11 +311,9 @@ class StalenessSummary:
     """Staleness of recurrent states under one strategy in one setting.
 
     Attributes:
-        strategy: The strategy.
         stages: Mean discrepancy over runs in each stage, by position in the sequence.
         overall: Mean over runs of the mean over stages, by position in the sequence.
         score: Return of the last evaluation, over runs.
-        seeds: Seeds of the runs.
         lags: Updates between acting and learning, over runs, by a name of `LAGS`; without values
             where no run recorded them.
         by_lag: Mean discrepancy over runs by position and third of the lag; likewise.
@@ -349,7 +334,6 @@ class StalenessSetting:
 
     Attributes:
         cell: The setting; its variant leaves out the hyperparameters in which strategies differ.
-        framework: The framework.
         strategies: Zero states before stored ones, short burn-ins before long ones.
     """
 

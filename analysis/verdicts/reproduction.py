@@ -30,7 +30,6 @@ class ReproductionVerdict:
 
     Attributes:
         group: Our scores, at the evaluation nearest to the published step count.
-        published: The published number.
         verdict_thesis_interval: `worse` if the published mean lies above the thesis' interval
             (mean +- 1.96 population sd / sqrt n) of our seeds, `better` if below, otherwise
             `similar`; empty with fewer than two seeds.
@@ -39,8 +38,6 @@ class ReproductionVerdict:
         test: `welch` or `one-sample t`.
         difference: Our mean - the published one, in units of return.
         low: Lower end of the 95% interval of the test.
-        high: Upper end.
-        p: p-value of the test.
         caveats: Why the two numbers are not comparable, such as another task version.
         has_stopped_early: Whether our runs ended before half of the published steps.
     """

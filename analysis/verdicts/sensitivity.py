@@ -30,8 +30,6 @@ class PairedVerdict:
 
     Attributes:
         item: The unpaired verdict.
-        seeds: Seeds included.
-        result: The paired t test.
         p_holm: p-value of `result` after Holm's correction over the pairs of the family.
     """
 
@@ -88,7 +86,6 @@ class PooledPair:
     """Differences of two frameworks under one recipe, pooled over tasks.
 
     Attributes:
-        items: The verdict in each task included.
         scales: Units of return per unit here, the scale of scores over tasks; where none is known,
             that of the margin.
         pooled: Differences, first minus second, in these units.

@@ -57,14 +57,11 @@ class SequentialVerdict:
     """Verdict on two frameworks in one setting after the checks so far.
 
     Attributes:
-        first: A framework, with all its seeds.
-        second: The other.
         verdict: `different`, `equivalent` or `inconclusive`; valid whenever training stops.
         check_sizes: Seeds per framework at each check so far; others are used at the next one.
         p: Group-sequential p-value of "no difference" after Holm's correction over the family.
         p_equivalence: The same for "differs by the margin or more".
         p_permutation: Group-sequential p-value of the permutation test; NaN where not needed.
-        family: Name of the family of Holm's correction.
         next_check_size: Seeds per framework at the next check; 0 if decided or at the end.
     """
 

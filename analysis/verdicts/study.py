@@ -96,8 +96,6 @@ class StudyVerdicts:
         suites: Pairs of frameworks over all tasks of an algorithm and recipe, library defaults
             included.
         all_alike: Whether all frameworks are equivalent, per setting and per suite.
-        evaluation_noise: Noise of evaluation episodes in each setting.
-        options: The settings behind the verdicts.
         with_failed_runs: All verdicts once more with failed runs at the bottom of the task's range
             (intention to treat); None where no run failed or no bottom is known.
         counts_failed_runs: Whether these are the verdicts with failed runs.
@@ -108,11 +106,9 @@ class StudyVerdicts:
         main_consistency: Pairs of main variants; all pairs if there are none.
         main_defaults: Pairs under library defaults, of main variants.
         main_rankings: Rankings of main variants; all rankings if there are none.
-        group_by_key: Group of each setting and framework.
         groups_by_cell: Groups of each setting, including settings under library defaults.
         vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
         learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
-        omnibus_by_variant: Omnibus verdict of each study, algorithm and variant.
     """
 
     groups: tuple[ScoreGroup, ...]
@@ -290,12 +286,10 @@ class StudyVariant:
     """An algorithm and variant of a study, or all algorithms of a variant, with a used run.
 
     Attributes:
-        study: Name of the study.
         algorithm: Algorithm; empty for all.
         variant: Other settings that are set equal.
         cells: The settings with a used run, in order.
         suffix: Study and variant for a file name, as far as needed to make it unique.
-        context: Study and variant in words, for captions.
         pairs: Pairs of frameworks under equal hyperparameters; empty if it has all algorithms.
         overall: Aggregates over tasks by hyperparameters; empty if it has all algorithms.
         overall_with_failed_runs: The same with failed runs, by recipe; only where a run failed.
@@ -320,15 +314,12 @@ class StudyResults:
     in `verdicts`.
 
     Attributes:
-        loaded: Runs and excluded folders.
         verdicts: Verdicts, and the groups behind them.
         curves: Learning curve of each setting and framework with a used run.
         finals: Final score with its interval, for the same.
-        bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
-        groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
         framework_cells: Frameworks with a used or failed run in each setting with a used one, and

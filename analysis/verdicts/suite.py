@@ -36,7 +36,6 @@ class SuiteSample:
 
     Attributes:
         key: Study, algorithm, recipe and variant.
-        tasks: Names of the tasks.
         scores: By framework one float[n] per task: 0 does nothing or worse, 1 solves the task.
         ends: Least and largest possible normalized score.
         left_out: Tasks that are not included, with the reason.
@@ -58,9 +57,6 @@ class SuiteVerdict:
 
     Attributes:
         key: Study, algorithm, recipe and variant.
-        tasks: Tasks included.
-        first: One framework.
-        second: The other.
         runs: Runs of each, over all tasks.
         verdict: `different`, `equivalent` or `inconclusive`.
         statement: The same, with `different in mean` or `different in distribution`,
@@ -68,20 +64,16 @@ class SuiteVerdict:
             learned`: scores of frameworks that learned nothing are equal, too.
         difference: Mean over tasks of the differences of means, in normalized score.
         low: Lower end of its uncorrected 95% interval.
-        high: Upper end.
         p: p-value of "no difference" (stratified Welch test).
         p_holm: `p` after Holm's correction over the pairs of this algorithm and recipe.
-        p_permutation: p-value of permutations within tasks.
         p_mean: p-value of "equal means" that assumes only the range of scores.
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
-        p_equivalence_holm: `p_equivalence` after the correction.
         margin: Margin of equivalence, in normalized score.
         unlearned: Tasks in which not both frameworks are shown to have learned.
         left_out: Tasks that are not included, with the reason.
         failed: Failed runs of each, over all tasks; empty if unknown.
         p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
-        p_failures_holm: The same after Holm's correction.
     """
 
     key: SuiteKey
@@ -114,14 +106,8 @@ class AllAlikeVerdict:
     """Verdict on whether all frameworks are equivalent, by an intersection-union test.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        hps: Recipe.
-        variant: Options that differ from the defaults.
         env: Task; empty for all tasks together.
-        frameworks: Names of the frameworks.
         p: Largest p-value of equivalence over all pairs; no correction is needed (Berger 1982).
-        verdict: `equivalent`, `equivalent but not shown to have learned` or `inconclusive`.
     """
 
     study: str

@@ -69,13 +69,10 @@ class AblationRow:
 
     Attributes:
         parts: Name and description of each change; the description is empty if not recorded.
-        effect: On the score, with its interval.
         shares: Of the gap to each other framework, with intervals.
         p: Corrected p-value, and that by sign flips, corrected too.
-        verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
-        alone: Of several, whether one alone has the effect, in words; empty if not known.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -94,11 +91,8 @@ class AblationReport:
 
     Attributes:
         source: The file, as seen from where the command runs.
-        item: The verdicts.
         where: Framework, algorithm, task, recipe and steps.
-        in_study: Whether the study has the setting.
         base: Runs of the unchanged framework and of others, and how many of them the study has.
-        changes: A row for each change.
     """
 
     source: str

@@ -47,7 +47,6 @@ class FrameworkScore:
     """Score of one framework in one setting.
 
     Attributes:
-        group: The framework's runs in the setting.
         mean: Their score over seeds, in units of the endpoint.
         with_failed: The same with failed runs at the bottom of the task's range; None without any.
         final: Mean over seeds of their final return; NaN without runs.
@@ -61,13 +60,7 @@ class FrameworkScore:
 
 @dataclasses.dataclass(frozen=True)
 class LargestDifference:
-    """The two frameworks whose means are furthest apart.
-
-    Attributes:
-        higher: The framework with the higher mean.
-        lower: The other.
-        difference: Higher minus lower mean, with Welch's interval for this pair.
-    """
+    """The two frameworks whose means are furthest apart, with Welch's interval for this pair."""
 
     higher: str
     lower: str
@@ -79,11 +72,8 @@ class SettingComparison:
     """All frameworks in one setting.
 
     Attributes:
-        cell: The setting.
-        scores: One per framework, by name.
         largest_difference: None if fewer than two frameworks have a run that is used.
         largest_with_failed: The same with failed runs at the bottom; None if none failed.
-        endpoint: Endpoint of the scores.
     """
 
     cell: StudyCell
@@ -205,13 +195,7 @@ _IGNORED_SETTINGS = {"framework", "seed"}
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonNotes:
-    """Remarks on a table.
-
-    Attributes:
-        general: Remarks on all rows.
-        marked: Remarks on single rows; the first is number 1.
-        marks: Numbers of the remarks that apply to a setting.
-    """
+    """Remarks on a table: on all rows, and numbered ones on single settings, from 1 on."""
 
     general: tuple[str, ...]
     numbered_notes: tuple[str, ...]

@@ -50,13 +50,7 @@ MIN_CORRELATION_PAIRS = 4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AggregatedFramework:
-    """One framework's aggregates over all tasks.
-
-    Attributes:
-        scores: The aggregates of all frameworks under the same hyperparameters.
-        index: The framework's place among them.
-        groups: Its groups of runs.
-    """
+    """One framework's aggregates over all tasks, by its place among those of one recipe."""
 
     scores: OverallScores
     index: int
@@ -344,12 +338,7 @@ def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PooledTask:
-    """One task of a pair of frameworks that is pooled over tasks.
-
-    Attributes:
-        pair: The pair.
-        index: The task's place in it.
-    """
+    """One task of a pair of frameworks that is pooled over tasks, by its place in the pair."""
 
     pair: PooledPair
     index: int

@@ -150,12 +150,7 @@ def _format_algorithm_order(ranked: AlgorithmRanking, item: RankingVerdict) -> s
 
 @dataclasses.dataclass(frozen=True)
 class RankedPair:
-    """Two frameworks' rankings in one task and configuration.
-
-    Attributes:
-        ranking: The rankings of all frameworks.
-        pair: The two.
-    """
+    """Two frameworks' rankings in one task and configuration."""
 
     ranking: RankingVerdict
     pair: RankPair

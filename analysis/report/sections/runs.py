@@ -125,11 +125,11 @@ _MACHINE_FACTS = ("Python", "processor", "host", "platform", "commit")
 class ProvenanceSummary:
     """A summary over runs.
 
+    Runs without any record can be those of other projects.
+
     Attributes:
         rows: What is recorded (a package, Python, processor, ...), its value, and how many runs.
         hours: Sum of the runs' core-hours: durations times threads.
-        timed: Runs that record their duration.
-        silent: Runs that record nothing at all, such as those of other projects.
     """
 
     rows: tuple[tuple[str, str, int], ...]
@@ -388,12 +388,7 @@ def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run folder with its group; what is unknown is NaN.
-
-    Attributes:
-        item: The run, used or not.
-        group: Its group.
-    """
+    """A run folder with its group; what is unknown is NaN."""
 
     item: CompletedRun | ExcludedRun
     group: ScoreGroup
