@@ -17,8 +17,8 @@ from rich.progress import track
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
-from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
+from parallax.analysis.stats.learning_curves import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import ANALYSIS_FOLDER

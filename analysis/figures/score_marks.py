@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from parallax.analysis.data.published import find_reproduction_targets
 from parallax.analysis.data.runs import CompletedRun, StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
-from parallax.analysis.stats.endpoints import Endpoint
+from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED
 from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.study import StudyResults

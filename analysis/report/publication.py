@@ -44,7 +44,7 @@ from parallax.analysis.report.sections.ablation import AblationReport, make_abla
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
 from parallax.analysis.report.study_report import list_failed_run_answers, make_verdict_tables
 from parallax.analysis.report.tables import rows_to_csv, table_to_csv
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults
 

@@ -19,7 +19,7 @@ from parallax.analysis.stats.decomposition import (
     decompose_spread,
     estimate_framework_variance,
 )
-from parallax.analysis.stats.endpoints import Endpoint, find_first_reach
+from parallax.analysis.stats.learning_curves import Endpoint, find_first_reach
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.survival import CensoredTimes, compute_permuted_log_rank_p
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale

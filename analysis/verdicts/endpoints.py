@@ -20,7 +20,7 @@ from parallax.analysis.data.published import (
 )
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.labels import format_count
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import SampleMoments, compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
 

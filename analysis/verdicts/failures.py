@@ -9,7 +9,7 @@ import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
 from parallax.analysis.stats import two_sample
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup

@@ -11,7 +11,7 @@ import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
 from parallax.analysis.labels import LIBRARY_DEFAULTS
-from parallax.analysis.stats.endpoints import find_first_reach
+from parallax.analysis.stats.learning_curves import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.survival import CensoredTimes
 from parallax.analysis.verdicts.endpoints import find_task_scale

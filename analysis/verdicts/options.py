@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from parallax.analysis.stats.endpoints import FINAL, Endpoint
+from parallax.analysis.stats.learning_curves import FINAL, Endpoint
 
 FAMILIES = ("algorithm", "setting", "all")
 MARGINS = ("scale", "score")
@@ -25,7 +25,7 @@ class VerdictOptions:
         failed_share: A run that ends below this share of the same distance has failed.
         ranges: Task, least and largest score that a run can end with, for tasks without published
             scores, or to replace these.
-        endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
+        endpoint: Name of a `stats.learning_curves.Endpoint`; empty for the one that the study's
             configuration fixed, or `final` if it fixed none.
         endpoint_source: Who chose it, in words.
         references: Task, policy without training, mean return and source of what was measured with

@@ -24,14 +24,14 @@ from parallax.analysis.data.replay_metrics import (
     RunStaleness,
 )
 from parallax.analysis.data.runs import CompletedRun, StudyCell
-from parallax.analysis.stats.curve_statistics import (
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.stats.learning_curves import (
     StepsToThreshold,
     average_stages,
     compute_stage_means,
     compute_steps_to_threshold,
     normalize_by_human,
 )
-from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.two_sample import (
     NO_PAIRS,
     MeanRatio,
@@ -189,7 +189,7 @@ def _make_strategy_result(
     used = None
     if uniform is not None and uniform.n:
         used = compute_steps_to_threshold(
-            [(run.timesteps.astype(np.float64), run.results.mean(axis=1)) for run in group.runs],
+            [(run.timesteps, run.results.mean(axis=1)) for run in group.runs],
             float(uniform.moments.mean),
         )
     return ReplayStrategyResult(

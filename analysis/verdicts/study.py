@@ -40,7 +40,11 @@ from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
     OverallScores,
+    PairedVerdict,
+    PooledPair,
     compute_overall_scores,
+    judge_paired_seeds,
+    pool_pairs,
     select_failed_parts,
 )
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
@@ -54,12 +58,6 @@ from parallax.analysis.verdicts.reproduction import (
     ReproductionVerdict,
     judge_group_reproductions,
     moments_from_published,
-)
-from parallax.analysis.verdicts.sensitivity import (
-    PairedVerdict,
-    PooledPair,
-    judge_paired_seeds,
-    pool_pairs,
 )
 from parallax.analysis.verdicts.suite import (
     AllAlikeVerdict,

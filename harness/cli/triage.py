@@ -38,8 +38,7 @@ from parallax.harness.versions.history import find_supported_versions
 
 if TYPE_CHECKING:
     from parallax.analysis.verdicts.groups import ScoreGroup
-    from parallax.analysis.verdicts.reference_spread import ReferenceSpread
-    from parallax.analysis.verdicts.sequential import SequentialSchedule
+    from parallax.analysis.verdicts.sequential import ReferenceSpread, SequentialSchedule
 
 LOCKSTEP_UPDATES = 20
 LEVEL = 0.05
@@ -243,7 +242,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     from parallax.analysis.verdicts.failures import find_bottom_score
     from parallax.analysis.verdicts.groups import group_by_cell, group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
-    from parallax.analysis.verdicts.reference_spread import (
+    from parallax.analysis.verdicts.sequential import (
         MIN_REFERENCE_FRAMEWORKS,
         compute_reference_spread,
     )
@@ -366,10 +365,7 @@ def compare_trainings(
     Raises:
         SpecError: A run cannot be carried out.
     """
-    from parallax.analysis.verdicts.reference_spread import (
-        compute_paired_change,
-        judge_against_spread,
-    )
+    from parallax.analysis.verdicts.sequential import compute_paired_change, judge_against_spread
 
     scores: tuple[list[float], list[float]] = ([], [])
     bit_equal, verdict = 0, INCONCLUSIVE
@@ -434,7 +430,7 @@ def _are_bit_equal(first: Path, second: Path) -> bool:
 
 def _score_run(folder: Path, reference: ReferenceSetting) -> float:
     """Return the score of a run; a failed one counts at the bottom of the range."""
-    from parallax.analysis.stats.endpoints import Endpoint
+    from parallax.analysis.stats.learning_curves import Endpoint
 
     run = read_run(folder, with_evaluations=True)
     if not run.complete or run.evaluations is None:

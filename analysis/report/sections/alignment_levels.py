@@ -25,8 +25,8 @@ from parallax.analysis.report.document import (
     join_words,
 )
 from parallax.analysis.report.tables import format_bare_p_value
-from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
 from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
@@ -41,9 +41,9 @@ from parallax.analysis.verdicts.alignment_levels import (
     compare_reaching_times,
     find_common_frameworks,
 )
-from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.verdicts.run_differences import list_remaining_differences
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
@@ -263,7 +263,7 @@ def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
     if spread.scale is None:
         return math.nan
     score = spread.scale.zero + REACHED_SHARE * spread.scale.width
-    curves = [(run.timesteps.astype(float), average_episodes(run)) for run in group.runs]
+    curves = [(run.timesteps, average_episodes(run)) for run in group.runs]
     return compute_steps_to_threshold(curves, score).median
 
 

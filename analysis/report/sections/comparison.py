@@ -26,13 +26,13 @@ from parallax.analysis.labels import (
     shorten_run_path,
 )
 from parallax.analysis.report.document import Block, Code, Document, Grid, Listing, ReportSection
-from parallax.analysis.stats.endpoints import FINAL, Endpoint
 from parallax.analysis.stats.intervals import (
     ConfidenceInterval,
     compute_interval,
     compute_thesis_coverage,
     compute_welch_interval,
 )
+from parallax.analysis.stats.learning_curves import FINAL, Endpoint
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, list_group_pairs

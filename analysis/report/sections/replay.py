@@ -10,8 +10,8 @@ from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
-from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
+from parallax.analysis.stats.learning_curves import StepsToThreshold
 from parallax.analysis.stats.two_sample import MeanRatio
 from parallax.analysis.verdicts import replay
 from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEffect
