@@ -217,8 +217,7 @@ def add_endpoint_argument(add: Callable[..., Any]) -> None:
         metavar="NAME",
         default="",
         help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
-        "learning curve) or steps-P (steps until P%% of the way to the published score); "
-        "example: "
+        "learning curve) or steps-P (steps until P%% of the way to the published score); example: "
         "--endpoint last-3 (default: the one that the study's configuration fixed)",
     )
 

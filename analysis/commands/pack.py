@@ -106,8 +106,7 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
             f"{others.root}: {len(twice)} of its runs are in the study already: "
-            f"{_format_run_names(twice)}. Take "
-            "them out, or train them under another study.name."
+            f"{_format_run_names(twice)}. Take them out, or train them under another study.name."
         )
     runs = [item for item in moved if isinstance(item, CompletedRun)]
     excluded = [item for item in moved if isinstance(item, ExcludedRun)]

@@ -60,9 +60,8 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         "the score of doing nothing or of random actions, whichever is higher; 1 is a solved task. "
         "Own hyperparameters are those of a framework's script or library, equal ones are of one "
         "recipe. With equal updates, known differences in the code of an update are removed too; "
-        "initial weights still differ. Right: how far "
-        "frameworks spread (standard deviation without the noise of seeds, 95% bootstrap "
-        "interval); n is the number of runs."
+        "initial weights still differ. Right: how far frameworks spread (standard deviation "
+        "without the noise of seeds, 95% bootstrap interval); n is the number of runs."
     )
     if results.decomposition:
         caption += (

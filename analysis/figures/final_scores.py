@@ -237,13 +237,10 @@ def _make_overview_figure_spec(
     if unknown:
         how = f" Scores are not normalized, since no scale is known for {', '.join(unknown)}."
     caption = (
-        f"{title}. Filled: mean over seeds of the "
-        f"{options.chosen_endpoint.description}. Circles: seeds."
-        f"{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an arrow "
-        "where one goes on."
-        f"{how}{describe_marks(names)} n: runs "
-        "requested, completed and used of each framework; where it differs, a row says "
-        "used/requested."
+        f"{title}. Filled: mean over seeds of the {options.chosen_endpoint.description}. Circles: "
+        f"seeds.{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an "
+        f"arrow where one goes on.{how}{describe_marks(names)} n: runs requested, completed and "
+        "used of each framework; where it differs, a row says used/requested."
     )
     behind = [
         own

@@ -270,9 +270,8 @@ def make_highlight_figure_spec(
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         f"Below: scores ({material.verdicts.options.chosen_endpoint.description}), a circle per "
         f"seed.{describe_failed_runs(content.lines)}{describe_failed_curves(content.lines)} Bands "
-        f"and lines: {describe_interval(material.method)}; an arrow where a line goes on."
-        f"{describe_marks(list_mark_names(content.marks))} "
-        f"{describe_sizes(content.lines)}."
+        f"and lines: {describe_interval(material.method)}; an arrow where a line goes "
+        f"on.{describe_marks(list_mark_names(content.marks))} {describe_sizes(content.lines)}."
     )
     return FigureSpec(
         name, title, caption, tuple(cells), functools.partial(draw_highlight_figure, content)
@@ -322,8 +321,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
     if len({algorithm == ALL_ALGORITHMS for _, algorithm, _ in settings}) > 1:
         raise UnknownPanelError(
             f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one "
-            "figure. "
-            "Give --panels twice."
+            "figure. Give --panels twice."
         )
     return PanelChoice(make_file_name(name), tuple(settings))
 

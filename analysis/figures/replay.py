@@ -134,8 +134,7 @@ def make_staleness_figure_spec(setting: replay.StalenessSetting) -> FigureSpec:
     caption = (
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): distance of action "
         "values from those of the states that actors had, by the largest value, in equal parts of "
-        "the training; means over runs with 95% t intervals. Dashed: zero state. "
-        f"Runs: {counts}."
+        f"the training; means over runs with 95% t intervals. Dashed: zero state. Runs: {counts}."
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, setting.framework, cell.variant)
     name = make_file_name("discrepancy", *place)

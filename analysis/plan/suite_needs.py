@@ -169,9 +169,8 @@ def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOp
     power = f"power with {size}: {chances[0]:.0%} to {chances[-1]:.0%}" if chances else ""
     median, last = waiting[(len(waiting) - 1) // 2], waiting[-1]
     return (
-        f"{text}; {options.power:.0%} power for half of the others needs "
-        f"{_format_seeds(median)} seeds per task, for all of them {_format_seeds(last)}"
-        f"{f' ({power})' if power else ''}"
+        f"{text}; {options.power:.0%} power for half of the others needs {_format_seeds(median)} "
+        f"seeds per task, for all of them {_format_seeds(last)}{f' ({power})' if power else ''}"
     )
 
 

@@ -52,11 +52,10 @@ ABLATION_TERMS = (
     "the verdicts' intervals of the same gaps are Welch's, since two frameworks share little more "
     "than the number of a seed. Shares of a gap have Fieller's interval. Tables also have the "
     "p-value by sign flips, which assumes no normal distribution and is corrected too; no verdict "
-    "hangs on it. Several changes "
-    "made together are one: it does not tell what each contributes. Which were tried is a choice "
-    "that nothing here corrects for: where it was made after runs of the study had been seen, and "
-    "these are among the runs compared, effects come out too large on average. No more is said of "
-    "differences that nobody tried."
+    "hangs on it. Several changes made together are one: it does not tell what each contributes. "
+    "Which were tried is a choice that nothing here corrects for: where it was made after runs of "
+    "the study had been seen, and these are among the runs compared, effects come out too large on "
+    "average. No more is said of differences that nobody tried."
 )
 
 
@@ -161,8 +160,7 @@ def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
     sizes = f"{own.requested}/{own.completed}/{own.n}"
     sentences = [
         f"Unchanged: {format_number(float(own.moments.mean))}, {sizes} runs "
-        "requested/completed/used"
-        f"{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
+        f"requested/completed/used{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
     ]
     sentences += [
         f"{get_label(gap.other)} differs from it by {_format_effect_size(gap.result)}, "
@@ -303,8 +301,7 @@ def _format_explanation(
     return (
         f"{one.where}: {one.item.score_name} {change.effect}, which is {share} of the gap to "
         f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = "
-        f"{format_count(effect.result.n, 'pair')}, "
-        f"corrected {format_p_value(effect.p_holm)}, with"
+        f"{format_count(effect.result.n, 'pair')}, corrected {format_p_value(effect.p_holm)}, with"
     )
 
 

@@ -348,8 +348,7 @@ def _describe_finding(
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
         f"{name_statement(item)}: they are {format_number(abs(item.difference))} apart, 95% "
         f"interval {format_higher_minus_lower_interval(item.difference, item.low, item.high)}, "
-        f"{_format_evidence(item)}"
-        f"{learning.remark_on_pair(item, verdicts.learning)}."
+        f"{_format_evidence(item)}{learning.remark_on_pair(item, verdicts.learning)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"
@@ -676,9 +675,7 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
         return ""
     return (
         f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved "
-        "failures, "
-        f"by two one-sided tests at {options.alpha:.0%}, uncorrected: "
-        f"{', '.join(found)}."
+        f"failures, by two one-sided tests at {options.alpha:.0%}, uncorrected: {', '.join(found)}."
     )
 
 

@@ -51,9 +51,8 @@ def describe_learning(
         margins = " to ".join(dict.fromkeys(map(format_number, ends)))
         found.append(
             f"Shown to have learned: {count_learned(tested)} tested frameworks, by final returns. "
-            "References: "
-            f"{', '.join(scores) or 'the untrained policy alone'}. Learned is above all of them "
-            f"by the margin of {margins}."
+            f"References: {', '.join(scores) or 'the untrained policy alone'}. Learned is above "
+            f"all of them by the margin of {margins}."
         )
     for verdict, lead in _VERDICT_LEADS.items():
         own = [f"{_format_difference(item)}." for item in vs_random if item.verdict == verdict]

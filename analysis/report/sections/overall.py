@@ -127,8 +127,7 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
     if not items:
         text = (
             f"No two frameworks have {MIN_PAIRS} equal seeds that were evaluated from the same "
-            "initial "
-            "states in a setting, which comparing seed by seed takes."
+            "initial states in a setting, which comparing seed by seed takes."
         )
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.item.cell for item in items]
@@ -247,8 +246,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     if not items:
         text = (
             f"No two frameworks share {MIN_TASKS} tasks with a deviation, a known scale and two "
-            "seeds "
-            "under equal hyperparameters, which pooling over tasks takes."
+            "seeds under equal hyperparameters, which pooling over tasks takes."
         )
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.cell for item in items]
@@ -266,10 +264,9 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
         f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
-        f"of the way from {verdicts.options.zero_description}, to the "
-        "published score, or to that of a solved task where none is published. Where no scale is "
-        "known, they are shares of the scale of the margin. The correction is Holm's, over the "
-        "pairs of an algorithm. No verdict "
+        f"of the way from {verdicts.options.zero_description}, to the published score, or to that "
+        "of a solved task where none is published. Where no scale is known, they are shares of the "
+        "scale of the margin. The correction is Holm's, over the pairs of an algorithm. No verdict "
         f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
@@ -417,10 +414,8 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; "
-        f"{count.observed} "
-        f"of {count.tests} pairs significant, uncorrected, {count.expected_under_null:.1f} if "
-        "nothing differed "
-        f"(p = {count.p:.4f})"
+        f"{count.observed} of {count.tests} pairs significant, uncorrected, "
+        f"{count.expected_under_null:.1f} if nothing differed (p = {count.p:.4f})"
     )
 
 
@@ -438,8 +433,7 @@ def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
         for item in known
     )
     lead = (
-        "Do frameworks differ at all, even where no single pair can be named? Significant pairs "
-        "of all tasks and recipes above are compared with simulated studies in which nothing "
-        "differs"
+        "Do frameworks differ at all, even where no single pair can be named? Significant pairs of "
+        "all tasks and recipes above are compared with simulated studies in which nothing differs"
     )
     return Listing(items, lead)

@@ -113,8 +113,7 @@ def _format_effect(effect: InterventionEffect) -> str:
         f"{effect.name}: {word}; "
         f"{_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
         f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} "
-        "runs "
-        f"requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
+        f"runs requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
     )
 

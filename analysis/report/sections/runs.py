@@ -227,8 +227,7 @@ def describe_study_names(loaded: LoadedRuns) -> str:
     frameworks = sorted({get_label(item.id.framework) for item in loaded.folders}, key=str.lower)
     return (
         f"{algorithms} of {format_count(len(frameworks), 'framework')} ({', '.join(frameworks)}) "
-        "on "
-        f"{', '.join(sorted({cell.env for cell in cells}))}"
+        f"on {', '.join(sorted({cell.env for cell in cells}))}"
     )
 
 

@@ -146,11 +146,10 @@ def _format_caption(
         f"Scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over seeds of "
         f"the {verdicts.options.chosen_endpoint.description}, {at} steps, with 95% interval "
         f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best "
-        "mean "
-        "under the same hyperparameters. Italic: tied with it, that is not different at "
-        f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after "
-        "Holm's correction and a permutation test, which does not show equality. "
-        f"n = {'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says "
+        "mean under the same hyperparameters. Italic: tied with it, that is not different at "
+        f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after Holm's "
+        "correction and a permutation test, which does not show equality. n = "
+        f"{'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says "
         f"otherwise.{failed}"
     )
 
