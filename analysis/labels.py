@@ -206,8 +206,7 @@ def group_by_variant(
     """
     found: dict[tuple[str, str, str], list[Item]] = {}
     for item in items:
-        cell = cell_of(item)
-        found.setdefault((cell.study, cell.algorithm, cell.variant), []).append(item)
+        found.setdefault(cell_of(item).variant_key, []).append(item)
     named = []
     for key in sorted(found):
         cell = cell_of(found[key][0])

@@ -14,6 +14,7 @@ from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
+SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -30,6 +31,16 @@ class StudyCell:
     algorithm: str
     hps: str
     variant: str
+
+    @property
+    def variant_key(self) -> VariantKey:
+        """Study, algorithm and variant."""
+        return self.study, self.algorithm, self.variant
+
+    @property
+    def suite_key(self) -> SuiteKey:
+        """Study, algorithm, recipe and variant."""
+        return self.study, self.algorithm, self.hps, self.variant
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,17 +99,15 @@ def make_pair_difference_figure_specs(material: StudyResults) -> list[FigureSpec
     """One forest plot per algorithm and variant."""
     defaults = collections.defaultdict(list)
     for item in material.verdicts.defaults:
-        defaults[item.cell.study, item.cell.algorithm, item.cell.variant].append(item)
+        defaults[item.cell.variant_key].append(item)
     pages: list[FigureSpec | MissingFigure] = []
     for part in material.parts:
-        own = defaults[part.study, part.algorithm, part.variant]
-        items = [item for item in (*part.pairs, *own) if item.margin.size > 0]
+        key = part.study, part.algorithm, part.variant
+        items = [item for item in (*part.pairs, *defaults[key]) if item.margin.size > 0]
         treated = [
             item
             for item in material.verdicts.intention_to_treat
-            if item.margin.size > 0
-            and (item.cell.study, item.cell.algorithm, item.cell.variant)
-            == (part.study, part.algorithm, part.variant)
+            if item.margin.size > 0 and item.cell.variant_key == key
         ]
         if len({_get_key(item) for item in (*items, *treated)}) > 1:
             pages.append(_make_figure_spec(material, part, items, treated))

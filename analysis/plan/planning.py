@@ -192,9 +192,7 @@ def plan_suite_seeds(
     """
     groups: dict[tuple[str, ...], dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in group_runs(loaded):
-        cell = group.cell
-        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
-        groups[place][group.framework] = group
+        groups[*group.cell.suite_key, group.cell.env][group.framework] = group
     goals = [
         SeedGoal((one, two), max(need.needed, need.size + 1), (need.low, need.high))
         for one, two, need in find_suite_goals(needs, groups)

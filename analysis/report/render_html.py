@@ -247,11 +247,11 @@ def _render_sentence(item: LinkedSentence, context: PageContext) -> Markup:
     )
 
 
-def _link_groups(groups: list[int], text: str = "runs") -> Markup:
+def _link_groups(groups: list[int]) -> Markup:
     if not groups:
         return Markup("")
-    return Markup('<a class="runs" href="#g{}" data-groups="{}">{}</a>').format(
-        groups[0], " ".join(map(str, groups)), text
+    return Markup('<a class="runs" href="#g{}" data-groups="{}">runs</a>').format(
+        groups[0], " ".join(map(str, groups))
     )
 
 

@@ -50,8 +50,7 @@ def judge_omnibus(
     """Judge every study, algorithm and variant."""
     found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
-        cell = item.cell
-        found[cell.study, cell.algorithm, cell.variant].append(item)
+        found[item.cell.variant_key].append(item)
     return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
 
 

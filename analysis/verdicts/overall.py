@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import StudyCell, SuiteKey
 from parallax.analysis.stats import aggregates as efficiency
 from parallax.analysis.stats.aggregates import (
     AggregateScores,
@@ -72,10 +72,9 @@ def compute_overall_scores(
     Published numbers without single seeds are ignored.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
-    found: dict[tuple[str, str, str, str], list[ScoreGroup]] = collections.defaultdict(list)
+    found: dict[SuiteKey, list[ScoreGroup]] = collections.defaultdict(list)
     for group in usable:
-        cell = group.cell
-        found[cell.study, cell.algorithm, cell.hps, cell.variant].append(group)
+        found[group.cell.suite_key].append(group)
     results = (_compute_group_overall(key, found[key], options) for key in sorted(found))
     return tuple(result for result in results if result is not None)
 
@@ -87,7 +86,7 @@ def select_failed_parts(groups: Sequence[ScoreGroup]) -> list[ScoreGroup]:
 
 
 def _compute_group_overall(
-    key: tuple[str, str, str, str], groups: Sequence[ScoreGroup], options: VerdictOptions
+    key: SuiteKey, groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> OverallScores | None:
     table: dict[str, dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in groups:

@@ -144,9 +144,7 @@ class StudyVerdicts:
         """Make the selections, once."""
         main = find_main_variants(self.groups)
         groups_by_cell = _index_by_cell((group, group) for group in self.groups)
-        cells = frozenset(
-            cell for cell in groups_by_cell if (cell.study, cell.algorithm, cell.variant) in main
-        )
+        cells = frozenset(cell for cell in groups_by_cell if cell.variant_key in main)
         pairs, defaults = (
             tuple(item for item in items if item.cell in cells)
             for items in (self.consistency, self.defaults)
@@ -346,7 +344,7 @@ class StudyResults:
     def __post_init__(self) -> None:
         """Make the selections, once."""
         cells = sorted({cell for cell, _ in self.curves})
-        keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell in cells})
+        keys = sorted({cell.variant_key for cell in cells})
         variants = {(cell.study, cell.variant) for cell in cells}
         treated = self.verdicts.with_failed_runs
         means = {
@@ -390,11 +388,7 @@ class StudyResults:
             ),
             make_file_suffix(cells, study, variant, algorithm or None),
             f"study {study}" + (f", {variant}" if variant else ""),
-            tuple(
-                item
-                for item in self.verdicts.consistency
-                if (item.cell.study, item.cell.algorithm, item.cell.variant) == key
-            ),
+            tuple(item for item in self.verdicts.consistency if item.cell.variant_key == key),
             tuple(overall[hps] for hps in sort_recipes(overall)),
             with_failed_runs,
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.runs import SuiteKey
 from parallax.analysis.labels import get_label
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
@@ -27,7 +28,6 @@ from parallax.analysis.verdicts.references import LearningVerdict
 
 MIN_TASKS = 2
 EQUIVALENT_UNLEARNED = "equivalent but not shown to have learned"
-SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,9 +133,7 @@ def collect_suites(
     )
     for group in groups:
         if group.scores is not None and group.n:
-            cell = group.cell
-            key = cell.study, cell.algorithm, cell.hps, cell.variant
-            found[key][cell.env][group.framework] = group
+            found[group.cell.suite_key][group.cell.env][group.framework] = group
     samples = (_collect_suite(key, found[key], options) for key in sorted(found))
     return tuple(sample for sample in samples if sample is not None)
 
@@ -225,7 +223,7 @@ def select_suites_with_failed_runs(
 ) -> tuple[SuiteVerdict, ...]:
     """Return the pairs in which a training failed."""
     failed = {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, group.framework)
+        (*cell.suite_key, cell.env, group.framework)
         for group in groups
         if group.failed
         for cell in (group.cell, to_library_defaults_cell(group.cell, group.framework))
@@ -263,7 +261,7 @@ def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]
     A framework's own recipe is also listed under `library defaults`.
     """
     return {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, name)
+        (*cell.suite_key, cell.env, name)
         for one in learning
         if one.is_learned
         for name in (one.group.framework,)
@@ -352,8 +350,7 @@ def judge_all_alike(
     for suite in suites:
         found[*suite.key, ""].append((suite.first, suite.second, suite.p_equivalence))
     for item in pairs:
-        cell = item.cell
-        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
+        place = *item.cell.suite_key, item.cell.env
         found[place].append((item.first.framework, item.second.framework, item.p_equivalence))
     verdicts = []
     for key, members in sorted(found.items()):

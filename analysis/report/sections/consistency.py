@@ -109,7 +109,7 @@ def _link_suites(verdicts: StudyVerdicts) -> list[document.LinkedSentence]:
                 group
                 for group in verdicts.groups
                 for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}
-                if (cell.study, cell.algorithm, cell.hps, cell.variant) == key
+                if cell.suite_key == key
             ),
             "t-suite",
         )
@@ -122,14 +122,13 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     cell = own[0].cell
     text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
     text += describe_statements(own)
-    for item in verdicts.omnibus:
-        if (item.study, item.algorithm, item.variant) == (cell.study, cell.algorithm, cell.variant):
-            count = item.count
-            text += (
-                f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
-                f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
-                f"({format_p_value(count.p)})."
-            )
+    if item := verdicts.omnibus_by_variant.get(cell.variant_key):
+        count = item.count
+        text += (
+            f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
+            f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
+            f"({format_p_value(count.p)})."
+        )
     return (
         text
         + _describe_failures(own, verdicts.options.alpha)

@@ -108,11 +108,9 @@ def _make_aggregate_columns(number: int, name: str) -> list[Column[AggregatedFra
 
 
 def _is_in_aggregate(group: ScoreGroup, item: OverallScores, framework: str) -> bool:
-    cell = group.cell
     return (
-        (cell.study, cell.algorithm, cell.hps, cell.variant)
-        == (item.study, item.algorithm, item.hps, item.variant)
-        and cell.env in item.tasks
+        group.cell.suite_key == (item.study, item.algorithm, item.hps, item.variant)
+        and group.cell.env in item.tasks
         and group.framework == framework
     )
 

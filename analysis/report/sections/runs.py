@@ -39,8 +39,7 @@ def make_study_grid(loaded: LoadedRuns) -> Grid:
     """Return the algorithms and variants of the studies, with their numbers of runs."""
     found: dict[VariantKey, list[CompletedRun | ExcludedRun]] = collections.defaultdict(list)
     for item in loaded.folders:
-        cell = item.id.cell
-        found[cell.study, cell.algorithm, cell.variant].append(item)
+        found[item.id.cell.variant_key].append(item)
     rows = tuple(_make_study_row(*key, found[key]) for key in sorted(found))
     return Grid(_PART_HEADS, rows, numeric=(3, 4, 5))
 

@@ -85,7 +85,7 @@ def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[Score
     """Return a table for each study, algorithm and variant."""
     rng = np.random.default_rng(verdicts.options.seed)
     cells = make_score_cells(verdicts, method, rng)
-    keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in cells})
+    keys = sorted({cell.variant_key for cell, _ in cells})
     return tuple(_make_score_table(*key, cells, verdicts, method) for key in keys)
 
 
@@ -100,7 +100,7 @@ def _make_score_table(
     own = {
         key: cell
         for key, cell in cells.items()
-        if (key[0].study, key[0].algorithm, key[0].variant) == (study, algorithm, variant)
+        if key[0].variant_key == (study, algorithm, variant)
     }
     tasks = tuple(sorted({cell.env for cell, _ in own}))
     table = {(cell.hps, framework, cell.env): item for (cell, framework), item in own.items()}
