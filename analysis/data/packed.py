@@ -1,16 +1,23 @@
-"""Conversion of runs, used or excluded, to rows of a packed file and back."""
+"""Conversion of runs, used or excluded, to rows of a packed file and back.
+
+The reference runs that ship with the package are rows of the published study: trainings of all
+frameworks at equal hyperparameters. When it changes, write them again with
+`python -m parallax.analysis.data.packed docs/ladder/ladder.parquet`.
+"""
 
 import collections
 import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
+from parallax.analysis.data.published import FOLDER
 from parallax.analysis.data.runs import (
     CompletedRun,
     ExcludedRun,
@@ -293,3 +300,26 @@ def _hash_evaluations(run: CompletedRun) -> str:
         return str(run.path)
     parts = (run.id.cell, run.timesteps.tobytes(), run.results.tobytes(), run.ep_lengths.tobytes())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+REFERENCE_FILE = FOLDER / "reference_runs.parquet"
+_REFERENCE_VARIANT = "alignment=exact"
+
+
+def select_reference_rows(rows: Iterable[PackedRow]) -> Iterator[PackedRow]:
+    """Return the usable runs at equal hyperparameters without interventions."""
+    for row in rows:
+        parts = row["variant"].split(",")
+        is_changed = any(part.startswith("intervention=") for part in parts)
+        if row["not_used_because"] is None and _REFERENCE_VARIANT in parts and not is_changed:
+            yield row
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the reference runs of a packed study."""
+    write_rows(select_reference_rows(read_rows(Path(arguments[0]))), REFERENCE_FILE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import numpy as np
 from parallax.analysis.data.published import split_version
 from parallax.analysis.labels import LIBRARY_DEFAULTS, format_order_probability
 from parallax.analysis.stats import ranks
-from parallax.analysis.stats.omnibus import (
+from parallax.analysis.stats.multiple_testing import (
     OmnibusCount,
     compute_label_count_distribution,
     evaluate_count,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from parallax.analysis.data.published import split_version
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import stack_moments
-from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.stats.omnibus import OmnibusCount
+from parallax.analysis.stats.multiple_testing import OmnibusCount, adjust_holm
 from parallax.analysis.verdicts import omnibus
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions

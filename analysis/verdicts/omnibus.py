@@ -1,7 +1,7 @@
 """Omnibus verdicts: whether frameworks differ at all, even if no single pair can be named.
 
 The test statistic is the number of pairs that are significant without correction; its null
-distribution is simulated (`stats/omnibus.py`).
+distribution is simulated (`stats/multiple_testing.py`).
 """
 
 import collections
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import VariantKey
-from parallax.analysis.stats import omnibus
+from parallax.analysis.stats import multiple_testing
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
@@ -41,7 +41,7 @@ class OmnibusVerdict:
     variant: str
     verdict: str
     different: int
-    count: omnibus.OmnibusCount
+    count: multiple_testing.OmnibusCount
 
 
 def judge_omnibus(
@@ -72,7 +72,7 @@ def _judge_study_omnibus(
 
 def count_differences(
     pairs: Sequence[GroupPair], p_values: Sequence[float], options: VerdictOptions
-) -> omnibus.OmnibusCount:
+) -> multiple_testing.OmnibusCount:
     """Compare the number of significant pairs with studies in which all means are the same.
 
     P-values are those of Welch's tests; NaN if a sample has fewer than two seeds.
@@ -84,9 +84,11 @@ def count_differences(
     counts = np.zeros(resamples, dtype=np.int64)
     for setting in _connect_pairs(known):
         groups, places = _index_groups(setting)
-        samples = omnibus.shrink_deviations(stack_moments([group.moments for group in groups]))
-        counts += omnibus.simulate_counts(samples, places, options.alpha, rng, resamples)
-    return omnibus.evaluate_count(observed, len(known), counts)
+        samples = multiple_testing.shrink_deviations(
+            stack_moments([group.moments for group in groups])
+        )
+        counts += multiple_testing.simulate_counts(samples, places, options.alpha, rng, resamples)
+    return multiple_testing.evaluate_count(observed, len(known), counts)
 
 
 def _connect_pairs(pairs: Sequence[GroupPair]) -> list[list[GroupPair]]:

@@ -237,7 +237,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
         SpecError: The study holds none.
     """
     from parallax.analysis.commands.common import CommandError, load_results
-    from parallax.analysis.data.reference_runs import REFERENCE_FILE
+    from parallax.analysis.data.packed import REFERENCE_FILE
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.failures import find_bottom_score
     from parallax.analysis.verdicts.groups import group_by_cell, group_runs

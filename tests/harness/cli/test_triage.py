@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from parallax.analysis.data.reference_runs import REFERENCE_FILE, select_reference_rows
+from parallax.analysis.data.packed import REFERENCE_FILE, select_reference_rows
 from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_reference_spread
 from parallax.harness.cli import main, triage
 from parallax.harness.contract.fields import SpecError
