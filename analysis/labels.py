@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
@@ -172,12 +172,10 @@ def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> st
     return item.path.name if relative == "." else relative
 
 
-def format_range(values: Iterable[int]) -> str:
+def format_range(values: Iterable[float], format: Callable[[Any], str] = str) -> str:
     """Return the smallest and the largest of some numbers; empty where there are none."""
     found = sorted(set(values))
-    if not found:
-        return ""
-    return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
+    return " to ".join(dict.fromkeys(map(format, (found[0], found[-1])))) if found else ""
 
 
 def format_p_value(value: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
+from rich.text import Text
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
@@ -131,6 +132,13 @@ def make_console() -> Console:
     return Console(
         width=min(_MAX_CONSOLE_WIDTH, shutil.get_terminal_size((_MAX_CONSOLE_WIDTH, 24)).columns)
     )
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of plain text, which the terminal may break."""
+    console = make_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:

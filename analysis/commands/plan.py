@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan import planning
@@ -113,9 +111,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
-    console = common.make_console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    common.print_lines(lines)
     return 0
 
 

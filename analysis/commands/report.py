@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.figures.families import make_family_figure_specs
 from parallax.analysis.figures.figure_spec import (
@@ -59,16 +57,14 @@ def run(options: argparse.Namespace) -> int:
     settings = common.make_options(options)
     loaded = common.load_results(options.results)
     output = options.output or common.get_analysis_folder(options.results)
-    console = common.make_console()
     with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)
         document, images = draw_report(results, format_report_command(options), options.jobs)
         write_page(results, document, images, output)
         if options.markdown:
             write_markdown(document, images, output)
-    console.print(Text(f"Report: {output / HTML_PAGE_NAME}"), soft_wrap=True)
-    if why := format_why_command(results.groups.values(), options.results):
-        console.print(Text(f"Next:   {why}"), soft_wrap=True)
+    why = format_why_command(results.groups.values(), options.results)
+    common.print_lines([f"Report: {output / HTML_PAGE_NAME}", *([f"Next:   {why}"] if why else [])])
     return 0
 
 

@@ -11,6 +11,7 @@ from parallax.analysis.data.published import (
     find_reproduction_targets,
     split_version,
 )
+from parallax.analysis.labels import format_range, format_steps
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import (
     SampleMoments,
@@ -109,7 +110,7 @@ def find_reproduction_caveats(group: ScoreGroup, row: PublishedScore) -> tuple[s
     if row.version != version:
         found.append(f"task {row.version or 'unknown version'} against {version or 'unversioned'}")
     if group.steps and any(step != row.steps for step in group.steps):
-        steps = " to ".join(f"{step:,}" for step in sorted({group.steps[0], group.steps[-1]}))
+        steps = format_range(group.steps, format_steps)
         found.append(f"published at {row.steps:,} steps; here at {steps}")
     return tuple(found)
 

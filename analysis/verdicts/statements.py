@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import stats
 
+from parallax.analysis.labels import format_range
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.two_sample import MeanContrast
@@ -149,7 +150,6 @@ def format_tolerated_failures(statements: Iterable[PairStatement]) -> str:
 
     Empty where none of the statements is conditional.
     """
-    rates = [one.tolerated_failures for one in statements if one.is_conditional]
-    if not rates:
-        return ""
-    return " to ".join(dict.fromkeys((format_rate(min(rates)), format_rate(max(rates)))))
+    return format_range(
+        (one.tolerated_failures for one in statements if one.is_conditional), format_rate
+    )

@@ -17,6 +17,7 @@ from parallax.analysis.labels import (
     format_range,
     format_seeds_needed,
     format_setting,
+    format_steps,
     format_verdict_counts,
     get_label,
     group_by_variant,
@@ -330,9 +331,8 @@ def _describe_families(items: Sequence[PairVerdict]) -> str:
     number_of = len({item.family for item in items})
     if sizes[-1] == 1:
         return "A single test needs no correction."
-    tests = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
     each = f" in each of {number_of} families" if number_of > 1 else ""
-    return f"Tests are corrected together in families of {tests} tests{each}."
+    return f"Tests are corrected together in families of {format_range(sizes)} tests{each}."
 
 
 def _link_pairs(items: Sequence[PairVerdict]) -> tuple[ScoreGroup, ...]:
@@ -595,8 +595,7 @@ def format_setting_with_recipe(
     parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
     parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
     own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
-    steps = sorted({step for group in groups for step in group.steps})
-    at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else ""
+    at = format_range((step for group in groups for step in group.steps), format_steps)
     after = f", after {at} steps" if at else ""
     own += hyperparameters.describe_recipe_coverage(group.runs for group in groups)
     return (
@@ -623,15 +622,10 @@ def make_setting_summary(
         found = verdicts.vs_random_by_cell.get(cell, ())
         learned = learning.count_learned(verdicts.learning_by_cell.get(cell, ()))
         learned += learning.format_below_count(found)
-        margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
+        margin = format_range((item.margin.size for item in own), format_number)
         rows.append((*named, learned, margin, str(len(own)), *counts))
     heads = ("algorithm", "task", "hyperparameters", "n", "learned", "margin", "pairs")
     return document.Grid((*heads, *_VERDICT_ORDER), tuple(rows))
-
-
-def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
-    sizes = [item.margin.size for item in pairs]
-    return min(sizes), max(sizes)
 
 
 def _describe_setting(
@@ -751,9 +745,8 @@ def _describe_inconclusive(
 ) -> str:
     if not items:
         return f"Inconclusive: none of {format_count(total, 'pair')}."
-    gaps = sorted(abs(item.difference) for item in items)
     known = [item for item in items if not math.isnan(item.low)]
-    apart = " to ".join(dict.fromkeys((format_number(gaps[0]), format_number(gaps[-1]))))
+    apart = format_range((abs(item.difference) for item in items), format_number)
     text = (
         f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = "
         f"{format_size_range(items)} runs "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import MISSING, format_count, format_number, get_label
+from parallax.analysis.labels import MISSING, format_count, format_number, format_range, get_label
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.verdicts import references
@@ -47,8 +47,7 @@ def describe_learning(
             for one in item.references
             if one.name != UNTRAINED
         )
-        ends = (function(item.margin for item in tested) for function in (min, max))
-        margins = " to ".join(dict.fromkeys(map(format_number, ends)))
+        margins = format_range((item.margin for item in tested), format_number)
         found.append(
             f"Shown to have learned: {count_learned(tested)} tested frameworks, by final returns. "
             f"References: {', '.join(scores) or 'the untrained policy alone'}. Learned is above "

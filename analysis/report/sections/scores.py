@@ -15,6 +15,8 @@ from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
     MISSING,
+    format_range,
+    format_steps,
     get_recipe_order,
     make_file_name,
     make_file_suffix,
@@ -116,7 +118,7 @@ def _make_score_table(
         for (_, hps), framework in heads
     )
     shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
-    steps = sorted({step for group in shown for step in group.steps})
+    steps = [step for group in shown for step in group.steps]
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = make_file_name("scores", algorithm, *apart)
     title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
@@ -137,7 +139,7 @@ def _format_caption(
     method: str,
     has_failed: bool,
 ) -> str:
-    at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
+    at = format_range(steps, format_steps) or MISSING
     failed = (
         " Failed: runs whose training failed or diverged, and the mean with them at the bottom of "
         "the task's range; means, intervals and marks are of complete runs alone."
