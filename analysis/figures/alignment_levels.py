@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Mapping
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
+from parallax.analysis.figures.style import SeriesStyle, get_framework_styles
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
@@ -82,19 +81,18 @@ def draw_level_figure(results: LevelResults) -> Figure:
     strips = sum(heights.values())
     top, bottom = 0.42, 0.36 + (0.62 + 4 * _BAR if shares else 0.0)
     height = top + strips + bottom
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure = Figure(figsize=(_WIDTH, height))
-        axis = figure.add_axes(
-            (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
-        )
-        _set_score_axis(axis, results, strips)
-        offset = 0.0
-        for task, levels in rows.items():
-            _draw_task(axis, offset, task, levels, styles)
-            offset += heights[task]
-        _draw_legend(figure, styles)
-        if shares:
-            _draw_shares(figure, shares, height)
+    figure = Figure(figsize=(_WIDTH, height))
+    axis = figure.add_axes(
+        (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
+    )
+    _set_score_axis(axis, results, strips)
+    offset = 0.0
+    for task, levels in rows.items():
+        _draw_task(axis, offset, task, levels, styles)
+        offset += heights[task]
+    _draw_legend(figure, styles)
+    if shares:
+        _draw_shares(figure, shares, height)
     return figure
 
 

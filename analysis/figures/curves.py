@@ -140,29 +140,28 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
         line.size != (usual, usual) for panel in grid.panels[0] for line in panel
     )
     margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top + above / 72)
-    with matplotlib.rc_context(style.get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
-        )
-        draw_legend(figure, styles, grid.mark_names)
-        for axis, column in zip(axes[0], grid.columns, strict=True):
-            axis.set_title(column, pad=3 + above)
-        set_step_axis(axes[0, 0], grid.lines)  # all panels share it
-        for axis in axes[-1]:
-            align_last_tick_label(axis)
-        marks = grid.marks or ((),) * len(grid.rows)
-        for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
-            label_row(row[0], text)
-            fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
-            for axis, lines in zip(row, panels, strict=True):
-                draw_lines(axis, lines, styles)
-                score_marks.draw_score_marks(axis, beside, along="y")
-                annotate_unusual_sizes(axis, lines, usual)
-                if not lines:
-                    axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
-        height = figure.get_figheight()
-        figure.text(0.5, 0.06 / height, "environment steps", ha="center")
-        figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
+    figure, axes = make_panel_grid(
+        len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
+    )
+    draw_legend(figure, styles, grid.mark_names)
+    for axis, column in zip(axes[0], grid.columns, strict=True):
+        axis.set_title(column, pad=3 + above)
+    set_step_axis(axes[0, 0], grid.lines)  # all panels share it
+    for axis in axes[-1]:
+        align_last_tick_label(axis)
+    marks = grid.marks or ((),) * len(grid.rows)
+    for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
+        label_row(row[0], text)
+        fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
+        for axis, lines in zip(row, panels, strict=True):
+            draw_lines(axis, lines, styles)
+            score_marks.draw_score_marks(axis, beside, along="y")
+            annotate_unusual_sizes(axis, lines, usual)
+            if not lines:
+                axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
+    height = figure.get_figheight()
+    figure.text(0.5, 0.06 / height, "environment steps", ha="center")
+    figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
     return figure
 
 

@@ -37,8 +37,13 @@ class FigureSpec:
     title: str
     caption: str
     cells: tuple[StudyCell, ...]
-    draw: Callable[[], Figure]
+    draw_content: Callable[[], Figure]
     is_main: bool = False
+
+    def draw(self) -> Figure:
+        """Draw it with the settings that figures of pages share."""
+        with matplotlib.rc_context(get_paper_rc_settings()):
+            return self.draw_content()
 
 
 @dataclasses.dataclass(frozen=True)

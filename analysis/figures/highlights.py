@@ -5,7 +5,6 @@ import difflib
 import functools
 import math
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -45,7 +44,6 @@ from parallax.analysis.figures.style import (
     SeriesStyle,
     get_algorithm_styles,
     get_framework_styles,
-    get_paper_rc_settings,
 )
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
@@ -103,25 +101,24 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
     margins = PanelMargins(left=0.55, top=top, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
-        figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
-        draw_legend(figure, styles, names)
-        for axis in axes.flat:
-            axis.set_axis_off()
-        for i, panel in enumerate(content.panels):
-            row, column = divmod(i, columns)
-            _draw_highlight_panel(
-                axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles
-            )
-            if column == 0:
-                axes[3 * row, 0].set_ylabel("mean return")
-        figure.text(
-            0.5,
-            0.06 / figure.get_figheight(),
-            "above: over environment steps; below: score",
-            ha="center",
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
+    figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
+    draw_legend(figure, styles, names)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for i, panel in enumerate(content.panels):
+        row, column = divmod(i, columns)
+        _draw_highlight_panel(
+            axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles
         )
+        if column == 0:
+            axes[3 * row, 0].set_ylabel("mean return")
+    figure.text(
+        0.5,
+        0.06 / figure.get_figheight(),
+        "above: over environment steps; below: score",
+        ha="center",
+    )
     return figure
 
 

@@ -10,7 +10,6 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -22,12 +21,7 @@ from parallax.analysis import labels
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid, place_legend
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    SMALL_FONT,
-    VERDICT_LINE_COLORS,
-    get_paper_rc_settings,
-)
+from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, VERDICT_LINE_COLORS
 from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
@@ -254,29 +248,28 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
     across = max(1, int(width / _LEGEND_ENTRY))
     top = 0.52 + 0.13 * ((len(handles) - 1) // across)
     margins = PanelMargins(left=1.2, top=top, bottom=0.36, down=0.52, across=0.2)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        height = 0.1 + _ROW * len(grid.names)
-        figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
-        # All panels share both axes. Limits are set once, since setting them visits all panels, and
-        # first, since otherwise each mark would compute the limits again.
-        axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
-        reach = find_axis_reach(pairs)
-        axes[0, 0].set_xlim(-reach, reach)
-        axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
-        axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
-        panels = [*grid.panels, *[None] * (axes.size - len(grid.panels))]
-        for i, (axis, panel) in enumerate(zip(axes.flat, panels, strict=True)):
-            if panel is None:
-                axis.set_axis_off()
-                continue
-            # Rows are named at the first panel of a line, which need not be in the first column.
-            is_first = not any(panels[i - i % grid.columns : i])
-            axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
-            _draw_panel(axis, panel, grid.names, reach)
-        columns = min(len(handles), across)
-        place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
-        text = "difference in units of the equivalence margin"
-        figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
+    height = 0.1 + _ROW * len(grid.names)
+    figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
+    # All panels share both axes. Limits are set once, since setting them visits all panels, and
+    # first, since otherwise each mark would compute the limits again.
+    axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    reach = find_axis_reach(pairs)
+    axes[0, 0].set_xlim(-reach, reach)
+    axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
+    axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
+    panels = [*grid.panels, *[None] * (axes.size - len(grid.panels))]
+    for i, (axis, panel) in enumerate(zip(axes.flat, panels, strict=True)):
+        if panel is None:
+            axis.set_axis_off()
+            continue
+        # Rows are named at the first panel of a line, which need not be in the first column.
+        is_first = not any(panels[i - i % grid.columns : i])
+        axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
+        _draw_panel(axis, panel, grid.names, reach)
+    columns = min(len(handles), across)
+    place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
+    text = "difference in units of the equivalence margin"
+    figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure
 
 

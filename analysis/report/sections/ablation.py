@@ -72,6 +72,7 @@ class AblationRow:
         p: Corrected p-value, and that by sign flips, corrected too.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
+        single_effects_remark: Whether one of several has the effect alone; empty if not known.
     """
 
     parts: tuple[tuple[str, str], ...]
